@@ -1,4 +1,10 @@
-"""What an execution has spent, which bound that meets, and what is asked then: pure."""
+"""Bounds of an execution: consumption, the bound that is reached, and the question about it. Pure functions.
+
+Model calls reserve the most that they may consume before they begin, and return the rest when they end. Calls side by
+side therefore never overshoot a bound. Example: `max_tokens` is 100, 40 are spent and a call under way has reserved 50.
+A call that may need 20 does not fit (40 + 50 + 20 > 100). It waits for the call under way, which may return what it
+did not consume. A person is asked only when nothing is under way.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +13,25 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from divebook.engine.changes import SLEEPS, Draft, held_by_children, sleeps, without_held
-from divebook.engine.changes import held_of as held_by
-from divebook.engine.operations import AGENT_RESPONSE, CHILD_WORKFLOW, ENCLOSING, EVENT_EMITTED, Reserved
-from divebook.engine.state import ENDED, ExecutionState, Ledger, OpenStep, OperationRecord, Outcome, PathState, Usage
-from divebook.errors import BoundExceededError, CorruptStoreError
+from divebook.engine.changes import Draft, held_by_children
+from divebook.engine.operations import Reserved
+from divebook.engine.state import ExecutionState, PathState, Usage
+from divebook.errors import BoundExceededError
 from divebook.events import catalog
-from divebook.events.catalog import COMPLETED, FAILED, PENDING, RUNNING, WAITING, Payload
+from divebook.events.catalog import PENDING, Payload
 from divebook.events.payload import quickly_made
 from divebook.questions import Question
 from divebook.questions.bounds import ASK, FAIL, Bounds, edge_key
 from divebook.questions.question import RAISE, RESOURCE_EXHAUSTED, STOP
 from divebook.workflow.step import Step
 
-# What the rules ask a driver to do next.
+# --- instructions to the driver --------------------------------------------------------------------------------------
 
 
 @quickly_made
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One payload to record, and where."""
+    """A payload to record, with its path and step."""
 
     data: Payload
     path: str = ""
@@ -44,7 +49,7 @@ class RecordFacts:
 @quickly_made
 @dataclass(frozen=True, slots=True)
 class RunStep:
-    """Append `first`, then carry out a step; `resumed` means that its start is in the log already."""
+    """Append `first`, then run a step. `resumed` means that the log has the start of the step already."""
 
     path: str
     step: str
@@ -56,7 +61,10 @@ class RunStep:
 @quickly_made
 @dataclass(frozen=True, slots=True)
 class EvaluateConditions:
-    """Evaluate the conditions of a step's edges, ``(condition, target)``, and record each result in this order."""
+    """Evaluate conditions of a step's edges and record each result in this order.
+
+    `conditions` has pairs ``(condition, target)``.
+    """
 
     path: str
     step: str
@@ -66,7 +74,7 @@ class EvaluateConditions:
 @quickly_made
 @dataclass(frozen=True, slots=True)
 class AwaitJoin:
-    """Nothing to do for this path until others have come or ended."""
+    """Wait at a join until the other paths have arrived or ended."""
 
     path: str
 
@@ -74,7 +82,7 @@ class AwaitJoin:
 @quickly_made
 @dataclass(frozen=True, slots=True)
 class AwaitAnswer:
-    """Append these facts, if any, and let the path rest until its question is answered."""
+    """Append these facts, if any, and park the path until its question is answered."""
 
     path: str
     facts: tuple[Fact, ...] = ()
@@ -94,7 +102,7 @@ Instruction = PathInstruction | CancelPaths
 
 MICROSECONDS = 1_000_000
 NANODOLLARS = 1_000_000_000
-"""A US dollar, in the unit in which costs are recorded."""
+"""Nanodollars in a US dollar. Costs are recorded in nanodollars."""
 
 REASONS = {
     "max_iterations": "max_iterations_exceeded",
@@ -108,7 +116,7 @@ REASONS = {
     "max_depth": "max_depth_exceeded",
     "max_descendants": "max_descendants_exceeded",
 }
-"""The typed reason for which an execution ends at each bound."""
+"""Typed reason of the error at each bound."""
 
 _SHARED = (
     "max_llm_calls",
@@ -119,9 +127,9 @@ _SHARED = (
     "max_depth",
     "max_descendants",
 )
-"""What an execution gives on of its bounds to those that it starts.
+"""Bounds that child executions share with their parent.
 
-Only one that continues as a new one gives on the last two: they hold for all that is below the execution that has them.
+The last two hold for all descendants of the execution that has them. Only a successor inherits them.
 """
 _SPENT = {
     "max_iterations": "{used} of {limit} passes through loops used",
@@ -136,16 +144,16 @@ _SPENT = {
 
 
 class Exhausted(NamedTuple):
-    """A bound that does not allow what is to come."""
+    """A bound that does not allow the next step or call."""
 
     bound: str
     limit: int | float | str
     used: int | float | str | None
     edge: str | None = None
     reserved: int | str | None = None
-    """What calls under way may still spend."""
+    """Amount that calls under way may still spend."""
     needed: int | str | None = None
-    """What the next call may spend at most."""
+    """Most that the next call may spend."""
 
     @property
     def reason(self) -> str:
@@ -154,12 +162,12 @@ class Exhausted(NamedTuple):
 
     @property
     def may_pass(self) -> bool:
-        """Whether the call could fit once the calls under way have ended and returned what they did not spend."""
+        """True if the call may fit once the calls under way have ended and returned what they did not spend."""
         return self.reserved is not None and Decimal(self.reserved) > 0
 
     @property
     def name(self) -> str:
-        """Name that a person raises: the bound, or the edge within `edges`."""
+        """Name of the key to raise: the bound, or the edge within `edges`."""
         return f"edges[{self.edge!r}]" if self.edge else self.bound
 
     @property
@@ -176,7 +184,7 @@ class Exhausted(NamedTuple):
 
     @property
     def needs_room(self) -> bool:
-        """Whether the size of the next call is what does not fit."""
+        """True if only the size of the next call exceeds the bound."""
         return self.needed is not None and Decimal(self.needed) > 0
 
     def _text(self, amount: float | str | None) -> str:
@@ -188,14 +196,14 @@ class Exhausted(NamedTuple):
 
 
 def text_of_dollars(amount: float | str) -> str:
-    """Return an amount in US dollars as people write it: two decimals, or as many as it has."""
+    """Return an amount in US dollars as text: ``$1.20``, or with more decimals if the amount has more."""
     exact = Decimal(str(amount))
     decimals = max(2, -int(exact.normalize().as_tuple().exponent))
     return f"${exact:.{decimals}f}"
 
 
 def step_bound(state: ExecutionState, path: PathState, step: Step, kinds: frozenset[str]) -> Exhausted | None:
-    """Return the first bound that forbids a path to enter a step; `kinds` are the types of step that ask a model."""
+    """Return the first bound that forbids a path to enter a step. `kinds` are the step types that call a model."""
     bounds = state.bounds
     ledger = state.ledger
     if bounds.max_seconds is not None and state.running_us > bounds.max_seconds * MICROSECONDS:
@@ -214,12 +222,12 @@ def step_bound(state: ExecutionState, path: PathState, step: Step, kinds: frozen
         return None
     if bounds.max_agent_hops is not None and ledger.agent_hops >= bounds.max_agent_hops:
         return Exhausted("max_agent_hops", bounds.max_agent_hops, ledger.agent_hops)
-    # What calls under way have reserved may come back, so that a step may begin: its own call waits for that.
+    # Reservations of calls under way do not count here: they may be returned, and the call of this step waits for that.
     return bound_met(bounds, _consumption(state)._replace(held_tokens=0, held_cost=0), Reserved())
 
 
 class Consumption(NamedTuple):
-    """What model calls have consumed, and what those under way may still consume."""
+    """Consumption of model calls: number, tokens, cost in nanodollars, and the reservations of calls under way."""
 
     calls: int = 0
     tokens: int = 0
@@ -228,17 +236,17 @@ class Consumption(NamedTuple):
     held_cost: int = 0
 
     def begun(self, reserved: Reserved) -> Consumption:
-        """Return it with a call more that is under way."""
+        """Return the consumption with one more call under way."""
         tokens = self.held_tokens + reserved.tokens
         cost = self.held_cost + reserved.cost
         return self._replace(calls=self.calls + 1, held_tokens=tokens, held_cost=cost)
 
     def ended(self, reserved: Reserved) -> Consumption:
-        """Return it with one fewer under way."""
+        """Return the consumption with one call fewer under way."""
         return self._replace(held_tokens=self.held_tokens - reserved.tokens, held_cost=self.held_cost - reserved.cost)
 
     def spent(self, usage: Mapping[str, int]) -> Consumption:
-        """Return it with what a call has consumed."""
+        """Return the consumption with the recorded usage of a call added."""
         tokens = usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
         return self._replace(tokens=self.tokens + tokens, cost=self.cost + usage.get("cost", 0))
 
@@ -246,9 +254,11 @@ class Consumption(NamedTuple):
 def call_bound(state: ExecutionState, reserved: Reserved, *, is_alone: bool = False) -> Exhausted | None:
     """Return the first bound of an execution that forbids a model call which may consume `reserved`.
 
-    `is_alone`: no model call is under way. Calls that were cut off have no end in the log, and hold nothing then.
+    `is_alone` means that no model call is under way. Calls that were cut off have no end in the log. Their reservations
+    then do not count.
     """
-    reached = bound_met(state.bounds, consumed := _consumption(state), reserved)
+    consumed = _consumption(state)
+    reached = bound_met(state.bounds, consumed, reserved)
     if reached is None or not (reached.may_pass and is_alone):
         return reached
     held = held_by_children(state)
@@ -263,9 +273,9 @@ def _consumption(state: ExecutionState) -> Consumption:
 
 
 def bound_met(bounds: Bounds, consumed: Consumption, reserved: Reserved) -> Exhausted | None:
-    """Return the first of some bounds that forbids a model call which may consume `reserved`.
+    """Return the first of some bounds that forbids a model call which may consume `reserved`, or None.
 
-    Calls that have begun and not ended count with what they have reserved, so that calls side by side never overshoot.
+    Calls under way count with their reservations.
     """
     if bounds.max_llm_calls is not None and consumed.calls >= bounds.max_llm_calls:
         return Exhausted("max_llm_calls", bounds.max_llm_calls, consumed.calls)
@@ -280,15 +290,15 @@ def bound_met(bounds: Bounds, consumed: Consumption, reserved: Reserved) -> Exha
         held = consumed.held_cost
         allowed = int(bounds.max_cost * NANODOLLARS)
         if spent + held >= allowed or spent + held + reserved.cost > allowed:
-            found = Exhausted("max_cost", str(bounds.max_cost), str(dollars(spent)))
+            reached = Exhausted("max_cost", str(bounds.max_cost), str(dollars(spent)))
             if spent >= allowed:
-                return found
-            return found._replace(reserved=str(dollars(held)), needed=str(dollars(reserved.cost)))
+                return reached
+            return reached._replace(reserved=str(dollars(held)), needed=str(dollars(reserved.cost)))
     return None
 
 
 def require_price(bounds: Bounds, reserved: Reserved) -> None:
-    """Raise BoundExceededError where a cost is bounded and nobody knows what a call costs."""
+    """Raise BoundExceededError if the cost is bounded and the price of the model is unknown."""
     if bounds.max_cost is not None and not reserved.is_priced:
         raise BoundExceededError(
             "max_cost cannot be enforced: no price is known for this model; bound its tokens with max_tokens",
@@ -298,7 +308,7 @@ def require_price(bounds: Bounds, reserved: Reserved) -> None:
 
 
 def raised(bounds: Bounds, name: str, edge: str | None, to: Any) -> Bounds:
-    """Return bounds of which one is raised as a person said."""
+    """Return bounds with one of them set to the value that a person chose."""
     if edge is not None:
         return replace(bounds, edges={**bounds.edges, edge: to})
     value: Any = Decimal(to) if name == "max_cost" else to
@@ -306,7 +316,7 @@ def raised(bounds: Bounds, name: str, edge: str | None, to: Any) -> Bounds:
 
 
 class Spent(NamedTuple):
-    """How much of a bound is spent."""
+    """Spent amount and limit of a bound, with their unit."""
 
     name: str
     amount: int | float | Decimal
@@ -315,7 +325,7 @@ class Spent(NamedTuple):
 
 
 def spent_of(state: ExecutionState) -> list[Spent]:
-    """Return what is spent of each bound, what calls under way may still consume included."""
+    """Return the spent amount of each bound, including reservations of calls under way."""
     bounds = state.bounds
     ledger = state.ledger
     used = state.usage
@@ -332,7 +342,7 @@ def spent_of(state: ExecutionState) -> list[Spent]:
 
 
 def left_of(state: ExecutionState) -> Bounds:
-    """Return what an execution may still spend, for one that it starts; edges and repeats are its own affair."""
+    """Return the rest of an execution's bounds for a child. Bounds of edges and repeats are not shared."""
     bounds = state.bounds
     ledger = state.ledger
     used = state.usage
@@ -348,7 +358,7 @@ def left_of(state: ExecutionState) -> Bounds:
 
 
 def left_after(bounds: Bounds, used: Consumption) -> Bounds:
-    """Return what calls of models may still spend; what those under way may consume counts as spent."""
+    """Return the rest of the bounds for model calls. Reservations of calls under way count as spent."""
     tokens = used.tokens + used.held_tokens
     cost = dollars(used.cost + used.held_cost)
     return Bounds(
@@ -359,25 +369,25 @@ def left_after(bounds: Bounds, used: Consumption) -> Bounds:
     )
 
 
-def share_of(left: Bounds, count: int) -> Bounds:
-    """Return what one of so many that begin side by side may spend of what is left."""
-    cost = None if left.max_cost is None else dollars(-(-int(left.max_cost * NANODOLLARS) // count))
+def share_of(rest: Bounds, count: int) -> Bounds:
+    """Return the share of one of `count` children that begin side by side."""
+    cost = None if rest.max_cost is None else dollars(-(-int(rest.max_cost * NANODOLLARS) // count))
     return replace(
-        left,
-        max_llm_calls=None if left.max_llm_calls is None else -(-left.max_llm_calls // count),
-        max_tokens=None if left.max_tokens is None else -(-left.max_tokens // count),
+        rest,
+        max_llm_calls=None if rest.max_llm_calls is None else -(-rest.max_llm_calls // count),
+        max_tokens=None if rest.max_tokens is None else -(-rest.max_tokens // count),
         max_cost=cost,
     )
 
 
-def reserved_for(given: Bounds) -> Reserved:
-    """Return what an execution holds back of its own bounds for one that may spend so much."""
-    cost = int((given.max_cost or 0) * NANODOLLARS)
-    return Reserved(given.max_tokens or 0, cost, calls=given.max_llm_calls or 0)
+def reserved_for(bounds: Bounds) -> Reserved:
+    """Return the reservation of a parent for a child with these bounds."""
+    cost = int((bounds.max_cost or 0) * NANODOLLARS)
+    return Reserved(bounds.max_tokens or 0, cost, calls=bounds.max_llm_calls or 0)
 
 
 def given_with(state: ExecutionState, reserved: Reserved | None) -> Bounds:
-    """Return what an execution may spend for which so much is held back already."""
+    """Return the bounds of a child for which the parent has already reserved an amount."""
     left = left_of(state)
     held = reserved or Reserved()
     return replace(
@@ -388,15 +398,27 @@ def given_with(state: ExecutionState, reserved: Reserved | None) -> Bounds:
     )
 
 
-def given_again(state: ExecutionState, own: Bounds, left: Bounds, counted: Usage) -> Bounds:
-    """Return what an execution may spend that another one resumes, which has so much left: within its own bounds.
+def given_again(state: ExecutionState, definition_bounds: Bounds, rest: Bounds, counted: Usage) -> Bounds:
+    """Return the bounds of a child that its parent resumes.
 
-    What was `counted` there is spent of both; what a person raised in it, above what its workflow says, stays raised.
+    Each limit is the tighter of two: the child's own bounds, and the rest of the parent's bounds plus what the child
+    has already spent (`counted`), since both count it. Bounds that a person raised in the child stay raised.
+
+    Parameters
+    ----------
+    state
+        State of the child.
+    own
+        Bounds in the child's workflow.
+    left
+        Rest of the parent's bounds.
+    counted
+        Usage of the child that the parent has counted.
     """
     present = state.bounds
     widest = dict[str, Any]()
     for name in _SHARED:
-        limit = getattr(own, name)
+        limit = getattr(definition_bounds, name)
         widest[name] = None if limit is None else max(limit, getattr(present, name) or 0)
     tokens = counted.input_tokens + counted.output_tokens
     spent: dict[str, Any] = {
@@ -405,19 +427,19 @@ def given_again(state: ExecutionState, own: Bounds, left: Bounds, counted: Usage
         "max_cost": dollars(counted.cost),
         "max_seconds": state.running_us / MICROSECONDS,
     }
-    limits = {name: getattr(left, name) for name in spent}
+    limits = {name: getattr(rest, name) for name in spent}
     total: dict[str, Any] = {name: limit + spent[name] for name, limit in limits.items() if limit is not None}
-    mine = replace(present, on_exhausted=own.on_exhausted, **widest)
-    return within(mine, replace(left, **total))
+    mine = replace(present, on_exhausted=definition_bounds.on_exhausted, **widest)
+    return within(mine, replace(rest, **total))
 
 
-def within(own: Bounds, given: Bounds) -> Bounds:
-    """Return bounds of which each is the tighter of two; how they are met is that of `own`, unless that asks."""
+def within(bounds: Bounds, other: Bounds) -> Bounds:
+    """Return bounds with the tighter of two limits each. `on_exhausted` is "fail" if either of them has it."""
     tighter: dict[str, Any] = {
-        name: min((limit for limit in (getattr(own, name), getattr(given, name)) if limit is not None), default=None)
+        name: min((limit for limit in (getattr(bounds, name), getattr(other, name)) if limit is not None), default=None)
         for name in _SHARED
     }
-    return replace(own, **tighter, on_exhausted=FAIL if FAIL in (own.on_exhausted, given.on_exhausted) else ASK)
+    return replace(bounds, **tighter, on_exhausted=FAIL if FAIL in (bounds.on_exhausted, other.on_exhausted) else ASK)
 
 
 def dollars(nanodollars: int) -> Decimal:
@@ -425,280 +447,61 @@ def dollars(nanodollars: int) -> Decimal:
     return (Decimal(nanodollars) / NANODOLLARS).normalize()
 
 
-# --- asking --------------------------------------------------------------------------------------------------------
+# --- asking ----------------------------------------------------------------------------------------------------------
+
+_OR_STOP = " and continue, or stop?"
 
 
-def question_about(state: ExecutionState, found: Exhausted) -> str:
-    """Return the id of the question whether to raise a bound: one for all paths that meet it."""
-    return state.question_id("bound", found.bound, found.edge, found.limit, state.stops)
+def question_about(state: ExecutionState, exhausted: Exhausted) -> str:
+    """Return the id of the question about a bound. All paths that reach the bound share it."""
+    return state.question_id("bound", exhausted.bound, exhausted.edge, exhausted.limit, state.stops)
 
 
-def facts_about(state: ExecutionState, found: Exhausted, path: str, step: str) -> tuple[Fact, ...]:
-    """Return what to record so that a path waits until somebody raises the bound: nothing if it waits already."""
-    interrupt_id = question_about(state, found)
-    asked = state.interrupts.get(interrupt_id)
-    if asked is None:
-        question, data = asked_about(found)
+def facts_about(state: ExecutionState, exhausted: Exhausted, path: str, step: str) -> tuple[Fact, ...]:
+    """Return the facts that make a path wait for the answer about a bound. Empty if it waits already."""
+    interrupt_id = question_about(state, exhausted)
+    pending = state.interrupts.get(interrupt_id)
+    if pending is None:
+        question, data = asked_about(exhausted)
         return (Fact(catalog.InterruptRaised(interrupt_id, RESOURCE_EXHAUSTED, question, data=data), path, step),)
-    if asked.status == PENDING and path not in asked.waiting:
+    if pending.status == PENDING and path not in pending.waiting:
         return (Fact(catalog.InterruptJoined(interrupt_id), path, step),)
     return ()
 
 
-def asked_about(found: Exhausted, whose: str = "") -> tuple[str, dict[str, Any]]:
-    """Return the question whether to raise a bound, and its data.
+def asked_about(exhausted: Exhausted, whose: str = "") -> tuple[str, dict[str, Any]]:
+    """Return the text and the data of the question about a bound.
 
-    `whose` names the agent that the bound belongs to, in front of the question.
+    `whose` stands in front of the text; it names the agent that the bound belongs to.
     """
-    told = {"bound": found.bound, "limit": found.limit, "used": found.used, "edge": found.edge}
-    told |= {"reason": found.reason, "reserved": found.reserved, "needed": found.needed}
-    data = {key: value for key, value in told.items() if value is not None} | {"choices": [RAISE, STOP]}
-    return f"{whose}{found.summary} Raise `{found.name}` and continue, or stop?", data
+    details = {"bound": exhausted.bound, "limit": exhausted.limit, "used": exhausted.used, "edge": exhausted.edge}
+    details |= {"reason": exhausted.reason, "reserved": exhausted.reserved, "needed": exhausted.needed}
+    data = {key: value for key, value in details.items() if value is not None} | {"choices": [RAISE, STOP]}
+    return f"{whose}{exhausted.summary} Raise `{exhausted.name}`{_OR_STOP}", data
+
+
+def _error_after_stop(question: str) -> str:
+    """Return the error of an execution whose bound a person did not raise: the question without its last words."""
+    if question.endswith(_OR_STOP):
+        return f"{question.removesuffix(_OR_STOP)}."
+    return question.partition(". Raise the bound")[0]  # the wording of older versions
 
 
 def fails_at_bounds(state: ExecutionState) -> bool:
-    """Whether a bound ends the execution without a question."""
+    """Return whether a reached bound ends the execution without a question."""
     return state.bounds.on_exhausted == FAIL
 
 
-# How calls begin and end: their records, what they use, and what they hold back of the bounds.
-
-
-_RESERVES = frozenset({AGENT_RESPONSE, CHILD_WORKFLOW})
-LONGEST_SECONDS = 1000 * 365 * 86400.0
-"""A timer that is set for longer counts as this long, since dates end with the year 9999."""
-
-
-def operation_started(draft: Draft, data: catalog.OperationStarted) -> None:
-    """Note a call; one to a model counts, and holds back what it may consume."""
-    path, opened = draft.open_step(data)
-    kind = data.operation_type
-    record = OperationRecord.begun(data.operation_id, kind, data.parameters_hash, draft.moment, draft.last_sequence)
-    if kind in _RESERVES:
-        held = Reserved.of(data.reserved)
-        earlier = opened.operations.get(data.operation_id)
-        ledger = draft.ledger.holding(_held_before(earlier, data), -1).holding(held)
-        record = record._replace(reserved=held)
-        draft.ledger = _asking_a_model(ledger, path, data) if kind == AGENT_RESPONSE else ledger
-    if data.within is not None or data.setting_hash is not None or kind in ENCLOSING:
-        record, opened = held_by(opened, record, data)
-    if data.undone is not None:
-        record = record._replace(undone=data.undone, item=data.iteration_index)
-    if kind not in SLEEPS:
-        path.open = opened.with_operation(record)
-        return
-    until = _end_of(draft, data)
-    signal = (data.parameters or {}).get("signal")
-    _put_sleeping(draft, path, opened, record._replace(until=until, signal=signal))
-
-
-def _held_before(earlier: OperationRecord | None, data: catalog.OperationStarted) -> Reserved | None:
-    """Return what a call held that begins again.
-
-    What an execution handed on in whose place another one begins stays held
-    (test_it_stays_held_where_another_execution_takes_the_place).
-    """
-    is_same = earlier is not None and earlier.signal == (data.parameters or {}).get("signal")
-    return earlier.reserved if earlier is not None and is_same else None
-
-
-def _asking_a_model(ledger: Ledger, path: PathState, data: catalog.OperationStarted) -> Ledger:
-    """Return the ledger once a model call has begun, perhaps for the second time."""
-    ledger = ledger._replace(llm_calls=ledger.llm_calls + 1)
-    if path.hop is None:
-        return ledger
-    agent = (data.parameters or {}).get("agent")
-    calls = ledger.history[path.hop].llm_calls
-    return ledger.with_hop(path.hop, agent=agent, llm_calls=calls + 1)
-
-
-def without_a_call(ledger: Ledger, path: PathState) -> Ledger:
-    """Return the ledger once it is known that no model was called, though a call to one had begun."""
-    ledger = ledger._replace(llm_calls=ledger.llm_calls - 1)
-    if path.hop is None:
-        return ledger
-    return ledger.with_hop(path.hop, llm_calls=ledger.history[path.hop].llm_calls - 1)
-
-
-def _end_of(draft: Draft, data: catalog.OperationStarted) -> int | None:
-    seconds = (data.parameters or {}).get("seconds")
-    if not isinstance(seconds, int | float):
-        return None
-    return draft.moment + round(min(seconds, LONGEST_SECONDS) * MICROSECONDS)
-
-
-def operation_completed(draft: Draft, data: catalog.OperationCompleted) -> None:
-    """Note what a call has given; one that waited for a signal has taken the oldest of that name."""
-    begun = _ended(draft, data, COMPLETED, (data.result, None, (), None))
-    if begun.signal is not None and begun.operation_type != CHILD_WORKFLOW:
-        left = draft.signals.get(begun.signal, ())[1:]
-        draft.signals = draft.signals.set(begun.signal, left) if left else draft.signals.delete(begun.signal)
-
-
-def event_emitted(draft: Draft, data: catalog.EventEmitted) -> None:
-    """Note an event of a person's own, if its code asks for it again on replay."""
-    if data.operation_id is None:
-        return
-    path, opened = draft.open_step(data)
-    moment = draft.moment
-    sequence = draft.last_sequence
-    begun = OperationRecord.begun(data.operation_id, EVENT_EMITTED, data.parameters_hash, moment, sequence)
-    path.open = opened.with_operation(begun._replace(ended_sequence=sequence, status=COMPLETED))
-
-
-def operation_failed(draft: Draft, data: catalog.OperationFailed) -> None:
-    """Note why a call has failed."""
-    _ended(draft, data, FAILED, (None, data.error, tuple(data.error_names or ()), data.raised))
-    path, opened = draft.open_step(data)
-    record = opened.operations[data.operation_id]
-    if data.final or data.lost != record.lost:
-        is_final = record.is_final or bool(data.final)
-        path.open = opened.with_operation(record._replace(is_final=is_final, lost=data.lost))
-
-
-def _ended(
-    draft: Draft, data: catalog.OperationCompleted | catalog.OperationFailed, status: str, outcome: Outcome
-) -> OperationRecord:
-    """Note the end of a call, what it has used, and what it held back; return it as it stood before."""
-    path, opened = draft.open_step(data)
-    begun = opened.operations.get(data.operation_id)
-    if begun is None:
-        raise CorruptStoreError(f"call {data.operation_id} of {draft.execution_id} ends without having begun")
-    is_plain = begun.reserved is None and begun.operation_type not in SLEEPS and not data.usage and not data.served
-    if is_plain and draft.ends_step and draft.bounds.max_repeats is None:
-        return begun  # nothing of it is left once its step is over
-    if data.usage:
-        opened = opened._replace(usage=opened.usage.plus(data.usage))
-        draft.usage = draft.usage.plus(data.usage)
-    if begun.reserved is not None:
-        draft.ledger = draft.ledger.holding(begun.reserved, -1)
-    if data.served is not None and begun.operation_type == AGENT_RESPONSE:
-        draft.ledger = without_a_call(draft.ledger, path)
-    ended = begun.ended(draft.last_sequence, status, outcome)
-    if data.held:
-        draft.ledger = draft.ledger.holding(held := Reserved.of(data.held))
-        ended = ended._replace(reserved=held)
-    if status == COMPLETED and begun.operation_type in ENCLOSING:
-        opened = without_held(opened, begun)
-        ended = ended._replace(holds=())
-    if begun.operation_type not in SLEEPS:
-        path.open = opened.with_operation(ended)
-        return begun
-    if begun.operation_type == CHILD_WORKFLOW:
-        _child_ended(draft, begun, data.usage)
-    _put_sleeping(draft, path, opened, ended)
-    return begun
-
-
-def _child_ended(draft: Draft, begun: OperationRecord, usage: Mapping[str, int] | None) -> None:
-    """Note the end of an execution that this one started: what it has consumed counts, its signals are done with."""
-    child = begun.signal or ""
-    draft.ledger = draft.ledger.with_child(child, usage or {})
-    if child in draft.signals:
-        draft.signals = draft.signals.delete(child)
-
-
-def _put_sleeping(draft: Draft, path: PathState, opened: OpenStep, record: OperationRecord) -> None:
-    path.open = after = opened.with_operation(record)
-    draft.sleeping += sleeps(after) - sleeps(opened)
-
-
-# How questions, their answers, and signals change the state.
-
-
-def interrupt_raised(draft: Draft, data: catalog.InterruptRaised) -> None:
-    """Note a question; its path waits."""
-    path = draft.path(data)
-    question = Question(
-        data.interrupt_id,
-        data.kind,
-        data.question,
-        path.id,
-        draft.step,
-        message=data.message,
-        data=data.data,
-        schema=data.schema,
-        operation_id=data.operation_id,
-        raised_us=draft.moment,
-        expires_us=data.expires_at,
-        default=data.default,
-        optional=bool(data.optional),
-        waiting=(path.id,),
-    )
-    _wait(draft, path, question)
-
-
-def interrupt_joined(draft: Draft, data: catalog.InterruptJoined) -> None:
-    """Let another path wait for the answer to a question."""
-    question = _open_question(draft, data.interrupt_id)
-    path = draft.path(data)
-    _wait(draft, path, question._replace(waiting=(*question.waiting, path.id)))
-
-
-def _wait(draft: Draft, path: PathState, question: Question) -> None:
-    draft.interrupts = draft.interrupts.set(question.id, question)
-    draft.asking += path.asking == 0
-    path.asking += 1
-
-
-def _open_question(state: ExecutionState, interrupt_id: str) -> Question:
-    question = state.interrupts.get(interrupt_id)
-    if question is None or not question.is_open:
-        raise CorruptStoreError(f"question {interrupt_id} of {state.execution_id} is settled without being open")
-    return question
-
-
-def interrupt_resolved(draft: Draft, data: catalog.InterruptResolved) -> None:
-    """Note an answer; the paths that waited for it go on."""
-    question = _open_question(draft, data.interrupt_id)
-    answered = question.resolved(data)
-    _settle(draft, answered, data.message)
-    if question.kind == RESOURCE_EXHAUSTED:
-        follow_about_bounds(draft, answered)
-
-
-def interrupt_expired(draft: Draft, data: catalog.InterruptExpired) -> None:
-    """Note that a question expired without an answer; its default holds, if there is one."""
-    question = _open_question(draft, data.interrupt_id)
-    _settle(draft, question.expired(), data.message)
-
-
-def _settle(draft: Draft, question: Question, message: int | None) -> None:
-    if draft.status == WAITING and draft.asking:  # it has done nothing else since the last event
-        draft.paused_us += max(0, draft.moment - draft.last_us)
-    for path_id in question.waiting:
-        path = draft.own(path_id)
-        draft.asking -= path.asking == 1 and path.phase != ENDED
-        path.asking -= 1
-        path.woken += 1
-    draft.interrupts = draft.interrupts.set(question.id, question._replace(settled_us=draft.moment))
-    _take(draft, message)
-
-
-def _take(draft: Draft, message: int | None) -> None:
-    if message is not None:
-        draft.taken = max(draft.taken, message)
-
-
 def follow_about_bounds(draft: Draft, question: Question) -> None:
-    """Raise a bound, or stop, as the answer says."""
+    """Raise a bound or stop the execution, depending on the answer."""
     response = question.response or {}
-    told = question.data or {}
-    if "bound" not in told or "agent" in told:  # of a definition, or of an agent's turn, which follows it by itself
+    details = question.data or {}
+    if (
+        "bound" not in details or "agent" in details
+    ):  # a question of the definition, or of an agent's turn, which handles it
         return
     if response.get("decision") == STOP:
-        error = question.question.partition(". Raise the bound")[0]
-        draft.stops, draft.stopped = draft.stops + 1, (error, told.get("reason", ""))
+        draft.stops += 1
+        draft.stopped = (_error_after_stop(question.question), details.get("reason", ""))
     elif response.get("decision") == RAISE:
-        draft.bounds = raised(draft.bounds, told["bound"], told.get("edge"), response["data"]["to"])
-
-
-def signal_received(draft: Draft, data: catalog.SignalReceived) -> None:
-    """Keep a signal until somebody takes it; the paths that wait for its name look for it."""
-    name = data.signal_type
-    draft.signals = draft.signals.set(name, (*draft.signals.get(name, ()), data.payload))
-    _take(draft, data.message)
-    for path in draft.active_paths():
-        records = path.open.operations.values() if path.open is not None else ()
-        if any(record.signal == name and record.status == RUNNING for record in records):
-            draft.own(path.id).woken += 1
+        draft.bounds = raised(draft.bounds, details["bound"], details.get("edge"), response["data"]["to"])

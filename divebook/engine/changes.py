@@ -1,4 +1,8 @@
-"""A state on its way over some events, and what the functions that change it share."""
+"""Mutable draft of a state, and changes of paths, reservations and workspaces that events cause.
+
+To fold a log, `engine.evolve` copies a state into a draft once, modifies the draft for each event, and seals it. This
+avoids creating a new state for each event.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,7 @@ from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, RUNNING, PathC
 from divebook.events.event import Event, Record
 
 SLEEPS = frozenset({TIMER, SIGNAL_WAIT, CHILD_WORKFLOW})
-"""Operations in which nothing happens."""
+"""Types of operations that only wait."""
 
 _ENDS_OF_STEPS = frozenset({StepCompleted, PathCompleted})
 
@@ -36,59 +40,67 @@ _new = object.__new__
 _set = object.__setattr__
 
 
-class _Own(PathState):
-    """A path that a draft has copied, and may change."""
+class _DraftPath(PathState):
+    """Copy of a path that belongs to a draft and may be modified."""
 
-    # Both of them: with one alone Python looks for them at each assignment, which takes eight times as long.
+    # Both methods must be set: with only one of them, Python looks up the other at each assignment, which takes eight
+    # times as long.
     __setattr__ = object.__setattr__
     __delattr__ = object.__delattr__
 
 
 class Draft(ExecutionState):
-    """A state on its way over several events: what was copied for one of them is changed in place by the next.
+    """Mutable state for folding several events. Paths are copied when they change for the first time.
 
-    Nobody else has it, nor the paths that it has copied, before it is `sealed`
-    (test_events_that_are_folded_together_change_the_state_as_one_by_one). A function that changes it asks first for all
-    that it needs to know of it, and changes it then.
+    No other code may refer to the draft or its copied paths before it is sealed
+    (test_events_that_are_folded_together_change_the_state_as_one_by_one). A function that modifies the draft reads
+    everything that it needs first, so that an error leaves the draft unchanged.
     """
 
-    __slots__ = ("_facts", "_own", "_present", "moment", "path_id", "step")
+    __slots__ = ("_copied", "_facts", "_present", "moment", "path_id", "step")
     __setattr__ = object.__setattr__
     __delattr__ = object.__delattr__
 
     _facts: Sequence[Payload]
-    _own: dict[str, PathState]
-    """The paths that it has copied, by id."""
+    _copied: dict[str, PathState]
+    """Copied paths by id."""
     _present: PathState | None
-    """The one of them that the present event is on."""
+    """Copied path of the current event, if it was copied."""
     moment: int
-    """When the present event was recorded; `last_us` is when the one before was."""
+    """Time of the current event in microseconds since 1970. `last_us` is the time of the previous event."""
     path_id: str
+    """Path of the current event."""
     step: str
-    """Where the present event is."""
+    """Step of the current event."""
 
     def __init__(self, state: ExecutionState) -> None:
         self.__dict__ = state.__dict__.copy()
-        self._own = {}
+        self._copied = {}
         self._present = None
         self.path_id = ""
 
     def go_to(self, entry: Event | Record, facts: Sequence[Payload]) -> None:
-        """Come to facts that were recorded together."""
+        """Set the current record, whose facts were recorded together."""
         self.step = entry.step
         self.moment = entry.recorded_at
         self._facts = facts
         if entry.path != self.path_id:
             self.path_id = entry.path
-            self._present = self._own.get(entry.path)
+            self._present = self._copied.get(entry.path)
 
     @property
     def ends_step(self) -> bool:
-        """Whether the step that is open is over once the present facts are folded: nobody asks what is in it then."""
+        """True if the current record ends the open step, so that its operations need not be kept."""
         return type(self._facts[-1]) in _ENDS_OF_STEPS
 
     def path(self, data: Payload) -> PathState:
-        """Return the path that the present event is on, to be changed."""
+        """Return the path of the current event as a modifiable copy.
+
+        Raises
+        ------
+        CorruptStoreError
+            The path never began.
+        """
         path = self._present
         if path is None:
             if self.path_id not in self.paths:
@@ -97,7 +109,13 @@ class Draft(ExecutionState):
         return path
 
     def open_step(self, data: Payload) -> tuple[PathState, OpenStep]:
-        """Return the path that the present event is on, to be changed, and the open step that it is in."""
+        """Return the path of the current event as a modifiable copy, and its open step.
+
+        Raises
+        ------
+        CorruptStoreError
+            The path never began, or is outside any step.
+        """
         path = self._present or self.path(data)
         opened = path.open
         if opened is None:
@@ -108,23 +126,23 @@ class Draft(ExecutionState):
         return f"event {self.last_sequence} ({data.event_type}) of {self.execution_id}"
 
     def own(self, path_id: str) -> PathState:
-        """Return a path, to be changed; KeyError if there is none."""
-        path = self._own.get(path_id)
+        """Return a path as a modifiable copy. Raise KeyError if there is none."""
+        path = self._copied.get(path_id)
         if path is None:
-            path = self._own[path_id] = _new(_Own)
+            path = self._copied[path_id] = _new(_DraftPath)
             path.__dict__ = self.paths[path_id].__dict__.copy()
             self.paths = self.paths.set(path_id, path)
         return path
 
     def add(self, path: PathState) -> None:
-        """Take in a path, in place of the one with its id if there is one."""
-        self._own.pop(path.id, None)
+        """Add a path, or replace the one with the same id."""
+        self._copied.pop(path.id, None)
         self._present = None
         self.paths = self.paths.set(path.id, path)
 
     def sealed(self) -> ExecutionState:
-        """Return the state it has come to; the draft must not be used any more."""
-        for path in self._own.values():
+        """Return the resulting state. The draft must not be used afterwards."""
+        for path in self._copied.values():
             _set(path, "__class__", PathState)
         state = _new(ExecutionState)
         _set(state, "__dict__", self.__dict__)
@@ -132,21 +150,21 @@ class Draft(ExecutionState):
 
 
 def is_sleeping(path: PathState) -> bool:
-    """Return whether a path waits for time to pass, or for a signal."""
+    """Return whether a path waits for a timer, a signal or a child."""
     return path.open is not None and sleeps(path.open)
 
 
 def sleeps(opened: OpenStep) -> bool:
-    """Return whether an operation in which nothing happens runs in a step."""
+    """Return whether an operation that only waits runs in a step."""
     records = opened.operations.values()
     return any(record.operation_type in SLEEPS and record.status == RUNNING for record in records)
 
 
-# How paths begin, split up, meet and end.
+# --- paths -----------------------------------------------------------------------------------------------------------
 
 
 def path_started(draft: Draft, data: catalog.PathStarted) -> None:
-    """Begin a path: the first one, one that another has branched into, or one that undoes what others have done."""
+    """Start a path: the root, a branch, or a path that runs a rollback."""
     if draft.path_id not in draft.paths:
         undoes = data.rollback
         number = 0 if undoes is None else draft.branches + len(draft.rollbacks) - undoes + 1
@@ -159,7 +177,7 @@ def path_started(draft: Draft, data: catalog.PathStarted) -> None:
 
 
 def path_branched(draft: Draft, data: catalog.PathBranched) -> None:
-    """Split a path up; its children know what it has been through."""
+    """Create the paths that a path branches into. They inherit its counts of visited steps."""
     parent = draft.path(data)
     entered = Map({step: parent.entries(step) for step in {*parent.visits, *parent.before}})
     for number, new_path in enumerate(data.new_paths, draft.branches + 1):
@@ -181,7 +199,7 @@ def path_branched(draft: Draft, data: catalog.PathBranched) -> None:
 
 
 def path_waiting(draft: Draft, data: catalog.PathWaiting) -> None:
-    """Let a path wait at a join."""
+    """Mark a path as waiting at a join."""
     path = draft.path(data)
     path.phase = JOINING
     path.current_step = data.join_step
@@ -190,7 +208,7 @@ def path_waiting(draft: Draft, data: catalog.PathWaiting) -> None:
 
 
 def path_joined(draft: Draft, data: catalog.PathJoined) -> None:
-    """Let a path go on with what those that it waited for put out."""
+    """Release a path from a join. It gets the outputs of the paths that joined it."""
     path = draft.path(data)
     outputs = path.step_outputs
     places = path.outputs_at
@@ -206,7 +224,7 @@ def path_joined(draft: Draft, data: catalog.PathJoined) -> None:
 
 
 def _end(draft: Draft, data: Payload, status: str, error: str | None = None) -> PathState:
-    """End a path, and return it."""
+    """End the path of the current event and return it."""
     path = draft.path(data)
     draft.ledger = _without(draft, path, error or status)
     draft.active -= 1
@@ -219,12 +237,12 @@ def _end(draft: Draft, data: Payload, status: str, error: str | None = None) -> 
     path.error = error
     path.ended_us = draft.moment
     path.hop = None
-    path.open = _letting_go(path.open)
+    path.open = _without_reservations(path.open)
     return path
 
 
 def _without(draft: Draft, path: PathState, why: str) -> Ledger:
-    """Return the ledger once a path has ended: it holds nothing back any more, and is in no agent step."""
+    """Return the ledger without the reservations and the open agent step of a path that ends."""
     ledger = draft.ledger
     if path.hop is not None:
         ledger = ledger.with_hop(path.hop, status="error", error=why, ended_us=draft.moment)
@@ -233,64 +251,64 @@ def _without(draft: Draft, path: PathState, why: str) -> Ledger:
     return ledger
 
 
-def let_calls_go(draft: Draft, path: PathState) -> None:
-    """Release what the model calls of an open step have reserved, since none of them is under way.
+def release_calls(draft: Draft, path: PathState) -> None:
+    """Release the reservations of model calls that were cut off in the open step of a path.
 
-    The process that made them has ended, or their step has, whose code had cancelled them: they have no end in the log
+    These calls have no end in the log: their process died, or the code of their step cancelled them
     (test_a_call_that_was_cut_off_gives_its_reservation_back).
     """
     ledger = draft.ledger
     if path.open is None or not (ledger.reserved_tokens or ledger.reserved_cost):
         return
-    for record in filter(_lets_go, path.open.operations.values()):
+    for record in filter(_is_released, path.open.operations.values()):
         ledger = ledger.holding(record.reserved, -1)
-    draft.ledger, path.open = ledger, _letting_go(path.open)
+    draft.ledger, path.open = ledger, _without_reservations(path.open)
 
 
 def held_by_children(state: ExecutionState) -> Reserved:
-    """Return what the executions hold that an execution has started: all that is held while it calls no model."""
+    """Return the reservations for the children of an execution: all that is reserved while it calls no model."""
     opened = [path.open for path in state.paths.values() if path.open is not None and path.phase != ENDED]
     held = Reserved()
     for record in (record for step in opened for record in step.operations.values()):
-        held = held.plus(_handed_on(record))
+        held = held.plus(_reserved_for_child(record))
     return held
 
 
-def _letting_go(opened: OpenStep | None) -> OpenStep | None:
-    """Return a step whose calls hold nothing of the bounds any more, but for children, which may go on with it."""
-    if opened is None or not any(map(_lets_go, opened.operations.values())):
+def _without_reservations(opened: OpenStep | None) -> OpenStep | None:
+    """Return a step without the reservations of its calls, except those for children, which may continue."""
+    if opened is None or not any(map(_is_released, opened.operations.values())):
         return opened
-    records = {key: record._replace(reserved=None) for key, record in opened.operations.items() if _lets_go(record)}
+    records = {key: record._replace(reserved=None) for key, record in opened.operations.items() if _is_released(record)}
     return opened._replace(operations=opened.operations.update(records))
 
 
-def _lets_go(record: OperationRecord) -> bool:
-    return record.reserved is not None and not _handed_on(record)
+def _is_released(record: OperationRecord) -> bool:
+    return record.reserved is not None and not _reserved_for_child(record)
 
 
-def _handed_on(record: OperationRecord) -> Reserved | None:
-    """Return what an execution holds that this one started, or one that was under way as that one ended."""
+def _reserved_for_child(record: OperationRecord) -> Reserved | None:
+    """Return the reservation of a record if it belongs to a child execution."""
     return record.reserved if record.operation_type == CHILD_WORKFLOW else None
 
 
-def with_handed_on(path: PathState, ledger: Ledger) -> Ledger:
-    """Return the ledger of a path that had ended with what its children hold: what they spent is not counted yet."""
+def with_child_reservations(path: PathState, ledger: Ledger) -> Ledger:
+    """Return the ledger with the reservations for children of an ended path, whose usage is not counted yet."""
     records = path.open.operations.values() if path.phase == ENDED and path.open is not None else ()
     for record in records:
-        ledger = ledger.holding(_handed_on(record))
+        ledger = ledger.holding(_reserved_for_child(record))
     return ledger
 
 
 def held_by(state: ExecutionState) -> Reserved:
-    """Return what an execution that has ended holds if it is resumed."""
+    """Return the reservations that an ended execution has again when it is resumed."""
     ledger = state.ledger
     for path in state.paths.values():
-        ledger = with_handed_on(path, ledger)
+        ledger = with_child_reservations(path, ledger)
     return Reserved(ledger.reserved_tokens, ledger.reserved_cost, calls=ledger.reserved_calls)
 
 
 def path_completed(draft: Draft, data: catalog.PathCompleted) -> None:
-    """End a path in good order."""
+    """End a path successfully."""
     path = _end(draft, data, COMPLETED)
     path.current_step = data.final_step
     path.open = None
@@ -299,7 +317,7 @@ def path_completed(draft: Draft, data: catalog.PathCompleted) -> None:
 
 
 def path_failed(draft: Draft, data: catalog.PathFailed) -> None:
-    """End a path that has failed; the first one is remembered."""
+    """End a path that failed. The execution stores the id of the first one."""
     path = _end(draft, data, FAILED, data.error)
     path.reason = data.reason
     if path.undoes is None:
@@ -307,50 +325,59 @@ def path_failed(draft: Draft, data: catalog.PathFailed) -> None:
 
 
 def path_cancelled(draft: Draft, data: catalog.PathCancelled) -> None:
-    """End a path that was stopped."""
+    """End a path that was cancelled."""
     _end(draft, data, CANCELLED, data.reason or None)
 
 
-# How what happens to the files of workspaces changes the state.
+def without_a_call(ledger: Ledger, path: PathState) -> Ledger:
+    """Return the ledger with one model call fewer, for a call that was replayed from a log instead."""
+    ledger = ledger._replace(llm_calls=ledger.llm_calls - 1)
+    if path.hop is None:
+        return ledger
+    return ledger.with_hop(path.hop, llm_calls=ledger.history[path.hop].llm_calls - 1)
+
+
+# --- workspaces ------------------------------------------------------------------------------------------------------
 
 
 def workspace_opened(draft: Draft, data: catalog.WorkspaceOpened) -> None:
-    """Note where a workspace is, and the files that it has at first.
+    """Add a workspace with its place and its files.
 
-    A fork that makes a place of its own goes on from the files of its source: what it has changed is counted from
-    where that began.
+    A fork that creates a folder continues with the files of its source. Its changes still count from the first files of
+    the source.
     """
-    known = draft.workspaces.get(data.workspace)
-    first = data.tree if known is None else known.first
-    at = draft.last_sequence if data.files is not None or known is None else known.at
+    previous = draft.workspaces.get(data.workspace)
+    first = data.tree if previous is None else previous.first
+    at = draft.last_sequence if data.files is not None or previous is None else previous.at
     held = HeldWorkspace(data.kind, data.reference, data.source, first, data.tree, at, is_own=bool(data.reference))
     draft.workspaces = draft.workspaces.set(data.workspace, held)
 
 
 def files_changed(draft: Draft, data: catalog.FilesChanged) -> None:
-    """Note which files a workspace has now."""
-    known = draft.workspaces.get(data.workspace)
-    if known is not None:
-        draft.workspaces = draft.workspaces.set(data.workspace, known._replace(tree=data.after, at=draft.last_sequence))
+    """Set the digest of the present files of a workspace."""
+    held = draft.workspaces.get(data.workspace)
+    if held is not None:
+        draft.workspaces = draft.workspaces.set(data.workspace, held._replace(tree=data.after, at=draft.last_sequence))
 
 
 def of_the_source(workspaces: Map[str, HeldWorkspace]) -> Map[str, HeldWorkspace]:
-    """Return the workspaces of a source as its fork has them: their files, and no place of its own."""
+    """Return the workspaces of a source as its fork has them: with their files, without a folder of the fork."""
     for name, held in workspaces.items():
         workspaces = workspaces.set(name, held._replace(is_own=False))
     return workspaces
 
 
-# Operations that others hold: a turn of an agent holds its requests and calls, and lets go of them when it completes.
+# --- enclosing operations --------------------------------------------------------------------------------------------
 #
-# Replay takes the result of a turn that has completed and asks for nothing inside it, so that a state need not keep
-# that, nor would the log be ahead of the code for ever because of it.
+# A turn of an agent encloses its requests and tool calls. When it completes, their records are dropped: replay uses the
+# result of the turn and requests nothing inside it. If the records stayed, the log would seem to be ahead of the code
+# for ever.
 
 
 def held_of(
     opened: OpenStep, record: OperationRecord, data: catalog.OperationStarted
 ) -> tuple[OperationRecord, OpenStep]:
-    """Return an operation that begins with what its event says of its place among others, and the step around it."""
+    """Return the record of a starting operation with its enclosing operation, and the changed step."""
     earlier = opened.operations.get(record.operation_id)
     if record.operation_type in ENCLOSING:
         opened = _holding(opened, record, earlier)
@@ -366,20 +393,20 @@ def held_of(
 
 
 def _holding(opened: OpenStep, record: OperationRecord, earlier: OperationRecord | None) -> OpenStep:
-    """Return a step in which others may begin within an operation, which perhaps begins once more."""
+    """Return the step with an enclosing operation registered, also if it starts a second time."""
     holders = opened.holders if earlier is None else opened.holders.delete(earlier.started_sequence)
     return opened._replace(holders=holders.set(record.started_sequence, record.operation_id))
 
 
 def without_held(opened: OpenStep, outer: OperationRecord) -> OpenStep:
-    """Return a step without what an operation has held; what of it is still under way stays until it has ended."""
+    """Return the step without the records that a completed operation encloses, except those that still run."""
     operations = opened.operations
     holders = opened.holders.delete(outer.started_sequence)
-    left = list(outer.holds)
-    while left:
-        record = operations.get(left.pop())
+    remaining = list(outer.holds)
+    while remaining:
+        record = operations.get(remaining.pop())
         if record is not None and record.status != RUNNING:
-            left += record.holds
+            remaining += record.holds
             operations = operations.delete(record.operation_id)
             if record.started_sequence in holders:
                 holders = holders.delete(record.started_sequence)

@@ -1,8 +1,9 @@
-"""A state as bytes and back: a cached fold, so that a long log need not be read from its beginning.
+"""Checkpoints: states as bytes and back, so that a long log need not be folded from its beginning.
 
-Large values stand in the log already: a checkpoint names the events that hold them (`divebook.engine.checkpoint`), and
-copies only what is small. Nothing depends on it: one of another version, or that does not fit its log, is ignored, and
-deleting all of them changes nothing. What the fields of a state hold, their types say; values of users are apart.
+A checkpoint is a cache. One of another version, or one that does not fit its log, is ignored; deleting all checkpoints
+changes nothing. Large values are in the log already, so a checkpoint refers to the events that hold them and copies
+only small values. Example: the variables ``{"n": 1, "text": "..."}``, where event 7 set the long text, become
+``[[["n", 1]], [["text", 7]]]``.
 """
 
 from __future__ import annotations
@@ -22,50 +23,53 @@ from divebook.events.codec import decode, encode_parts
 from divebook.events.recorded import ATOMS
 from divebook.questions.bounds import Bounds
 
-# Where the log holds the large values of a state: a checkpoint names those events instead of copying them.
+# --- places of large values in the log -------------------------------------------------------------------------------
 
 
 K = TypeVar("K")
 
 SMALL = 64
-"""Characters of a text that is as soon copied as found again."""
+"""Longest string in characters that a checkpoint copies."""
 
 
 def is_large(value: Any) -> bool:
-    """Return whether a value is to be looked up in the log."""
+    """Return whether a checkpoint refers to the event of a value instead of copying it."""
     kind = type(value)
     return len(value) > SMALL if kind is str else kind not in ATOMS and bool(value)
 
 
 def placed(places: Map[K, int], key: K, value: Any, sequence: int) -> Map[K, int]:
-    """Return the places of large values by key, once an event has set one of the values."""
+    """Return the places of large values by key after event `sequence` has set one of the values."""
     if is_large(value):
         return places.set(key, sequence)
     return places.delete(key) if places and key in places else places
 
 
 def moved(places: Map[K, int], others: Map[K, int], keys: Map[K, Any]) -> Map[K, int]:
-    """Return the places once the values under some keys are those of others."""
+    """Return the places after the values of some keys were replaced by values whose places are `others`."""
     for key in keys if places else ():
         if key in places and key not in others:
             places = places.delete(key)
     return places.update(others) if others else places
 
 
+# --- states as bytes -------------------------------------------------------------------------------------------------
+
+
 VERSION = 8
 BEGINNING = 1
-"""The event that holds the inputs, but for those that a fork changed."""
+"""Event that holds the inputs, except those that a fork changed."""
 
 Facts: TypeAlias = Callable[[Sequence[int]], Mapping[int, Payload]]
-"""Returns what some events of a log say, by sequence number."""
+"""Function that returns the payloads of some events by sequence number."""
 
 ValueIn: TypeAlias = Callable[[Any, Any], Any]
-"""Returns the value that an event holds under a key."""
+"""Function that returns the value of a key in an event."""
 
 T = TypeVar("T")
 _ABSENT = object()
 _SHORT = OperationRecord._fields.index("result") + 1
-"""How many fields of an operation are written if the others are at their defaults, as they nearly always are."""
+"""Number of fields of an operation that are written if the others have their defaults, as they nearly always do."""
 _REST = tuple(OperationRecord._field_defaults[name] for name in OperationRecord._fields[_SHORT:])
 
 
@@ -75,12 +79,12 @@ def dump_state(state: ExecutionState) -> bytes:
 
 
 def load_state(raw: bytes, facts: Facts) -> ExecutionState | None:
-    """Return the state that `dump_state` wrote; None if another version did, or if it does not fit the log.
+    """Return the state that `dump_state` wrote, or None if it has another version or does not fit the log.
 
     Parameters
     ----------
     facts
-        Asked once, for the events that hold the large values.
+        Called once for all events that hold large values.
     """
     try:
         data = decode(raw)
@@ -92,21 +96,21 @@ def load_state(raw: bytes, facts: Facts) -> ExecutionState | None:
 
 
 class _Writer:
-    """What is written of one state."""
+    """Converter of one state to plain data."""
 
     def __init__(self, state: ExecutionState) -> None:
         self._state = state
         self._facts: set[int] = set()
         self._snapshots: dict[int, int] = {id(state.variables): 0}
-        """Numbers of the variables as they stood at some time, by identity: most paths share theirs."""
+        """Numbers of snapshots of variables by identity. Most paths share theirs."""
         self._differences: list[dict[str, Any]] = []
-        """Between the present variables and those numbered 1, 2 ..."""
+        """Differences between the present variables and the snapshots with the numbers 1, 2 ..."""
 
     def written(self) -> dict[str, Any]:
-        """Return it with plain parts, or such as `_plain` makes plain."""
+        """Return the state as a dict of plain values and of records that `_plain` converts."""
         state = self._state
         whole = _differing(self._state, "variables_at")
-        # Nothing follows that but what people say of it.
+        # The last event of a completed execution holds its outputs, unless annotations follow it.
         ended = state.last_sequence if state.lifecycle == COMPLETED and state.annotated_at < state.last_sequence else 0
         for name, place in (("inputs", BEGINNING), ("outputs", ended)):
             if name in whole:
@@ -123,12 +127,12 @@ class _Writer:
         }
 
     def _values(self, values: Mapping[Any, Any], places: Mapping[Any, int]) -> list[Any]:
-        """Return the small values, and the places of the large ones."""
+        """Return a list of the small values and a list of the places of the large ones."""
         if not places:
             return [list(values.items()), []]
         outside = [(key, places[key]) for key in values if key in places]
         self._facts.update(place for _, place in outside)
-        return [[held for held in values.items() if held[0] not in places], outside]
+        return [[pair for pair in values.items() if pair[0] not in places], outside]
 
     def _path(self, path: PathState) -> dict[str, Any]:
         written = _differing(path, "outputs_at", "variables_at")
@@ -150,7 +154,7 @@ class _Writer:
         return written
 
     def _operations(self, operations: Map[str, OperationRecord]) -> list[Any]:
-        """Return the calls with small results, and those whose result the event of their end holds."""
+        """Return a list of the operations with small results and a list of those whose end event holds the result."""
         inside = []
         outside = []
         for record in operations.values():
@@ -163,39 +167,40 @@ class _Writer:
         return [inside, outside]
 
     def _snapshot(self, variables: Map[str, Any], places: Map[str, int]) -> int:
-        """Return the number of the variables as they stood at some time."""
-        found = self._snapshots.get(id(variables))
-        if found is None:
-            found = self._snapshots[id(variables)] = len(self._snapshots)
+        """Return the number of a snapshot of variables; add it if it is new."""
+        number = self._snapshots.get(id(variables))
+        if number is None:
+            number = len(self._snapshots)
+            self._snapshots[id(variables)] = number
             now = self._state.variables
             old = {key: value for key, value in variables.items() if now.get(key, _ABSENT) is not value}
             new = [key for key in now if key not in variables]
             self._differences.append({"new": new, "old": self._values(old, places)})
-        return found
+        return number
 
 
 class _Loading:
-    """A state on its way back."""
+    """Converter of plain data to one state."""
 
     def __init__(self, data: Mapping[str, Any], facts: Mapping[int, Payload]) -> None:
-        self._told = dict(data["state"])
+        self._fields = dict(data["state"])
         self._facts = facts
-        self._snapshots = [self._values(self._told["variables"], _variable)]
+        self._snapshots = [self._values(self._fields["variables"], _variable)]
         self._snapshots += [self._snapshot(difference) for difference in data["differences"]]
 
     def state(self) -> ExecutionState:
-        """Return it."""
-        told = self._told
-        paths = [self._path(path) for path in told["paths"]]
-        told["variables"], told["variables_at"] = self._snapshots[0]
-        told["paths"] = Map({path.id: path for path in paths})
-        for name in told.keys() & {"inputs", "outputs"}:
-            values, _ = self._values(told[name], _entry_of(name))
-            told[name] = dict(values)
-        return _made(ExecutionState, told)
+        """Return the state."""
+        data = self._fields
+        paths = [self._path(path) for path in data["paths"]]
+        data["variables"], data["variables_at"] = self._snapshots[0]
+        data["paths"] = Map({path.id: path for path in paths})
+        for name in data.keys() & {"inputs", "outputs"}:
+            values, _ = self._values(data[name], _entry_of(name))
+            data[name] = dict(values)
+        return _record_of(ExecutionState, data)
 
     def _values(self, written: Sequence[Any], value_in: ValueIn) -> tuple[Map[Any, Any], Map[Any, int]]:
-        """Return values by key, and the places of the large ones."""
+        """Return the values by key and the places of the large ones."""
         inside, outside = written
         places = dict(outside)
         values = dict(inside)
@@ -221,7 +226,7 @@ class _Loading:
             written["variables"], written["variables_at"] = self._snapshots[written["variables"]]
         if "open" in written:
             written["open"] = self._open(written["open"])
-        return _made(PathState, written)
+        return _record_of(PathState, written)
 
     def _open(self, written: dict[str, Any]) -> OpenStep:
         written["entry_variables"], written["entry_at"] = self._snapshots[written["entry_variables"]]
@@ -230,7 +235,7 @@ class _Loading:
             written |= {"iterations": items, "iterations_at": places}
         if "operations" in written:
             written["operations"] = self._operations(*written["operations"])
-        return _made(OpenStep, written)
+        return _record_of(OpenStep, written)
 
     def _operations(
         self, inside: Sequence[Sequence[Any]], outside: Sequence[Sequence[Any]]
@@ -247,7 +252,7 @@ def _entry_of(field: str) -> ValueIn:
 
 
 def _variable(fact: Any, key: str) -> Any:
-    """Return what an event has set a variable to."""
+    """Return the value that an event has set for a variable."""
     return {mutation.key: mutation.value for mutation in fact.mutations}[key]
 
 
@@ -255,11 +260,11 @@ def _operation(row: Sequence[Any]) -> OperationRecord:
     record = OperationRecord(*row)
     if len(row) == _SHORT:
         return record
-    return _made(OperationRecord, record._asdict())
+    return _record_of(OperationRecord, record._asdict())
 
 
 def _plain(part: Any) -> Any:
-    """Return a part of the state in plain form, its own parts left as they are; any other value as it is."""
+    """Return a record of a state in plain form without converting its fields; return other values unchanged."""
     if isinstance(part, Map):
         return list(part.items())
     if isinstance(part, Bounds):
@@ -268,7 +273,7 @@ def _plain(part: Any) -> Any:
 
 
 def _differing(record: Any, *without: str) -> dict[str, Any]:
-    """Return a record as a dict of what differs from its defaults, as few of its fields do."""
+    """Return the fields of a record that differ from their defaults. Few of them do."""
     kind: Any = type(record)
     defaults = _defaults(kind)
     values = record._asdict() if hasattr(record, "_asdict") else record.__dict__
@@ -281,21 +286,20 @@ def _differing(record: Any, *without: str) -> dict[str, Any]:
 
 @functools.cache
 def _defaults(kind: Any) -> Mapping[str, Any]:
-    """Return the defaults of the fields of a dataclass or named tuple, `MISSING` where there is none."""
+    """Return the defaults of the fields of a dataclass or named tuple, `MISSING` for fields without one."""
     if is_dataclass(kind):
         return {entry.name: entry.default for entry in fields(kind)}
     return {name: kind._field_defaults.get(name, MISSING) for name in kind._fields}
 
 
-def _made(kind: Callable[..., T], told: Mapping[str, Any]) -> T:
-    """Make a record of what was written of it; parts that are made already stay as they are."""
+def _record_of(kind: Callable[..., T], data: Mapping[str, Any]) -> T:
+    """Return a record from its written fields. Fields that are records already stay unchanged."""
     readers = _readers(kind)
-    return kind(
-        **{
-            name: value if (read := readers[name]) is None or type(value) not in (list, dict) else read(value)
-            for name, value in told.items()
-        }
-    )
+    values = dict[str, Any]()
+    for name, value in data.items():
+        read = readers[name]
+        values[name] = value if read is None or type(value) not in (list, dict) else read(value)
+    return kind(**values)
 
 
 @functools.cache
@@ -305,7 +309,7 @@ def _readers(kind: Any) -> Mapping[str, Callable[[Any], Any] | None]:
 
 @functools.cache
 def _reader(kind: Any) -> Callable[[Any], Any] | None:
-    """Return what makes a value of a type from its plain form, a list or a mapping; None where that is the value."""
+    """Return the function that converts the plain form of a type, a list or a mapping, or None if none is needed."""
     origin = get_origin(kind)
     arguments = get_args(kind)
     if origin in (Union, UnionType):
@@ -317,11 +321,11 @@ def _reader(kind: Any) -> Callable[[Any], Any] | None:
     if kind is Bounds:
         return Bounds.from_dict
     if isinstance(kind, type) and hasattr(kind, "_fields"):
-        return functools.partial(_made, kind)
+        return functools.partial(_record_of, kind)
     return None
 
 
 def _map(pairs: Any, read: Callable[[Any], Any] | None) -> Any:
-    if not isinstance(pairs, list):  # some are plain dicts
+    if not isinstance(pairs, list):  # a plain dict
         return pairs
     return Map({key: item if read is None else read(item) for key, item in pairs})

@@ -1,8 +1,11 @@
-"""Decides what happens next; no other code does.
+"""Decisions about what happens next. No other code decides.
 
-`decide` looks at a workflow and a state and returns instructions; it never acts. A driver that runs one task per path
-asks `decide_path` (one path), `decide_joins` (when a path waits or ends) and `decide_end` (when a path ends), which
-together say the same as `decide` does.
+`decide` returns instructions for a workflow and a state; it never acts. A driver that runs one task per path calls
+`decide_path` (for one path), `decide_joins` (when a path waits or ends) and `decide_end` (when a path ends). Together
+they return the same instructions as `decide`.
+
+Example: in a state whose path "main" is `READY` at step "a", `decide_path` returns ``RunStep("main", "a", 1)``. After
+the events of that step the path is `ROUTING`, and `decide_path` returns the conditions to evaluate, or the next step.
 """
 
 from __future__ import annotations
@@ -44,30 +47,35 @@ from divebook.workflow.definition import Workflow
 ROOT = "main"
 """Id of the first path."""
 ASKING_TYPES = frozenset({"prompt"})
-"""Types of step that ask a model."""
+"""Step types that call a model."""
 ANSWERED = ("recorded", "read-only")
-"""What what-ifs may execute that do not act upon the world (`divebook.events.catalog.ExecutionForked.tools`)."""
+"""Values of `divebook.events.catalog.ExecutionForked.tools` with which a what-if has no side effects."""
 
 
 def decide(workflow: Workflow, state: ExecutionState) -> tuple[Instruction, ...]:
-    """Return everything that can be done now, oldest path first."""
+    """Return all instructions that can be carried out now, oldest path first."""
     end = decide_end(workflow, state)
     if end:
         return (end,)
-    instructions = (decide_path(workflow, state, path.id) for path in state.active_paths())
-    return (*(found for found in instructions if found), *decide_joins(workflow, state))
+    by_path = (decide_path(workflow, state, path.id) for path in state.active_paths())
+    return (*(instruction for instruction in by_path if instruction), *decide_joins(workflow, state))
 
 
 def decide_start(workflow: Workflow) -> Fact:
-    """Return the fact that begins the root path."""
+    """Return the fact that starts the root path."""
     return Fact(catalog.PathStarted(workflow.start.name), ROOT)
 
 
-# --- one path ------------------------------------------------------------------------------------------------------
+# --- one path --------------------------------------------------------------------------------------------------------
 
 
 def decide_path(workflow: Workflow, state: ExecutionState, path_id: str) -> PathInstruction | None:
-    """Return what one path does next, or None if it has ended."""
+    """Return the next instruction for one path, or None if it has ended.
+
+    The phase of the path determines the instruction. While the execution is rolled back, only paths that run rollbacks,
+    or that must find out whether a call took effect, get one. After a person answered "stop" at a bound, paths fail
+    before their next step.
+    """
     path = state.paths[path_id]
     if path.phase == ENDED:
         return None
@@ -91,14 +99,12 @@ def decide_path(workflow: Workflow, state: ExecutionState, path_id: str) -> Path
 
 
 def _begin(workflow: Workflow, state: ExecutionState, path: PathState) -> PathInstruction:
-    """Begin a path, together with its first step if that can be carried out."""
-    begun = (Fact(catalog.PathStarted(path.current_step), path.id),)
-    follows = None if state.stopped is not None else _enter(workflow, state, path, path.current_step)
-    return (
-        RunStep(path.id, follows.step, follows.visit, first=begun)
-        if isinstance(follows, RunStep)
-        else RecordFacts(begun)
-    )
+    """Start a path, together with its first step if that can run at once."""
+    start = (Fact(catalog.PathStarted(path.current_step), path.id),)
+    following = None if state.stopped is not None else _enter(workflow, state, path, path.current_step)
+    if isinstance(following, RunStep):
+        return RunStep(path.id, following.step, following.visit, first=start)
+    return RecordFacts(start)
 
 
 def _enter(workflow: Workflow, state: ExecutionState, path: PathState, step: str) -> PathInstruction:
@@ -109,12 +115,12 @@ def _enter(workflow: Workflow, state: ExecutionState, path: PathState, step: str
 
 def _run(workflow: Workflow, state: ExecutionState, path: PathState, step: str) -> PathInstruction:
     """Run a step if the bounds allow it."""
-    found = step_bound(state, path, workflow.step(step), ASKING_TYPES) if state.bounds is not NO_BOUNDS else None
-    if found is None:
+    exhausted = step_bound(state, path, workflow.step(step), ASKING_TYPES) if state.bounds is not NO_BOUNDS else None
+    if exhausted is None:
         return RunStep(path.id, step, path.visits.get(step, 0) + 1)
     if fails_at_bounds(state):
-        return RecordFacts((Fact(catalog.PathFailed(str(found), found.reason), path.id),))
-    return AwaitAnswer(path.id, facts_about(state, found, path.id, step))
+        return RecordFacts((Fact(catalog.PathFailed(str(exhausted), exhausted.reason), path.id),))
+    return AwaitAnswer(path.id, facts_about(state, exhausted, path.id, step))
 
 
 def _route(workflow: Workflow, state: ExecutionState, path: PathState) -> PathInstruction:
@@ -140,9 +146,9 @@ def _complete(path: PathState) -> RecordFacts:
 
 
 def _branch(workflow: Workflow, state: ExecutionState, path: PathState, targets: list[str]) -> RecordFacts:
-    taken = state.branches if workflow.manner.numbers_all_branches else path.children
+    count = state.branches if workflow.manner.numbers_all_branches else path.children
     new_paths = tuple(
-        {"id": f"{path.id}-{taken + position}", "current_step": target, "inherit_outputs": False}
+        {"id": f"{path.id}-{count + position}", "current_step": target, "inherit_outputs": False}
         for position, target in enumerate(targets, start=1)
     )
     return RecordFacts(
@@ -154,23 +160,23 @@ def _branch(workflow: Workflow, state: ExecutionState, path: PathState, targets:
 
 
 def _undo(path: PathState) -> PathInstruction:
-    """Undo one thing, whatever the bounds say, or a person who wanted it to stop."""
+    """Run one rollback, regardless of bounds and of an answer "stop"."""
     if path.phase in (READY, IN_STEP):
         return RunStep(path.id, path.current_step, path.visits.get(path.current_step, 1), resumed=path.phase == IN_STEP)
     return _complete(path)
 
 
 def _settle(path: PathState) -> PathInstruction | None:
-    """Find out what calls have done that is to be undone; nothing else begins in their step any more."""
+    """Find out whether calls took effect that need a rollback. Nothing else begins in their step."""
     if not unsettled(path.open):
         return None
     return RunStep(path.id, path.current_step, path.visits[path.current_step], resumed=True)
 
 
 def only_settles(state: ExecutionState, place: Place) -> bool:
-    """Return whether nothing may begin at a place, where it is only found out what is to be undone that had begun.
+    """Return whether a path only settles interrupted calls before a rollback, so that no new call may begin at a place.
 
-    So a call may be made again whose outcome is not known, and no other is (test_rollback_unknown.py).
+    A call of unknown outcome may be made again there, and no other (test_rollback_unknown.py).
     """
     path = state.paths[place.path]
     if state.rolling_back is None or path.undoes is not None:
@@ -178,13 +184,13 @@ def only_settles(state: ExecutionState, place: Place) -> bool:
     return all(record.operation_id != place.operation_id for record in unknown(path.open))
 
 
-# --- joins ---------------------------------------------------------------------------------------------------------
+# --- joins -----------------------------------------------------------------------------------------------------------
 
 
 def decide_joins(workflow: Workflow, state: ExecutionState) -> tuple[RecordFacts, ...]:
-    """Return the joins that need wait no longer: no other path can still come to them.
+    """Return the joins that are complete, because no other path can still reach them.
 
-    Paths that wait for each other at different joins are let go in order of age, so that nothing waits for ever.
+    Paths that wait for each other at different joins are released in order of age, so that none waits for ever.
     """
     if not state.joining or (state.failed_path is not None and not workflow.continue_on_failure):
         return ()
@@ -215,17 +221,18 @@ def _join(paths: list[PathState]) -> RecordFacts:
 
 
 def _last_step(path: PathState) -> str:
-    """Return the step a waiting path completed last, or the join itself if it has done nothing yet."""
+    """Return the step that a waiting path completed last, or the join if it has completed none."""
     return path.last_step or path.current_step
 
 
-# --- the end -------------------------------------------------------------------------------------------------------
+# --- the end ---------------------------------------------------------------------------------------------------------
 
 
 def decide_end(workflow: Workflow, state: ExecutionState, *, is_left: bool = False) -> RecordFacts | CancelPaths | None:
-    """Return how the execution ends, or what is undone before that, or None while it goes on.
+    """Return the end of the execution, or the start of its rollback, or None while it continues.
 
-    With `is_left` all paths are left, but for those that `decide_leaving` keeps.
+    If a path has failed while others are active, these are cancelled first. With `is_left`, that has been done, except
+    for the paths that `decide_leaving` keeps.
     """
     if state.rolling_back is not None:
         return None if state.active or state.is_over else RecordFacts((_undone(state),))
@@ -237,26 +244,26 @@ def decide_end(workflow: Workflow, state: ExecutionState, *, is_left: bool = Fal
     if state.failed_path is not None:
         failed = state.paths[state.failed_path]
         end = catalog.ExecutionFailed(failed.error or "unknown error", failed.reason)
-        begun = catalog.RollbackStarted(end.error, end.reason)
-        if _is_to_undo(state):
-            return RecordFacts(_begun_to_undo(state, begun))
+        if _needs_rollback(state):
+            return RecordFacts(_start_of_rollback(state, catalog.RollbackStarted(end.error, end.reason)))
         return RecordFacts((Fact(catalog.ExecutionFailed(end.error + _unsure(state), end.reason)),))
     usage = state.own_usage.to_dict() or None
     return RecordFacts((Fact(catalog.ExecutionCompleted(outputs_of(workflow, state), usage)),))
 
 
 def decide_leaving(state: ExecutionState, reason: str) -> RecordFacts:
-    """Return the end of all paths that are left, since one has failed, or the execution was cancelled.
+    """Return the cancellation of the active paths, after one has failed or the execution was cancelled.
 
-    A path stays that has called something of which it is not known what is to be undone: that is found out first.
+    A path with a call of unknown outcome that needs a rollback stays active until the outcome is known.
     """
-    kept = {path.id for path in state.unsettled} if state.rolling_back is None and _is_to_undo(state) else ()
-    left = (path.id for path in state.active_paths() if path.id not in kept)
-    return RecordFacts(tuple(Fact(catalog.PathCancelled(reason), path) for path in left))
+    is_settling = state.rolling_back is None and _needs_rollback(state)
+    unsettled_ids = {path.id for path in state.unsettled} if is_settling else ()
+    cancelled_ids = (path.id for path in state.active_paths() if path.id not in unsettled_ids)
+    return RecordFacts(tuple(Fact(catalog.PathCancelled(reason), path_id) for path_id in cancelled_ids))
 
 
 def decide_settled(state: ExecutionState, path_id: str) -> RecordFacts | None:
-    """Return the end of a path that was kept by `decide_leaving`, once it is known what is to be undone of it."""
+    """Return the end of a path that `decide_leaving` kept active, once the outcomes of its calls are known."""
     path = state.paths[path_id]
     ending = state.rolling_back
     if ending is None or path.undoes is not None or path.phase == ENDED or unknown(path.open):
@@ -265,24 +272,24 @@ def decide_settled(state: ExecutionState, path_id: str) -> RecordFacts | None:
 
 
 def decide_cancellation(state: ExecutionState, reason: str, *, is_here: bool = True) -> RecordFacts:
-    """Return what follows when all paths of an execution were left that is cancelled.
+    """Return the facts that follow when all paths of a cancelled execution have ended.
 
-    One that is being rolled back already ends; a resumption takes up again what is left to be undone. If it cannot be
-    rolled back by who cancels it, it goes back to its queue, where it has one.
+    The execution is rolled back if necessary. If this process cannot do that (`is_here` is False), it returns to its
+    queue, if it has one. An execution that is already being rolled back ends; resuming it continues the rollback.
     """
-    if state.rolling_back is None and _is_to_undo(state):
-        begun = _begun_to_undo(state, catalog.RollbackStarted(reason, cancelled=True))
-        return RecordFacts(begun if is_here else (*begun, *decide_return(state)))
-    left = _not_undone(state)
-    if left:
-        reason += f"; not rolled back: {', '.join(left)}. Resume it, to have that undone"
+    if state.rolling_back is None and _needs_rollback(state):
+        start = _start_of_rollback(state, catalog.RollbackStarted(reason, cancelled=True))
+        return RecordFacts(start if is_here else (*start, *decide_return(state)))
+    remaining = _not_undone(state)
+    if remaining:
+        reason += f"; not rolled back: {', '.join(remaining)}. Resume it, to have that undone"
     return RecordFacts((Fact(catalog.ExecutionCancelled(reason)),))
 
 
 def decide_opening(opening: catalog.ExecutionStarted, comes_from: ExecutionState | None = None) -> tuple[Fact, ...]:
-    """Return what begins an execution. One that comes from an execution of a queue is in that queue as well.
+    """Return the first facts of an execution. It joins the queue of the execution that it comes from.
 
-    `comes_from` is how the one stood that starts it, or goes on as it.
+    `comes_from` is the state of its parent or predecessor.
     """
     if comes_from is None or comes_from.queue is None:
         return (Fact(opening),)
@@ -291,27 +298,27 @@ def decide_opening(opening: catalog.ExecutionStarted, comes_from: ExecutionState
 
 
 def decide_return(state: ExecutionState) -> tuple[Fact, ...]:
-    """Return what gives an execution back to the workers of its queue, if it has one."""
+    """Return the facts that return an execution to its queue; empty if it has none."""
     return () if state.queue is None else (Fact(catalog.ExecutionEnqueued(state.queue, state.priority)),)
 
 
-def _is_to_undo(state: ExecutionState) -> bool:
-    """Whether it has done anything that is to be undone: what answers a what-if has done it in its source."""
+def _needs_rollback(state: ExecutionState) -> bool:
+    """Return whether an execution has work to roll back. A what-if without side effects has none."""
     return bool(state.rollbacks or state.unsettled) and state.tools not in ANSWERED
 
 
-def _begun_to_undo(state: ExecutionState, begun: catalog.RollbackStarted) -> tuple[Fact, ...]:
-    return (Fact(begun),) if state.active else (Fact(begun), _next_undoing(state, len(state.rollbacks)))
+def _start_of_rollback(state: ExecutionState, started: catalog.RollbackStarted) -> tuple[Fact, ...]:
+    return (Fact(started),) if state.active else (Fact(started), _next_undoing(state, len(state.rollbacks)))
 
 
 def _not_undone(state: ExecutionState) -> list[str]:
-    """Return the steps of which something is left to be undone, in the order in which it would be."""
+    """Return the steps with work that is not rolled back yet, in the order of their rollback."""
     if state.rolling_back is None:
         return []
     settling = [path.current_step for path in state.unsettled]
-    begun = [path.current_step for path in state.undoing if path.status != COMPLETED]
+    started = [path.current_step for path in state.undoing if path.status != COMPLETED]
     later = [state.rollbacks[number].step for number in range(state.undone_from - 1, 0, -1)]
-    return list(dict.fromkeys((*settling, *begun, *later)))
+    return list(dict.fromkeys((*settling, *started, *later)))
 
 
 def _next_undoing(state: ExecutionState, number: int) -> Fact:
@@ -320,20 +327,20 @@ def _next_undoing(state: ExecutionState, number: int) -> Fact:
 
 
 def _undone(state: ExecutionState) -> Fact:
-    """Return the beginning of what is undone next, the latest first, or the end."""
+    """Return the start of the next rollback, latest work first, or the end of the execution."""
     if state.undone_from > 1:
         return _next_undoing(state, state.undone_from - 1)
-    assert state.rolling_back is not None  # noqa: S101 - who asks has looked
+    assert state.rolling_back is not None  # noqa: S101 - the caller has checked it
     error, reason, is_cancelled = state.rolling_back
-    left = [f"{path.current_step}: {path.error}" for path in state.undoing if path.status != COMPLETED]
-    if left:
-        error += f"; not rolled back: {'; '.join(left)}. Mend that, then resume it"
+    failures = [f"{path.current_step}: {path.error}" for path in state.undoing if path.status != COMPLETED]
+    if failures:
+        error += f"; not rolled back: {'; '.join(failures)}. Mend that, then resume it"
     error += _unsure(state)
     return Fact(catalog.ExecutionCancelled(error) if is_cancelled else catalog.ExecutionFailed(error, reason))
 
 
 def _unsure(state: ExecutionState) -> str:
-    """Return the steps that have failed in the middle of a call that would have to be undone, to be told at the end."""
+    """Return the warning about failed steps with a call of unknown outcome, which is not rolled back; may be empty."""
     steps = [path.current_step for path in state.paths.values() if path.status == FAILED and unknown(path.open)]
     if not steps:
         return ""
@@ -343,8 +350,7 @@ def _unsure(state: ExecutionState) -> str:
 def outputs_of(workflow: Workflow, state: ExecutionState) -> dict[str, Any]:
     """Return the declared outputs: the variable of that name, else the default.
 
-    A workflow with a single declared output that is neither stored nor has a default gives the text of the step that
-    ended last.
+    If a workflow has a single output without a variable and a default, its value is the text of the last step.
     """
     outputs: dict[str, Any] = {}
     for output in workflow.outputs:
@@ -362,13 +368,14 @@ def _last_output(state: ExecutionState) -> str | None:
     return last.step_outputs.get(last.current_step)
 
 
-# Which steps an execution can still come to: pure.
+# --- steps that are still needed -------------------------------------------------------------------------------------
 
 
 def steps_ahead(workflow: Workflow, state: ExecutionState) -> frozenset[str]:
-    """Return the names of the steps that an execution is in, or can still come to: what they need must be there.
+    """Return the names of the steps that an execution is in or can still reach.
 
-    What only finished steps needed may be gone. One that has ended can be resumed at any of its steps.
+    Their agents, actions and functions must exist; those of finished steps need not. An execution that has ended can be
+    resumed at any of its steps.
     """
     if state.rolling_back is not None:
         return steps_to_undo(state)
@@ -379,6 +386,6 @@ def steps_ahead(workflow: Workflow, state: ExecutionState) -> frozenset[str]:
 
 
 def steps_to_undo(state: ExecutionState) -> frozenset[str]:
-    """Return the names of the steps of which something is to be undone, or may be."""
+    """Return the names of the steps whose work is rolled back, or may be."""
     done = {undoing.step for undoing in state.rollbacks.values()}
     return frozenset(done.union(path.current_step for path in state.unsettled))

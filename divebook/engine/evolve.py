@@ -1,34 +1,27 @@
-"""Changes the state, event by event; no other code does.
+"""Fold of events into states. No other code changes a state.
 
-`evolve` is total over the catalogue: events that change nothing but the sequence number have no entry in `_CHANGES`.
-The functions named there change a draft, so that a record, or a whole log, makes one new state for all of its events.
+`evolve` accepts every event of the catalogue. `_CHANGES` has a function for each event that changes more than the
+sequence number. These functions modify a draft, so that folding a record or a whole log creates one new state only.
+Example: after `path_started`, `step_started`, `operation_started` of a log, the path "main" is in phase `in_step` and
+has one running operation; `operation_completed` stores its result in the record; `step_completed` drops the record.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from immutables import Map
 
 from divebook.engine.approvals import StandingRule
-from divebook.engine.bounds import (
-    event_emitted,
-    interrupt_expired,
-    interrupt_joined,
-    interrupt_raised,
-    interrupt_resolved,
-    operation_completed,
-    operation_failed,
-    operation_started,
-    signal_received,
-)
+from divebook.engine.bounds import MICROSECONDS, follow_about_bounds
 from divebook.engine.changes import (
+    SLEEPS,
     Draft,
     files_changed,
+    held_of,
     is_sleeping,
-    let_calls_go,
     path_branched,
     path_cancelled,
     path_completed,
@@ -36,13 +29,17 @@ from divebook.engine.changes import (
     path_joined,
     path_started,
     path_waiting,
-    with_handed_on,
+    release_calls,
+    sleeps,
+    with_child_reservations,
+    without_a_call,
+    without_held,
     workspace_opened,
 )
 from divebook.engine.checkpoint import placed
 from divebook.engine.forks import execution_forked
 from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL
-from divebook.engine.operations import CHILD_WORKFLOW, ENCLOSING, VERDICT
+from divebook.engine.operations import AGENT_RESPONSE, CHILD_WORKFLOW, ENCLOSING, EVENT_EMITTED, VERDICT, Reserved
 from divebook.engine.state import (
     EMPTY,
     ENDED,
@@ -56,210 +53,21 @@ from divebook.engine.state import (
     Ledger,
     OpenStep,
     OperationRecord,
+    Outcome,
     PathState,
     RollingBack,
     Undoing,
 )
 from divebook.errors import UNFIT, CorruptStoreError
 from divebook.events import catalog
-from divebook.events.catalog import CANCELLED, FAILED, PENDING, RUNNING, Payload
+from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, WAITING, Payload
 from divebook.events.event import Event, Record
+from divebook.questions import Question
 from divebook.questions.bounds import Bounds, edge_key
+from divebook.questions.question import RESOURCE_EXHAUSTED
 from divebook.workflow.step import STAGE
 
-# How steps begin, end, fail and are tried again; their items, and the variables they change.
-
-
 PROMPT = "prompt"
-
-
-def step_started(draft: Draft, data: catalog.StepStarted) -> None:
-    """Let a path enter a step."""
-    path = draft.path(data)
-    step = draft.step
-    is_hop = data.step_type == PROMPT
-    path.hop = draft.ledger.agent_hops if is_hop else None
-    if is_hop or step in path.visits or step in path.before or draft.bounds is not NO_BOUNDS:
-        draft.ledger = _entered(draft, path, is_hop=is_hop)
-    path.current_step = step
-    path.phase = IN_STEP
-    path.routing = ()
-    path.visits = path.visits.set(step, data.visit)
-    path.variables = draft.variables
-    path.variables_at = draft.variables_at
-    path.open = OpenStep.begun(data.step_type, draft.variables, draft.variables_at)
-
-
-def _entered(draft: Draft, path: PathState, *, is_hop: bool) -> Ledger:
-    """Return the ledger once a path has entered a step."""
-    ledger = draft.ledger
-    step = draft.step
-    if path.loops_to(step):
-        ledger = ledger._replace(iterations=ledger.iterations + 1)
-    key = edge_key(path.source or "", step)
-    if key in draft.bounds.edges:
-        ledger = ledger._replace(edges=ledger.edges.set(key, ledger.edges.get(key, 0) + 1))
-    if not is_hop:
-        return ledger
-    hop = Hop(step, path.id, draft.moment)
-    return ledger._replace(agent_hops=ledger.agent_hops + 1, history=ledger.history.set(ledger.agent_hops, hop))
-
-
-def step_completed(draft: Draft, data: catalog.StepCompleted) -> None:
-    """Let a path choose what follows a step."""
-    path = draft.path(data)
-    step = draft.step
-    output = data.output
-    if draft.bounds.max_repeats is not None:
-        path.repeats = _repeats(path, step, output)
-    if path.hop is not None:
-        draft.ledger = draft.ledger.with_hop(path.hop, status="success", ended_us=draft.moment)
-        path.hop = None
-    let_calls_go(draft, path)
-    path.phase = ROUTING
-    path.open = None
-    path.last_step = step
-    path.variables = draft.variables
-    path.variables_at = draft.variables_at
-    path.step_outputs = path.step_outputs.set(step, output)
-    path.outputs_at = placed(path.outputs_at, step, output, draft.last_sequence)
-
-
-def _repeats(path: PathState, step: str, output: str) -> Map[str, tuple[str, int]]:
-    """Return how often in a row each step has done the same, once one more is done."""
-    done = path.open.operations.values() if path.open is not None else ()
-    told = sorted(f"{record.operation_type} {record.parameters_hash}" for record in done)
-    digest = hashlib.sha256("\x1f".join((*told, output)).encode()).hexdigest()[:16]
-    before, count = path.repeats.get(step, ("", 0))
-    return path.repeats.set(step, (digest, count + 1 if digest == before else 1))
-
-
-def step_failed(draft: Draft, data: catalog.StepFailed) -> None:
-    """Note why a step has failed."""
-    path = draft.path(data)
-    ledger = draft.ledger.with_error(draft.step, data.error, draft.moment)
-    if path.hop is not None:
-        ledger = ledger.with_hop(path.hop, status="error", error=data.error, ended_us=draft.moment)
-    draft.ledger = ledger
-    path.error = data.error
-    path.hop = None
-    if path.open is not None and data.operations is not None:
-        path.open = path.open._replace(ended_by=tuple(data.operations))
-
-
-def step_retried(draft: Draft, data: catalog.StepRetried) -> None:
-    """Note that a step, an item or a call is to be tried again."""
-    path, opened = draft.open_step(data)
-    item = data.iteration_index if data.key is None else data.key
-    path.open = opened._replace(failures=opened.failures.set(item, (data.attempt, data.delay)))
-
-
-def step_caught(draft: Draft, data: catalog.StepCaught) -> None:
-    """Let a path go on where the failure of its step is caught."""
-    path = draft.path(data)
-    draft.sleeping -= is_sleeping(path)
-    let_calls_go(draft, path)
-    path.phase = READY
-    path.current_step = data.target
-    path.open = None
-    path.error = None
-    path.variables = draft.variables
-    path.variables_at = draft.variables_at
-
-
-def condition_evaluated(draft: Draft, data: catalog.ConditionEvaluated) -> None:
-    """Note the result of a condition after a step."""
-    path = draft.path(data)
-    path.routing = (*path.routing, data.result)
-
-
-def iteration_completed(draft: Draft, data: catalog.IterationCompleted) -> None:
-    """Note what an item has given."""
-    path, opened = draft.open_step(data)
-    path.open = _with_item(draft, opened, data)
-
-
-def rows_completed(draft: Draft, data: catalog.RowsCompleted) -> None:
-    """Note what some rows have given, as of one item."""
-    path, opened = draft.open_step(data)
-    path.open = _with_item(draft, opened, data)
-
-
-def iteration_failed(draft: Draft, data: catalog.IterationFailed) -> None:
-    """Note what an item that has failed counts as, if its step goes on."""
-    path, opened = draft.open_step(data)
-    if data.result is not None:
-        path.open = _with_item(draft, opened, data)
-
-
-Item: TypeAlias = catalog.IterationCompleted | catalog.IterationFailed | catalog.RowsCompleted
-
-
-def _with_item(draft: Draft, opened: OpenStep, data: Item) -> OpenStep:
-    index = data.iteration_index
-    result = data.result
-    places = placed(opened.iterations_at, index, result, draft.last_sequence)
-    return opened.with_items(opened.iterations.set(index, result), places)
-
-
-def state_mutated(draft: Draft, data: catalog.StateMutated) -> None:
-    """Change variables, for the whole and for the path that changes them."""
-    before = draft.variables
-    sequence = draft.last_sequence
-    changed = draft.variables, draft.variables_at = _mutated(before, draft.variables_at, data.mutations, sequence)
-    if draft.path_id not in draft.paths:
-        return
-    path = draft.path(data)
-    if path.variables is not before:  # another path has written since the step began
-        changed = _mutated(path.variables, path.variables_at, data.mutations, sequence)
-    path.variables, path.variables_at = changed
-
-
-def _mutated(
-    variables: Map[str, Any], places: Map[str, int], mutations: Iterable[catalog.Mutation], sequence: int
-) -> tuple[Map[str, Any], Map[str, int]]:
-    """Return variables, and the places of the large ones, after some changes."""
-    for mutation in mutations:
-        key = mutation.key
-        if mutation.type == "set":
-            variables = variables.set(key, mutation.value)
-            places = placed(places, key, mutation.value, sequence)
-        elif key in variables:
-            variables = variables.delete(key)
-            places = placed(places, key, None, sequence)
-    return variables, places
-
-
-# How rules that people make for calls to come change the state.
-
-
-def rule_added(draft: Draft, data: catalog.ApprovalRuleAdded) -> None:
-    """Note a rule, in place of one with its id."""
-    rule = StandingRule(
-        data.rule_id,
-        data.outcome,
-        data.tool,
-        data.kind or "tool",
-        data.agent,
-        data.server,
-        data.arguments,
-        data.scope or "run",
-        data.expires_at,
-        data.question,
-        data.by,
-        draft.moment,
-    )
-    draft.rules = draft.rules.set(rule.rule_id, rule)
-
-
-def rule_revoked(draft: Draft, data: catalog.ApprovalRuleRevoked) -> None:
-    """Forget a rule, if it is known."""
-    if data.message is not None:
-        draft.taken = max(draft.taken, data.message)
-    if data.rule_id in draft.rules:
-        draft.rules = draft.rules.delete(data.rule_id)
-
-
 FUNCTION = "function"
 
 
@@ -269,7 +77,7 @@ def evolve(state: ExecutionState, event: Event) -> ExecutionState:
     Raises
     ------
     CorruptStoreError
-        The event does not follow the state: a gap in the log, or a path that was never begun.
+        The event does not follow the state: the log has a gap, or its path never began.
     """
     draft = Draft(state)
     _change(draft, event, (event.data,))
@@ -277,25 +85,28 @@ def evolve(state: ExecutionState, event: Event) -> ExecutionState:
 
 
 def evolve_records(state: ExecutionState, records: Iterable[tuple[Record, int]]) -> ExecutionState:
-    """Return the state after the events of records, each with how many of them it has; raises as `evolve` does."""
+    """Return the state after some records.
+
+    Each record comes with the number of its events that the state has already. Errors are those of `evolve`.
+    """
     draft = Draft(state)
     follow(draft, records)
     return draft.sealed()
 
 
 def follow(draft: Draft, records: Iterable[tuple[Record, int]]) -> None:
-    """Change a draft as `evolve_records` says; one that an error is raised about must not be used any more."""
-    for record, known in records:
-        _change(draft, record, record.facts, known)
+    """Apply records to a draft like `evolve_records`. After an error the draft must not be used any more."""
+    for record, folded in records:
+        _change(draft, record, record.facts, folded)
 
 
 def fold(execution_id: str, events: Iterable[Event], state: ExecutionState | None = None) -> ExecutionState:
-    """Return the state after all the events, beginning from `state` or from nothing.
+    """Return the state after all events, starting from `state` or an empty state.
 
     Raises
     ------
     CorruptStoreError
-        An event does not follow those before it, or its contents make no sense: the log was not written by an engine.
+        An event does not follow those before it, or its contents are invalid. The engine did not write this log.
     """
     draft = Draft(state or ExecutionState(execution_id))
     for event in events:
@@ -309,12 +120,15 @@ def fold(execution_id: str, events: Iterable[Event], state: ExecutionState | Non
 
 
 def fold_records(execution_id: str, records: Iterable[Record], state: ExecutionState | None = None) -> ExecutionState:
-    """Return the state after all the events of some records; of the first one `state` may have some. As `fold`."""
+    """Return the state after all events of some records, like `fold`.
+
+    `state` may have the first events of the first record already.
+    """
     draft = Draft(state or ExecutionState(execution_id))
     for record in records:
-        known = 0 if record.sequence > draft.last_sequence else draft.last_sequence + 1 - record.sequence
+        folded = 0 if record.sequence > draft.last_sequence else draft.last_sequence + 1 - record.sequence
         try:
-            _change(draft, record, record.facts, known)
+            _change(draft, record, record.facts, folded)
         except CorruptStoreError:
             raise
         except UNFIT as error:
@@ -330,14 +144,14 @@ def _refused(draft: Draft, data: Payload, error: Exception) -> CorruptStoreError
     )
 
 
-def _change(draft: Draft, entry: Event | Record, facts: Sequence[Payload], known: int = 0) -> None:
-    """Change a draft as an event says, or a record, of whose facts it has the first `known`."""
-    sequence = entry.sequence + known
+def _change(draft: Draft, entry: Event | Record, facts: Sequence[Payload], folded: int = 0) -> None:
+    """Apply an event or a record to a draft, which has the first `folded` facts of it already."""
+    sequence = entry.sequence + folded
     moment = entry.recorded_at
     if sequence != draft.last_sequence + 1:
         raise CorruptStoreError(f"the log of {draft.execution_id} jumps from event {draft.last_sequence} to {sequence}")
     draft.go_to(entry, facts)
-    for data in facts[known:] if known else facts:
+    for data in facts[folded:] if folded else facts:
         draft.last_sequence = sequence
         change = _CHANGES.get(type(data))
         if change is not None:
@@ -346,7 +160,7 @@ def _change(draft: Draft, entry: Event | Record, facts: Sequence[Payload], known
         sequence += 1
 
 
-# --- the execution -------------------------------------------------------------------------------------------------
+# --- the execution ---------------------------------------------------------------------------------------------------
 
 
 def _execution_started(draft: Draft, data: catalog.ExecutionStarted) -> None:
@@ -366,16 +180,16 @@ def _execution_started(draft: Draft, data: catalog.ExecutionStarted) -> None:
 
 
 def _execution_resumed(draft: Draft, data: catalog.ExecutionResumed) -> None:
-    going_on = draft.paths.values() if draft.rolling_back is None else (*draft.undoing, *draft.unsettled)
-    for path in going_on:
+    resumable = draft.paths.values() if draft.rolling_back is None else (*draft.undoing, *draft.unsettled)
+    for path in resumable:
         if path.status in (FAILED, CANCELLED) or path.phase != ENDED:
-            draft.ledger = with_handed_on(path, draft.ledger)
+            draft.ledger = with_child_reservations(path, draft.ledger)
             was_denied = data.previous_status in TERMINAL and _was_denied(draft, path)
-            let_calls_go(draft, draft.own(path.id))
+            release_calls(draft, draft.own(path.id))
             _reopen(draft.own(path.id))
-            if was_denied:  # what a person wants undone after all is asked again, as another visit of its step
-                own = draft.own(path.id)
-                own.visits = own.visits.set(own.current_step, own.visits.get(own.current_step, 0) + 1)
+            if was_denied:  # the person is asked again about this rollback, as another visit of its step
+                visits = draft.own(path.id).visits
+                draft.own(path.id).visits = visits.set(path.current_step, visits.get(path.current_step, 0) + 1)
             draft.ledger = _within_its_hop(draft.own(path.id), draft.ledger)
     active = [path for path in draft.paths.values() if path.phase != ENDED]
     draft.lifecycle = RUNNING
@@ -392,17 +206,18 @@ def _execution_resumed(draft: Draft, data: catalog.ExecutionResumed) -> None:
 
 
 def _was_denied(draft: Draft, path: PathState) -> bool:
-    """Whether a person, or a rule, has said no to what a path was to undo: nothing of it was ever called."""
+    """Return whether a person or a rule denied the rollback of a path, so that none of its calls was made."""
     if path.undoes is None or path.status != FAILED:
         return False
     operations = path.open.operations.values() if path.open is not None else ()
     if any(record.operation_type != VERDICT for record in operations):
         return False
-    return bool(operations) or any(asked.path == path.id and not asked.is_open for asked in draft.interrupts.values())
+    questions = draft.interrupts.values()
+    return bool(operations) or any(question.path == path.id and not question.is_open for question in questions)
 
 
 def _reopen(path: PathState) -> None:
-    """Bring a path to the point it can go on from: what succeeded in its step stays, what failed is dropped."""
+    """Return a path to the point from which it continues: successful operations of its step stay, failed ones go."""
     has_ended = path.phase == ENDED
     opened = path.open
     if opened is None:
@@ -419,7 +234,7 @@ def _reopen(path: PathState) -> None:
 
 
 def _within_its_hop(path: PathState, ledger: Ledger) -> Ledger:
-    """Let a path that is resumed inside an agent step be on the same hop as before: it counts once."""
+    """Return the ledger for a path that is resumed inside an agent step, which counts once."""
     if path.hop is not None or path.open is None or path.open.step_type != PROMPT:
         return ledger
     place = (path.id, path.current_step)
@@ -428,15 +243,18 @@ def _within_its_hop(path: PathState, ledger: Ledger) -> Ledger:
 
 
 def _without_failures(path: PathState, opened: OpenStep) -> Map[str, OperationRecord]:
-    """Return the operations of a step that has ended without those to be carried out again."""
-    kept = opened.operations
+    """Return the operations of an ended step without the failed ones, which run again."""
+    operations = opened.operations
     for record in _ending_failures(path, opened):
-        # A child is resumed, not started a second time, unless it cannot go on, and a turn keeps what it holds.
-        # A call whose result was lost is asked about.
-        is_kept = record.operation_type == CHILD_WORKFLOW or record.operation_type in ENCLOSING or record.lost
-        again = record._replace(status=PENDING, signal=None if record.is_final else record.signal)
-        kept = kept.set(record.operation_id, again) if is_kept else kept.delete(record.operation_id)
-    return kept
+        # A child is resumed, not started a second time, unless it cannot be resumed. A turn keeps its requests and
+        # calls. A person is asked about a call whose result was lost.
+        stays = record.operation_type == CHILD_WORKFLOW or record.operation_type in ENCLOSING or record.lost
+        if stays:
+            signal = None if record.is_final else record.signal
+            operations = operations.set(record.operation_id, record._replace(status=PENDING, signal=signal))
+        else:
+            operations = operations.delete(record.operation_id)
+    return operations
 
 
 def _ending_failures(path: PathState, opened: OpenStep) -> list[OperationRecord]:
@@ -485,7 +303,7 @@ def _rollback_started(draft: Draft, data: catalog.RollbackStarted) -> None:
 def _rollback_added(draft: Draft, data: catalog.RollbackAdded) -> None:
     undoing = Undoing(draft.step, data.action, data.parameters, data.kind, data.function)
     draft.rollbacks = draft.rollbacks.set(len(draft.rollbacks) + 1, undoing)
-    if draft.rolling_back is not None:  # it was asked what had become of it before anything is undone
+    if draft.rolling_back is not None:  # the outcome of its call was settled after the failure, before any rollback
         draft.undone_from = len(draft.rollbacks) + 1
 
 
@@ -520,6 +338,428 @@ def _annotated(draft: Draft, data: catalog.ExecutionAnnotated) -> None:
 def _leave(draft: Draft, data: Payload) -> None:
     draft.lifecycle = STATUS_AFTER[type(data)]
     draft.ended_us = draft.moment
+
+
+# --- steps, their items, and the variables that they change ----------------------------------------------------------
+
+
+def step_started(draft: Draft, data: catalog.StepStarted) -> None:
+    """Enter a step: count the visit, and open the step with the present variables."""
+    path = draft.path(data)
+    step = draft.step
+    is_hop = data.step_type == PROMPT
+    path.hop = draft.ledger.agent_hops if is_hop else None
+    if is_hop or step in path.visits or step in path.before or draft.bounds is not NO_BOUNDS:
+        draft.ledger = _entered(draft, path, is_hop=is_hop)
+    path.current_step = step
+    path.phase = IN_STEP
+    path.routing = ()
+    path.visits = path.visits.set(step, data.visit)
+    path.variables = draft.variables
+    path.variables_at = draft.variables_at
+    path.open = OpenStep.begun(data.step_type, draft.variables, draft.variables_at)
+
+
+def _entered(draft: Draft, path: PathState, *, is_hop: bool) -> Ledger:
+    """Return the ledger with an entry into a step: loops, bounded edges and agent steps are counted."""
+    ledger = draft.ledger
+    step = draft.step
+    if path.loops_to(step):
+        ledger = ledger._replace(iterations=ledger.iterations + 1)
+    key = edge_key(path.source or "", step)
+    if key in draft.bounds.edges:
+        ledger = ledger._replace(edges=ledger.edges.set(key, ledger.edges.get(key, 0) + 1))
+    if not is_hop:
+        return ledger
+    hop = Hop(step, path.id, draft.moment)
+    return ledger._replace(agent_hops=ledger.agent_hops + 1, history=ledger.history.set(ledger.agent_hops, hop))
+
+
+def step_completed(draft: Draft, data: catalog.StepCompleted) -> None:
+    """Close a step and store its output. The path then chooses an edge."""
+    path = draft.path(data)
+    step = draft.step
+    output = data.output
+    if draft.bounds.max_repeats is not None:
+        path.repeats = _repeats(path, step, output)
+    if path.hop is not None:
+        draft.ledger = draft.ledger.with_hop(path.hop, status="success", ended_us=draft.moment)
+        path.hop = None
+    release_calls(draft, path)
+    path.phase = ROUTING
+    path.open = None
+    path.last_step = step
+    path.variables = draft.variables
+    path.variables_at = draft.variables_at
+    path.step_outputs = path.step_outputs.set(step, output)
+    path.outputs_at = placed(path.outputs_at, step, output, draft.last_sequence)
+
+
+def _repeats(path: PathState, step: str, output: str) -> Map[str, tuple[str, int]]:
+    """Return the counts of equal results in a row after one more result of a step.
+
+    Results are equal if the operations and the output text are.
+    """
+    records = path.open.operations.values() if path.open is not None else ()
+    operations = sorted(f"{record.operation_type} {record.parameters_hash}" for record in records)
+    digest = hashlib.sha256("\x1f".join((*operations, output)).encode()).hexdigest()[:16]
+    before, count = path.repeats.get(step, ("", 0))
+    return path.repeats.set(step, (digest, count + 1 if digest == before else 1))
+
+
+def step_failed(draft: Draft, data: catalog.StepFailed) -> None:
+    """Record the error of a step."""
+    path = draft.path(data)
+    ledger = draft.ledger.with_error(draft.step, data.error, draft.moment)
+    if path.hop is not None:
+        ledger = ledger.with_hop(path.hop, status="error", error=data.error, ended_us=draft.moment)
+    draft.ledger = ledger
+    path.error = data.error
+    path.hop = None
+    if path.open is not None and data.operations is not None:
+        path.open = path.open._replace(ended_by=tuple(data.operations))
+
+
+def step_retried(draft: Draft, data: catalog.StepRetried) -> None:
+    """Record that a step, an item or a call will be repeated."""
+    path, opened = draft.open_step(data)
+    item = data.iteration_index if data.key is None else data.key
+    path.open = opened._replace(failures=opened.failures.set(item, (data.attempt, data.delay)))
+
+
+def step_caught(draft: Draft, data: catalog.StepCaught) -> None:
+    """Move a path to the step that catches the failure of its current step."""
+    path = draft.path(data)
+    draft.sleeping -= is_sleeping(path)
+    release_calls(draft, path)
+    path.phase = READY
+    path.current_step = data.target
+    path.open = None
+    path.error = None
+    path.variables = draft.variables
+    path.variables_at = draft.variables_at
+
+
+def condition_evaluated(draft: Draft, data: catalog.ConditionEvaluated) -> None:
+    """Record the result of a condition after a step."""
+    path = draft.path(data)
+    path.routing = (*path.routing, data.result)
+
+
+def iteration_completed(draft: Draft, data: catalog.IterationCompleted) -> None:
+    """Record the result of an item."""
+    path, opened = draft.open_step(data)
+    path.open = _with_item(draft, opened, data)
+
+
+def rows_completed(draft: Draft, data: catalog.RowsCompleted) -> None:
+    """Record the results of some rows, which count as one item."""
+    path, opened = draft.open_step(data)
+    path.open = _with_item(draft, opened, data)
+
+
+def iteration_failed(draft: Draft, data: catalog.IterationFailed) -> None:
+    """Record the substitute result of a failed item, if its step continues."""
+    path, opened = draft.open_step(data)
+    if data.result is not None:
+        path.open = _with_item(draft, opened, data)
+
+
+Item: TypeAlias = catalog.IterationCompleted | catalog.IterationFailed | catalog.RowsCompleted
+
+
+def _with_item(draft: Draft, opened: OpenStep, data: Item) -> OpenStep:
+    index = data.iteration_index
+    result = data.result
+    places = placed(opened.iterations_at, index, result, draft.last_sequence)
+    return opened.with_items(opened.iterations.set(index, result), places)
+
+
+def state_mutated(draft: Draft, data: catalog.StateMutated) -> None:
+    """Change variables of the execution and of the path that changes them."""
+    before = draft.variables
+    sequence = draft.last_sequence
+    changed = draft.variables, draft.variables_at = _mutated(before, draft.variables_at, data.mutations, sequence)
+    if draft.path_id not in draft.paths:
+        return
+    path = draft.path(data)
+    if path.variables is not before:  # another path has written since the step began
+        changed = _mutated(path.variables, path.variables_at, data.mutations, sequence)
+    path.variables, path.variables_at = changed
+
+
+def _mutated(
+    variables: Map[str, Any], places: Map[str, int], mutations: Iterable[catalog.Mutation], sequence: int
+) -> tuple[Map[str, Any], Map[str, int]]:
+    """Return the variables and the events of the large ones after some changes."""
+    for mutation in mutations:
+        key = mutation.key
+        if mutation.type == "set":
+            variables = variables.set(key, mutation.value)
+            places = placed(places, key, mutation.value, sequence)
+        elif key in variables:
+            variables = variables.delete(key)
+            places = placed(places, key, None, sequence)
+    return variables, places
+
+
+# --- operations ------------------------------------------------------------------------------------------------------
+
+
+_RESERVES = frozenset({AGENT_RESPONSE, CHILD_WORKFLOW})
+LONGEST_SECONDS = 1000 * 365 * 86400.0
+"""Longest timer in seconds. Longer ones count as this long, because dates end with the year 9999."""
+
+
+def operation_started(draft: Draft, data: catalog.OperationStarted) -> None:
+    """Add the record of an operation. A model call is counted, and its reservation is deducted from the bounds."""
+    path, opened = draft.open_step(data)
+    kind = data.operation_type
+    record = OperationRecord.begun(data.operation_id, kind, data.parameters_hash, draft.moment, draft.last_sequence)
+    if kind in _RESERVES:
+        held = Reserved.of(data.reserved)
+        earlier = opened.operations.get(data.operation_id)
+        ledger = draft.ledger.holding(_held_before(earlier, data), -1).holding(held)
+        record = record._replace(reserved=held)
+        draft.ledger = _asking_a_model(ledger, path, data) if kind == AGENT_RESPONSE else ledger
+    if data.within is not None or data.setting_hash is not None or kind in ENCLOSING:
+        record, opened = held_of(opened, record, data)
+    if data.undone is not None:
+        record = record._replace(undone=data.undone, item=data.iteration_index)
+    if kind not in SLEEPS:
+        path.open = opened.with_operation(record)
+        return
+    until = _end_of(draft, data)
+    signal = (data.parameters or {}).get("signal")
+    _put_sleeping(draft, path, opened, record._replace(until=until, signal=signal))
+
+
+def _held_before(earlier: OperationRecord | None, data: catalog.OperationStarted) -> Reserved | None:
+    """Return the reservation to release when a call begins again.
+
+    The reservation of a child that another child replaces stays
+    (test_it_stays_held_where_another_execution_takes_the_place).
+    """
+    is_same = earlier is not None and earlier.signal == (data.parameters or {}).get("signal")
+    return earlier.reserved if earlier is not None and is_same else None
+
+
+def _asking_a_model(ledger: Ledger, path: PathState, data: catalog.OperationStarted) -> Ledger:
+    """Return the ledger with one more model call, also for a call that is repeated."""
+    ledger = ledger._replace(llm_calls=ledger.llm_calls + 1)
+    if path.hop is None:
+        return ledger
+    agent = (data.parameters or {}).get("agent")
+    calls = ledger.history[path.hop].llm_calls
+    return ledger.with_hop(path.hop, agent=agent, llm_calls=calls + 1)
+
+
+def _end_of(draft: Draft, data: catalog.OperationStarted) -> int | None:
+    seconds = (data.parameters or {}).get("seconds")
+    if not isinstance(seconds, int | float):
+        return None
+    return draft.moment + round(min(seconds, LONGEST_SECONDS) * MICROSECONDS)
+
+
+def operation_completed(draft: Draft, data: catalog.OperationCompleted) -> None:
+    """Record the result of a call. One that waited for a signal removes the oldest signal of that name."""
+    record = _ended(draft, data, COMPLETED, (data.result, None, (), None))
+    if record.signal is not None and record.operation_type != CHILD_WORKFLOW:
+        remaining = draft.signals.get(record.signal, ())[1:]
+        draft.signals = (
+            draft.signals.set(record.signal, remaining) if remaining else draft.signals.delete(record.signal)
+        )
+
+
+def event_emitted(draft: Draft, data: catalog.EventEmitted) -> None:
+    """Record a user event if its code requests it again on replay."""
+    if data.operation_id is None:
+        return
+    path, opened = draft.open_step(data)
+    moment = draft.moment
+    sequence = draft.last_sequence
+    record = OperationRecord.begun(data.operation_id, EVENT_EMITTED, data.parameters_hash, moment, sequence)
+    path.open = opened.with_operation(record._replace(ended_sequence=sequence, status=COMPLETED))
+
+
+def operation_failed(draft: Draft, data: catalog.OperationFailed) -> None:
+    """Record the error of a call."""
+    _ended(draft, data, FAILED, (None, data.error, tuple(data.error_names or ()), data.raised))
+    path, opened = draft.open_step(data)
+    record = opened.operations[data.operation_id]
+    if data.final or data.lost != record.lost:
+        is_final = record.is_final or bool(data.final)
+        path.open = opened.with_operation(record._replace(is_final=is_final, lost=data.lost))
+
+
+def _ended(
+    draft: Draft, data: catalog.OperationCompleted | catalog.OperationFailed, status: str, outcome: Outcome
+) -> OperationRecord:
+    """Record the end of a call with its usage, and release its reservation. Return the record as it was before.
+
+    Usage is added to the step and the execution. A call that was replayed from another log does not count as a model
+    call. With `data.held`, the call keeps a reservation although it has ended.
+    """
+    path, opened = draft.open_step(data)
+    record = opened.operations.get(data.operation_id)
+    if record is None:
+        raise CorruptStoreError(f"call {data.operation_id} of {draft.execution_id} ends without having begun")
+    is_plain = record.reserved is None and record.operation_type not in SLEEPS and not data.usage and not data.served
+    if is_plain and draft.ends_step and draft.bounds.max_repeats is None:
+        return record  # the step ends with this event, so its records are dropped at once
+    if data.usage:
+        opened = opened._replace(usage=opened.usage.plus(data.usage))
+        draft.usage = draft.usage.plus(data.usage)
+    if record.reserved is not None:
+        draft.ledger = draft.ledger.holding(record.reserved, -1)
+    if data.served is not None and record.operation_type == AGENT_RESPONSE:
+        draft.ledger = without_a_call(draft.ledger, path)
+    ended = record.ended(draft.last_sequence, status, outcome)
+    if data.held:
+        reservation = Reserved.of(data.held)
+        draft.ledger = draft.ledger.holding(reservation)
+        ended = ended._replace(reserved=reservation)
+    if status == COMPLETED and record.operation_type in ENCLOSING:
+        opened = without_held(opened, record)
+        ended = ended._replace(holds=())
+    if record.operation_type not in SLEEPS:
+        path.open = opened.with_operation(ended)
+        return record
+    if record.operation_type == CHILD_WORKFLOW:
+        _child_ended(draft, record, data.usage)
+    _put_sleeping(draft, path, opened, ended)
+    return record
+
+
+def _child_ended(draft: Draft, record: OperationRecord, usage: Mapping[str, int] | None) -> None:
+    """Record the end of a child: count its usage, and drop its signals."""
+    child = record.signal or ""
+    draft.ledger = draft.ledger.with_child(child, usage or {})
+    if child in draft.signals:
+        draft.signals = draft.signals.delete(child)
+
+
+def _put_sleeping(draft: Draft, path: PathState, opened: OpenStep, record: OperationRecord) -> None:
+    path.open = after = opened.with_operation(record)
+    draft.sleeping += sleeps(after) - sleeps(opened)
+
+
+# --- questions, answers and signals ----------------------------------------------------------------------------------
+
+
+def interrupt_raised(draft: Draft, data: catalog.InterruptRaised) -> None:
+    """Add a question. Its path waits."""
+    path = draft.path(data)
+    question = Question(
+        data.interrupt_id,
+        data.kind,
+        data.question,
+        path.id,
+        draft.step,
+        message=data.message,
+        data=data.data,
+        schema=data.schema,
+        operation_id=data.operation_id,
+        raised_us=draft.moment,
+        expires_us=data.expires_at,
+        default=data.default,
+        optional=bool(data.optional),
+        waiting=(path.id,),
+    )
+    _wait(draft, path, question)
+
+
+def interrupt_joined(draft: Draft, data: catalog.InterruptJoined) -> None:
+    """Add a path to those that wait for a question."""
+    question = _open_question(draft, data.interrupt_id)
+    path = draft.path(data)
+    _wait(draft, path, question._replace(waiting=(*question.waiting, path.id)))
+
+
+def _wait(draft: Draft, path: PathState, question: Question) -> None:
+    draft.interrupts = draft.interrupts.set(question.id, question)
+    draft.asking += path.asking == 0
+    path.asking += 1
+
+
+def _open_question(state: ExecutionState, interrupt_id: str) -> Question:
+    question = state.interrupts.get(interrupt_id)
+    if question is None or not question.is_open:
+        raise CorruptStoreError(f"question {interrupt_id} of {state.execution_id} is settled without being open")
+    return question
+
+
+def interrupt_resolved(draft: Draft, data: catalog.InterruptResolved) -> None:
+    """Record an answer and wake the paths that waited for it."""
+    question = _open_question(draft, data.interrupt_id)
+    answered = question.resolved(data)
+    _settle(draft, answered, data.message)
+    if question.kind == RESOURCE_EXHAUSTED:
+        follow_about_bounds(draft, answered)
+
+
+def interrupt_expired(draft: Draft, data: catalog.InterruptExpired) -> None:
+    """Record that a question expired. Its default, if it has one, becomes the answer."""
+    question = _open_question(draft, data.interrupt_id)
+    _settle(draft, question.expired(), data.message)
+
+
+def _settle(draft: Draft, question: Question, message: int | None) -> None:
+    if draft.status == WAITING and draft.asking:  # it has done nothing else since the last event
+        draft.paused_us += max(0, draft.moment - draft.last_us)
+    for path_id in question.waiting:
+        path = draft.own(path_id)
+        draft.asking -= path.asking == 1 and path.phase != ENDED
+        path.asking -= 1
+        path.woken += 1
+    draft.interrupts = draft.interrupts.set(question.id, question._replace(settled_us=draft.moment))
+    _take(draft, message)
+
+
+def _take(draft: Draft, message: int | None) -> None:
+    if message is not None:
+        draft.taken = max(draft.taken, message)
+
+
+def signal_received(draft: Draft, data: catalog.SignalReceived) -> None:
+    """Store a signal until a call receives it."""
+    name = data.signal_type
+    draft.signals = draft.signals.set(name, (*draft.signals.get(name, ()), data.payload))
+    _take(draft, data.message)
+    for path in draft.active_paths():
+        records = path.open.operations.values() if path.open is not None else ()
+        if any(record.signal == name and record.status == RUNNING for record in records):
+            draft.own(path.id).woken += 1
+
+
+# --- standing approval rules -----------------------------------------------------------------------------------------
+
+
+def rule_added(draft: Draft, data: catalog.ApprovalRuleAdded) -> None:
+    """Add a rule, or replace the one with the same id."""
+    rule = StandingRule(
+        data.rule_id,
+        data.outcome,
+        data.tool,
+        data.kind or "tool",
+        data.agent,
+        data.server,
+        data.arguments,
+        data.scope or "run",
+        data.expires_at,
+        data.question,
+        data.by,
+        draft.moment,
+    )
+    draft.rules = draft.rules.set(rule.rule_id, rule)
+
+
+def rule_revoked(draft: Draft, data: catalog.ApprovalRuleRevoked) -> None:
+    """Remove a rule, if it exists."""
+    if data.message is not None:
+        draft.taken = max(draft.taken, data.message)
+    if data.rule_id in draft.rules:
+        draft.rules = draft.rules.delete(data.rule_id)
 
 
 _CHANGES: dict[type, Callable[[Draft, Any], None]] = {

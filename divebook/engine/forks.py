@@ -1,7 +1,9 @@
-"""How an execution begins that shares the first events of another one: what it drops, what it does otherwise.
+"""Forks: the start of an execution that shares the first events of another one, and the changes that it makes.
 
-What was begun there and has no end belongs to the source: its end comes to the source alone, and the fork begins it
-anew or has it from the change. What was answered and what has ended stays (tests/engine/test_forked.py).
+Operations and questions that are open at the event of the fork belong to the source. The fork drops them, and starts
+them again or gets their results from the change. Ended operations and answered questions stay
+(tests/engine/test_forked.py). Example: at event 7 the source has ended call 1 and begun call 2. A fork at event 7 uses
+the recorded result of call 1 and makes call 2 again, unless `Change.results` has a result for it.
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ from typing import Any
 
 from immutables import Map
 
-from divebook.engine.bounds import follow_about_bounds, without_a_call
-from divebook.engine.changes import Draft, is_sleeping, of_the_source
+from divebook.engine.bounds import follow_about_bounds
+from divebook.engine.changes import Draft, is_sleeping, of_the_source, without_a_call
 from divebook.engine.checkpoint import placed
 from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL
 from divebook.engine.operations import AGENT_RESPONSE, CHILD_WORKFLOW, ENCLOSING
@@ -39,7 +41,7 @@ from divebook.questions.question import RESOURCE_EXHAUSTED
 from divebook.text.arguments import normal_name
 from divebook.workflow.definition import Workflow
 
-# What a fork may do otherwise than its source: plain data, checked when it is made, kept in the fork's log.
+# --- changes of a fork -----------------------------------------------------------------------------------------------
 
 
 _BY_KEY = {
@@ -50,21 +52,21 @@ _BY_KEY = {
     "prompts": "names of steps",
     "skipped": "ids of paths",
 }
-"""The parts that are mappings, and what leads to their values."""
+"""Fields that are mappings, with a description of their keys."""
 _APART = ("definition", "model")
-"""The parts that the event holds in fields of their own."""
+"""Fields that the event stores outside `change`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is otherwise from the point on at which an execution is forked; everything may be left out.
+    """Changes of a fork from its source, as plain data. All fields are optional.
 
     Raises
     ------
     SetupError
-        A part is not what it should be.
+        A field has the wrong type.
     UnstorableValueError
-        No event can hold a value.
+        A value cannot be stored in an event.
 
     Examples
     --------
@@ -79,19 +81,21 @@ class Change:
     inputs: Mapping[str, Any] = field(default_factory=dict)
     """New values of inputs."""
     results: Mapping[str, Any] = field(default_factory=dict)
-    """By operation: what it has returned."""
+    """Results by operation id."""
     answers: Mapping[str, Any] = field(default_factory=dict)
-    """By question: its answer, in full form (`divebook.questions.answer`)."""
+    """Answers by question id, in full form (`divebook.questions.answer`)."""
     prompts: Mapping[str, str] = field(default_factory=dict)
-    """By step: its prompt."""
+    """Prompts by step name."""
     skipped: Mapping[str, str] = field(default_factory=dict)
-    """By path whose step has failed: what counts as the output of that step. It sets no variable."""
+    """Output texts by id of a path whose step has failed. The text replaces the output of that step; no variable is
+    set."""
     model: str | None = None
-    """The model of all agents, in place of theirs."""
+    """Model that replaces the models of all agents."""
     definition: Mapping[str, Any] | None = None
-    """The workflow as plain data (`Workflow.to_dict`); a `Workflow` itself is taken too."""
+    """Workflow as plain data (`Workflow.to_dict`). A `Workflow` is accepted and converted."""
 
     def __post_init__(self) -> None:
+        # Callers may pass any objects, so each field is checked.
         for name, keys in _BY_KEY.items():
             object.__setattr__(self, name, _checked(name, keys, getattr(self, name)))
         for step, text in self.prompts.items():
@@ -100,7 +104,7 @@ class Change:
         for path, text in self.skipped.items():
             if not isinstance(text, str):
                 raise SetupError(f"what counts for the step of path {path!r} is a text, not {type(text).__name__}")
-        model: Any = self.model  # whatever a caller has
+        model: Any = self.model
         if model is not None and (not isinstance(model, str) or not model):
             raise SetupError(f"model must be the name of a model (provider:model), not {model!r}")
         definition: Any = self.definition
@@ -111,43 +115,43 @@ class Change:
             raise SetupError(f"definition must be a workflow or its plain data, not {kind}; write workflow.to_dict()")
 
     @classmethod
-    def of(cls, given: Change | Mapping[str, Any] | None) -> Change:
-        """Return a change that is given in either form; None changes nothing."""
-        if isinstance(given, Change):
-            return given
-        if not isinstance(given, Mapping | None):
-            raise SetupError(f"a change is a mapping such as {{'variables': {{'x': 1}}}}, not {type(given).__name__}")
-        known = [entry.name for entry in fields(cls)]
-        for name in given or {}:
-            if name not in known:
-                advice = did_you_mean(str(name), known) or f"there are {', '.join(known)}"
+    def of(cls, change: Change | Mapping[str, Any] | None) -> Change:
+        """Return a change from a `Change` or a mapping of its fields. None changes nothing."""
+        if isinstance(change, Change):
+            return change
+        if not isinstance(change, Mapping | None):
+            raise SetupError(f"a change is a mapping such as {{'variables': {{'x': 1}}}}, not {type(change).__name__}")
+        names = [entry.name for entry in fields(cls)]
+        for name in change or {}:
+            if name not in names:
+                advice = did_you_mean(str(name), names) or f"there are {', '.join(names)}"
                 raise SetupError(f"a fork cannot change {name!r} ({advice})")
-        return cls(**(given or {}))
+        return cls(**(change or {}))
 
     @classmethod
     def recorded(cls, data: ExecutionForked) -> Change:
-        """Return the change that an event tells of."""
+        """Return the change that an event has recorded."""
         return cls(**(data.change or {}), model=data.model, definition=data.definition)
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The parts that say something; none if nothing is changed."""
-        told = ((entry.name, getattr(self, entry.name)) for entry in fields(self))
-        return tuple(name for name, value in told if value not in (None, {}))
+        """Names of the fields that change something."""
+        values = ((entry.name, getattr(self, entry.name)) for entry in fields(self))
+        return tuple(name for name, value in values if value not in (None, {}))
 
     def to_data(self) -> dict[str, Any]:
-        """Return what an event holds of it in its field ``change``."""
+        """Return the value of the event's field ``change``."""
         return {name: getattr(self, name) for name in self.named if name not in _APART}
 
     def workflow(self, source: Workflow) -> Workflow:
-        """Return the workflow of a fork whose source has another; it itself if that stays as it is.
+        """Return the workflow of a fork. It is `source` itself if the change has no definition and no prompts.
 
         Raises
         ------
         SetupError
-            A prompt is to be changed where there is none, or the definition is none.
+            A step whose prompt is changed does not exist or has no prompt, or the definition has the wrong shape.
         DefinitionError
-            The definition makes no sense.
+            The definition is invalid.
         """
         if self.definition is not None and not _is_shaped(self.definition):
             raise SetupError(
@@ -167,25 +171,28 @@ class Change:
 
 
 def _is_shaped(definition: Mapping[str, Any]) -> bool:
-    """Whether it can be read as a workflow at all; its rules are checked where it is read."""
+    """Return whether plain data has the shape of a workflow. `Workflow.from_dict` checks its contents."""
     name = definition.get("name")
     steps = definition.get("steps")
     return isinstance(name, str) and isinstance(steps, Sequence) and all(isinstance(step, Mapping) for step in steps)
 
 
-def _checked(name: str, keys: str, given: Any) -> dict[str, Any]:
-    if not isinstance(given, Mapping):
-        raise SetupError(f"{name} of a change must map {keys} to what is new, not {type(given).__name__}")
-    for key in given:
+def _checked(name: str, keys: str, values: Any) -> dict[str, Any]:
+    if not isinstance(values, Mapping):
+        raise SetupError(f"{name} of a change must map {keys} to what is new, not {type(values).__name__}")
+    for key in values:
         if not isinstance(key, str) or not key:
             raise SetupError(f"{name} of a change must map {keys} to what is new; {key!r} is no such name")
-    return {normal_name(key): storable(value, f"{name}.{key}") for key, value in given.items()}
+    return {normal_name(key): storable(value, f"{name}.{key}") for key, value in values.items()}
+
+
+# --- fold of the event -----------------------------------------------------------------------------------------------
 
 
 CHANGED_BY = "change"
-"""Who has answered a question whose answer a change has."""
+"""Name of the answerer if a change answers a question."""
 _ALONE = (catalog.PathBranched, catalog.StepFailed)
-"""Facts after which the path has still to be told what follows from them."""
+"""Facts that are always followed by another fact of the same rule."""
 _TOGETHER = frozenset(
     {
         (catalog.PathCompleted, catalog.PathJoined),
@@ -199,33 +206,34 @@ _TOGETHER = frozenset(
         (catalog.OperationFailed, catalog.StepRetried),
     }
 )
-"""Facts that follow from one rule (`divebook.engine.decide`), so that nothing may come between them."""
+"""Pairs of facts that one rule creates together (`divebook.engine.decide`). A fork cannot begin between them."""
 
 
 def execution_forked(draft: Draft, data: catalog.ExecutionForked) -> None:
-    """Drop what was in flight, and change what the fork is to have otherwise."""
+    """Drop the open operations and questions of the source, and apply the change of the fork."""
     change = Change.recorded(data)
-    _begin_anew(draft, data)
+    _reset(draft, data)
     if data.only is not None:
         _keep_only(draft, data.only)
     for path in list(draft.paths.values()):
         if path.open is not None or path.asking:
-            own = draft.own(path.id)
-            own.asking = 0
-            opened = own.open
-            own.open = None if own.open is None else _without_calls(own, own.open, change)
-            draft.ledger = _without_dropped(draft.ledger, own, opened)
+            copy = draft.own(path.id)
+            copy.asking = 0
+            opened = copy.open
+            copy.open = None if opened is None else _without_calls(copy, opened, change)
+            draft.ledger = _without_dropped(draft.ledger, copy, opened)
     _skip_failed(draft, change)
     _set_variables(draft, change)
     _settle_questions(draft, change)
     if change.inputs:
         draft.inputs = {**draft.inputs, **change.inputs}
         draft.edited_inputs = tuple(sorted({*draft.edited_inputs, *change.inputs}))
-    draft.asking, draft.sleeping = 0, sum(is_sleeping(path) for path in draft.paths.values() if path.phase != ENDED)
+    draft.asking = 0
+    draft.sleeping = sum(is_sleeping(path) for path in draft.paths.values() if path.phase != ENDED)
 
 
-def _begin_anew(draft: Draft, data: catalog.ExecutionForked) -> None:
-    """Let the fork's time, money and messages be its own; what was spent still counts for its bounds."""
+def _reset(draft: Draft, data: catalog.ExecutionForked) -> None:
+    """Reset times, messages, queue and outcome. The consumption before the fork still counts for the bounds."""
     draft.lifecycle = RUNNING
     draft.started_us = draft.moment
     draft.paused_us = 0
@@ -238,7 +246,7 @@ def _begin_anew(draft: Draft, data: catalog.ExecutionForked) -> None:
     draft.outputs = EMPTY
     draft.taken = 0
     draft.inherited = draft.usage
-    # its source undoes what that did
+    # The source rolls back its own work.
     draft.rollbacks = NO_ROLLBACKS
     draft.rolling_back = None
     draft.undone_from = 0
@@ -255,39 +263,39 @@ def _begin_anew(draft: Draft, data: catalog.ExecutionForked) -> None:
 
 
 def _keep_only(draft: Draft, only: Mapping[str, Any]) -> None:
-    """Let one path enter its step, and the others come to nothing more (test_other_paths_do_nothing_in_a_trial)."""
+    """Prepare one path to enter the step of a trial, and end all others (test_other_paths_do_nothing_in_a_trial)."""
     for path in list(draft.paths.values()):
-        own = draft.own(path.id)
-        own.open = None
-        own.hop = None
-        own.routing = ()
+        copy = draft.own(path.id)
+        copy.open = None
+        copy.hop = None
+        copy.routing = ()
         if path.id != only["path"]:
-            own.phase = ENDED
-            own.status = COMPLETED
-            own.ended_us = own.ended_us or draft.moment
-    own = draft.own(only["path"])
-    own.phase = READY
-    own.current_step = only["step"]
+            copy.phase = ENDED
+            copy.status = COMPLETED
+            copy.ended_us = copy.ended_us or draft.moment
+    trial = draft.own(only["path"])
+    trial.phase = READY
+    trial.current_step = only["step"]
     draft.active = 1
     draft.joining = 0
 
 
 def _without_calls(path: PathState, opened: OpenStep, change: Change) -> OpenStep:
-    """Return an open step without the calls that are the source's, and with the results that are changed."""
-    kept: dict[str, OperationRecord] = {}
+    """Return an open step without the calls that belong to the source, and with the results of the change."""
+    records: dict[str, OperationRecord] = {}
     for key, record in opened.operations.items():
         if key in change.results:
-            kept[key] = record.ended(0, COMPLETED, (change.results[key], None, (), None))
-        elif not _is_the_sources(path, opened, record):
-            kept[key] = record._replace(reserved=None)
-    for key, record in kept.items():
+            records[key] = record.ended(0, COMPLETED, (change.results[key], None, (), None))
+        elif not _belongs_to_source(path, opened, record):
+            records[key] = record._replace(reserved=None)
+    for key, record in records.items():
         if record.holds:
-            kept[key] = record._replace(holds=tuple(held for held in record.holds if held in kept))
-    return opened._replace(operations=Map(kept))
+            records[key] = record._replace(holds=tuple(inner for inner in record.holds if inner in records))
+    return opened._replace(operations=Map(records))
 
 
 def _without_dropped(ledger: Ledger, path: PathState, before: OpenStep | None) -> Ledger:
-    """Return the ledger without the model calls of a step that were dropped: they count in the source alone."""
+    """Return the ledger without the dropped model calls of a step. Only the source counts them."""
     if before is None or path.open is None:
         return ledger
     for key, record in before.operations.items():
@@ -296,16 +304,16 @@ def _without_dropped(ledger: Ledger, path: PathState, before: OpenStep | None) -
     return ledger
 
 
-def _is_the_sources(path: PathState, opened: OpenStep, record: OperationRecord) -> bool:
-    if record.operation_type in ENCLOSING:  # entered again, with what has ended in it
+def _belongs_to_source(path: PathState, opened: OpenStep, record: OperationRecord) -> bool:
+    if record.operation_type in ENCLOSING:  # the fork enters it again, with the ended operations inside it
         return False
     if record.operation_type == CHILD_WORKFLOW and record.status != COMPLETED and path.phase == ENDED:
-        return opened.ended_by is None or record.operation_id in opened.ended_by  # a resumption would drive it on
+        return opened.ended_by is None or record.operation_id in opened.ended_by  # resuming the source resumes it
     return record.status not in (COMPLETED, FAILED)
 
 
 def _skip_failed(draft: Draft, change: Change) -> None:
-    """Let paths go on behind their steps that have failed."""
+    """Move paths whose steps have failed behind these steps, with the outputs of the change."""
     for name, output in change.skipped.items():
         path = draft.own(name)
         step = path.current_step
@@ -325,19 +333,21 @@ def _skip_failed(draft: Draft, change: Change) -> None:
 
 
 def _set_variables(draft: Draft, change: Change) -> None:
-    """Set variables for all that is still to come: also as open steps and choices read them."""
-    told = change.variables
-    if not told:
+    """Set variables of the execution, and those that open steps and conditions read."""
+    values = change.variables
+    if not values:
         return
-    draft.variables, draft.variables_at = draft.variables.update(told), _without(draft.variables_at, told)
+    draft.variables = draft.variables.update(values)
+    draft.variables_at = _without(draft.variables_at, values)
     for path in list(draft.paths.values()):
         if path.phase != ENDED or path.open is not None:
-            own = draft.own(path.id)
-            own.variables, own.variables_at = own.variables.update(told), _without(own.variables_at, told)
-            if own.open is not None:
-                entry = own.open.entry_variables.update(told)
-                places = _without(own.open.entry_at, told)
-                own.open = own.open._replace(entry_variables=entry, entry_at=places)
+            copy = draft.own(path.id)
+            copy.variables = copy.variables.update(values)
+            copy.variables_at = _without(copy.variables_at, values)
+            if copy.open is not None:
+                entry = copy.open.entry_variables.update(values)
+                places = _without(copy.open.entry_at, values)
+                copy.open = copy.open._replace(entry_variables=entry, entry_at=places)
 
 
 def _without(places: Map[str, int], names: Iterable[str]) -> Map[str, int]:
@@ -348,7 +358,7 @@ def _without(places: Map[str, int], names: Iterable[str]) -> Map[str, int]:
 
 
 def _settle_questions(draft: Draft, change: Change) -> None:
-    """Drop the open questions, which are asked anew, and give those an answer for which the change has one."""
+    """Drop the open questions, which are asked again, and apply the answers of the change."""
     for question in list(draft.interrupts.values()):
         if question.id in change.answers:
             answer = catalog.InterruptResolved(question.id, change.answers[question.id], CHANGED_BY)
@@ -360,27 +370,33 @@ def _settle_questions(draft: Draft, change: Change) -> None:
             draft.interrupts = draft.interrupts.delete(question.id)
 
 
-# --- before it begins ------------------------------------------------------------------------------------------------
+# --- checks before a fork begins -------------------------------------------------------------------------------------
 
 
 def require_reach(change: Change, source: ExecutionState) -> None:
-    """Raise `SetupError` unless all that a change names is there as its source stood at the event of the fork."""
+    """Raise `SetupError` if a change names something that does not exist in its source at the event of the fork.
+
+    Results need an open operation, answers a question, skipped paths a failed step, and inputs an input of that name.
+    Variables may be new.
+    """
     opened = [path.open for path in source.paths.values() if path.open is not None]
-    known = {key for found in opened for key in found.operations}
+    operations = {key for step in opened for key in step.operations}
     place = f"event {source.last_sequence} of execution {source.execution_id}"
     for operation in change.results:
-        if operation not in known:
+        if operation not in operations:
             raise SetupError(
                 f"the result of {operation} cannot be changed at {place}: no step that is open there has begun it. "
                 "Fork at an event after its operation_started and before the end of its step"
             )
     for question in change.answers:
         if question not in source.interrupts:
-            asked = ", ".join(source.interrupts) or "none"
-            raise SetupError(f"question {question} has not been asked by {place} (asked: {asked}); fork at a later one")
+            others = ", ".join(source.interrupts) or "none"
+            raise SetupError(
+                f"question {question} has not been asked by {place} (asked: {others}); fork at a later one"
+            )
     for name in change.skipped:
-        found = source.paths.get(name)
-        if found is None or found.status != FAILED or found.open is None:
+        path = source.paths.get(name)
+        if path is None or path.status != FAILED or path.open is None:
             failed = ", ".join(path.id for path in source.paths.values() if path.status == FAILED) or "none"
             raise SetupError(f"no step of path {name!r} has failed at {place} (paths that failed: {failed})")
     for name in change.inputs:
@@ -389,31 +405,31 @@ def require_reach(change: Change, source: ExecutionState) -> None:
 
 
 def snapped(events: Sequence[Event], at: int) -> int:
-    """Return the event after which an execution can be forked that is to be forked after event `at`.
+    """Return the event nearest to `at` after which an execution can be forked.
 
-    What follows from one rule is not cut in half, and an end is not shared, nor that what was done is undone: nothing
-    else could follow it.
+    Facts that one rule creates together are not separated. The end of an execution and the start of its rollback are
+    not shared, since no other event could follow them.
 
     Parameters
     ----------
     events
-        The whole log, from event 1 on.
+        The whole log, from event 1.
     """
-    while at < len(events) and _goes_on(events[at - 1].data, events[at].data):
+    while at < len(events) and _belong_together(events[at - 1].data, events[at].data):
         at += 1
     turns = [event for event in events[:at] if type(event.data) in STATUS_AFTER]
-    while turns and STATUS_AFTER[type(turns[-1].data)] in TERMINAL:  # people may have said something since
+    while turns and STATUS_AFTER[type(turns[-1].data)] in TERMINAL:  # annotations may follow the end
         at = turns.pop().sequence - 1
     undone = (event.sequence for event in events[:at] if isinstance(event.data, catalog.RollbackStarted))
     return min(undone, default=at + 1) - 1
 
 
-def _goes_on(data: catalog.Payload, following: catalog.Payload) -> bool:
+def _belong_together(data: catalog.Payload, following: catalog.Payload) -> bool:
     return isinstance(data, _ALONE) or (type(data), type(following)) in _TOGETHER
 
 
 def opened_as(first: catalog.ExecutionStarted, forks: Iterable[catalog.ExecutionForked]) -> catalog.ExecutionStarted:
-    """Return what an execution begins with whose log has these openings, the first one and then the later ones.
+    """Return the opening of an execution whose log has this first event and these forks.
 
     Examples
     --------
@@ -424,13 +440,20 @@ def opened_as(first: catalog.ExecutionStarted, forks: Iterable[catalog.Execution
     """
     opening = first
     for fork in forks:
-        told: dict[str, Any] = {"bounds": fork.bounds, "identity": fork.identity, "seed": fork.seed, "code": fork.code}
-        told |= {"model": fork.model, "written_by": fork.written_by, "fingerprint": fork.fingerprint}
+        values: dict[str, Any] = {
+            "bounds": fork.bounds,
+            "identity": fork.identity,
+            "seed": fork.seed,
+            "code": fork.code,
+            "model": fork.model,
+            "written_by": fork.written_by,
+            "fingerprint": fork.fingerprint,
+        }
         if fork.definition is not None:
-            told |= {"definition": fork.definition, "source": fork.text or ""}
+            values |= {"definition": fork.definition, "source": fork.text or ""}
         opening = replace(
             opening,
-            **{name: value for name, value in told.items() if value is not None},
+            **{name: value for name, value in values.items() if value is not None},
             inputs={**opening.inputs, **Change.recorded(fork).inputs},
             parent=fork.source,
             origin=fork.came_from,

@@ -1,4 +1,8 @@
-"""The events that messages from outside (answers, signals) become: pure."""
+"""Events that result from messages from outside: answers, signals, revocations, annotations. Pure functions.
+
+The store keeps messages in an inbox in the order of their arrival. The driver adds the facts of this module to the log.
+`ExecutionState.taken` is the number of the last message in the log, so that no message is added twice.
+"""
 
 from __future__ import annotations
 
@@ -15,48 +19,49 @@ from divebook.questions import Question
 ANSWER, SIGNAL, REVOCATION, ANNOTATION = "answer", "signal", "revocation", "annotation"
 """Kinds of message."""
 EXPIRED = "expired"
-"""Key of the payload that claims a question because it has expired. The first claim of a question wins."""
+"""Key in the payload of an answer that states that the question has expired. The first answer to a question counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Something sent to an execution from outside, waiting to be taken into its log."""
+    """Message to an execution that is not in its log yet."""
 
     execution_id: str
     kind: str
     """`ANSWER`, `SIGNAL`, `REVOCATION` or `ANNOTATION`."""
     key: str
-    """Unique with execution and kind: the question's id, that of the rule that is revoked, or an id of its own."""
+    """Id of the question, of the revoked rule, or of the message. Unique together with execution and kind."""
     payload: Any
     """Plain data, as an event may hold it; see `answer_payload` and `signal_payload`."""
     source: str
-    """Who sent it, and what tells this message from all others; the payload has the name that people see."""
+    """Sender and unique id of the message. The payload has the name that people see."""
     posted_at: int
     """Microseconds since 1970."""
     number: int = 0
-    """Given by the store: it grows from message to message and is never given again."""
+    """Number that the store assigns. It grows from message to message and is never reused."""
 
 
 def answer_payload(response: Mapping[str, Any], by: str) -> dict[str, Any]:
-    """Return what a message holds that answers a question; its key is the question's id."""
+    """Return the payload of an answer. The key of the message is the id of the question."""
     return {"response": response, "by": by}
 
 
 def signal_payload(name: str, payload: Any, by: str | None = None) -> dict[str, Any]:
-    """Return what a message holds that is a signal; its key is an id of its own.
+    """Return the payload of a signal. The key of the message is its own id.
 
     `by` is the name of the sender; by default the source of the message.
     """
-    sent = {"name": name, "payload": payload}
-    return sent if by is None else {**sent, "by": by}
+    content = {"name": name, "payload": payload}
+    return content if by is None else {**content, "by": by}
 
 
 def questions_of(state: ExecutionState, messages: Iterable[Message]) -> dict[str, Question]:
-    """Return every question ever asked, by id, oldest first, as it stands once the log has taken these messages in.
+    """Return all questions by id, oldest first, as they are after these messages have been added to the log.
 
-    An answer that the store keeps counts, even while no process drives the execution and its log does not have it yet.
+    An answer in the inbox counts even if no process drives the execution, so that its log does not have it yet.
     """
-    questions = {asked.id: asked for asked in sorted(state.interrupts.values(), key=lambda asked: asked.order)}
+    in_order = sorted(state.interrupts.values(), key=lambda question: question.order)
+    questions = {question.id: question for question in in_order}
     for fact in facts_of(state, messages):
         if isinstance(fact.data, catalog.InterruptResolved) and questions[fact.data.interrupt_id].is_open:
             questions[fact.data.interrupt_id] = questions[fact.data.interrupt_id].resolved(fact.data)
@@ -66,12 +71,12 @@ def questions_of(state: ExecutionState, messages: Iterable[Message]) -> dict[str
 
 
 def facts_of(state: ExecutionState, messages: Iterable[Message]) -> list[Fact]:
-    """Return the facts that messages, in their order, add to a log; those it has taken already add nothing."""
+    """Return the facts that messages add to a log, in their order. Messages that are in the log add nothing."""
     return [fact for message in messages if message.number > state.taken for fact in _facts(state, message)]
 
 
 def annotated(message: Message) -> catalog.ExecutionAnnotated:
-    """Return what a message of kind `ANNOTATION` becomes."""
+    """Return the event of a message of kind `ANNOTATION`."""
     return replace(catalog.ExecutionAnnotated(**message.payload), message=message.number)
 
 
@@ -89,6 +94,7 @@ def _facts(state: ExecutionState, message: Message) -> Iterable[Fact]:
     if message.kind == ANNOTATION:
         yield Fact(annotated(message))
         return
+    # An answer counts only if its question is still open. It may also create a standing approval rule.
     question = state.interrupts.get(message.key)
     if question is None or not question.is_open:
         return

@@ -1,4 +1,4 @@
-"""The life of an execution as data: its statuses, the events that bring them, and what may follow.
+"""Life cycle of an execution as a table: its statuses, the events that lead to them, and the events that may follow.
 
 The store's `append` refuses what `STANDINGS` does not allow, `check` and the simulator hold logs against it, and
 CONTRIBUTING.md shows it as a table (tests/engine/test_lifecycle.py).
@@ -48,13 +48,13 @@ _ANEW = "start a new execution to run the workflow again"
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One status: how an execution comes to it, and what may be appended while it lasts."""
+    """Row of the table: a status, the events that lead to it, and the events that may follow."""
 
     status: str
     brought_by: tuple[Kind, ...]
-    """The events after which it holds; without any, `explained` says how it comes about."""
+    """Events after which the status holds. If there are none, `explained` states when it holds."""
     allows: tuple[Kind, ...] | None
-    """The events that may follow; None for every event but execution_started."""
+    """Events that may follow; None for all events except execution_started."""
     writer: str
     """Who may append them."""
     explained: str = ""
@@ -151,33 +151,33 @@ _PATH_ENDS = (catalog.PathCompleted, catalog.PathFailed, catalog.PathCancelled)
 
 
 def violations(events: Iterable[Event]) -> Iterator[tuple[int, str]]:
-    """Give the sequence number of each event that has no place where it stands, and why."""
-    reader = _Reader()
+    """Yield the sequence number of each event that must not stand where it does, with the reason."""
+    checker = _LogChecker()
     for event in events:
-        for text in reader.take(event):
+        for text in checker.check(event):
             yield event.sequence, f"event {event.sequence} ({event.event_type}): {text}"
 
 
-class _Reader:
-    """What has begun and not ended yet."""
+class _LogChecker:
+    """Paths, operations and questions that are open at an event of a log."""
 
     def __init__(self) -> None:
         self.status = catalog.PENDING
         self.is_ours = False
         self.paths: dict[str, bool] = {}
-        """Whether each path goes on."""
+        """By id: True for an active path, False for an ended one."""
         self.operations: dict[str, bool] = {}
-        """Whether each operation is under way."""
+        """By id: True for a running operation, False for an ended one."""
         self.holders: set[str] = set()
-        """The operations that hold others."""
+        """Ids of the operations that enclose others."""
         self.begun_at: dict[int, str] = {}
-        """The operations by the events with which they began."""
+        """Ids of operations by the events of their start."""
         self.sequence = 0
         self.questions: dict[str, bool] = {}
-        """Whether each question is open."""
+        """By id: True for an open question, False for a settled one."""
 
-    def take(self, event: Event) -> Iterator[str]:
-        """Take an event in; give what is wrong with it."""
+    def check(self, event: Event) -> Iterator[str]:
+        """Yield the faults of the next event, and take it into account for later ones."""
         kind = type(event.data)
         self.sequence = event.sequence
         if not may_follow(self.status, kind):
@@ -204,26 +204,26 @@ class _Reader:
             self.paths[event.path] = False
 
     def branched(self, data: catalog.PathBranched) -> Iterator[str]:
-        """Note new paths."""
+        """Add new paths."""
         for new in data.new_paths:
             if new["id"] in self.paths:
                 yield f"path {new['id']} begins a second time"
             self.paths[new["id"]] = True
 
     def resumed(self, _data: catalog.ExecutionResumed) -> Iterator[str]:
-        """Let failed and cancelled paths go on."""
+        """Reopen failed and cancelled paths."""
         self.paths = dict.fromkeys(self.paths, True)
         return iter(())
 
     def forked(self, data: catalog.ExecutionForked) -> Iterator[str]:
-        """Drop what was in flight in the source."""
+        """Close the operations and questions that were open in the source."""
         if self.sequence <= data.at:
             yield f"it claims to come after event {data.at}"
-        self.operations = {known: under_way and known in self.holders for known, under_way in self.operations.items()}
+        self.operations = {name: running and name in self.holders for name, running in self.operations.items()}
         self.questions = dict.fromkeys(self.questions, False)
 
     def begun(self, data: catalog.OperationStarted) -> Iterator[str]:
-        """Note that an operation is under way, perhaps once more."""
+        """Open an operation, perhaps once more."""
         if data.within is not None and not self.operations.get(self.begun_at.get(data.within, "")):
             yield f"call {data.operation_id} begins within that of event {data.within}, which is not under way"
         self.operations[data.operation_id] = True
@@ -232,40 +232,40 @@ class _Reader:
         self.begun_at[self.sequence] = data.operation_id
 
     def ended(self, data: catalog.OperationCompleted | catalog.OperationFailed) -> Iterator[str]:
-        """Note that an operation has ended."""
+        """Close an operation."""
         if not self.operations.get(data.operation_id):
             yield f"call {data.operation_id} ends without having begun"
-        # Of a call whose result was lost a person may say later what it was.
+        # A person may provide the result later if it was lost.
         self.operations[data.operation_id] = isinstance(data, catalog.OperationFailed) and data.lost is not None
 
     def asked(self, data: catalog.InterruptRaised) -> Iterator[str]:
-        """Note a question."""
+        """Open a question."""
         if self.questions.get(data.interrupt_id):
             yield f"question {data.interrupt_id} is open already"
         self.questions[data.interrupt_id] = True
 
     def settled(self, data: catalog.InterruptResolved | catalog.InterruptExpired) -> Iterator[str]:
-        """Note an answer."""
+        """Close a question."""
         if not self.questions.get(data.interrupt_id):
-            seen = data.interrupt_id in self.questions
-            yield f"question {data.interrupt_id} {'is settled already' if seen else 'was never asked'}"
+            is_settled = data.interrupt_id in self.questions
+            yield f"question {data.interrupt_id} {'is settled already' if is_settled else 'was never asked'}"
         self.questions[data.interrupt_id] = False
 
     def joined(self, data: catalog.InterruptJoined) -> Iterator[str]:
-        """Make sure that another path's question is there."""
+        """Check that the question of another path exists."""
         if data.interrupt_id not in self.questions:
             yield f"question {data.interrupt_id} was never asked"
 
 
-_RULES: dict[type[catalog.Payload], Callable[[_Reader, Any], Iterator[str]]] = {
-    catalog.PathBranched: _Reader.branched,
-    catalog.ExecutionForked: _Reader.forked,
-    catalog.ExecutionResumed: _Reader.resumed,
-    catalog.OperationStarted: _Reader.begun,
-    catalog.OperationCompleted: _Reader.ended,
-    catalog.OperationFailed: _Reader.ended,
-    catalog.InterruptRaised: _Reader.asked,
-    catalog.InterruptResolved: _Reader.settled,
-    catalog.InterruptExpired: _Reader.settled,
-    catalog.InterruptJoined: _Reader.joined,
+_RULES: dict[type[catalog.Payload], Callable[[_LogChecker, Any], Iterator[str]]] = {
+    catalog.PathBranched: _LogChecker.branched,
+    catalog.ExecutionForked: _LogChecker.forked,
+    catalog.ExecutionResumed: _LogChecker.resumed,
+    catalog.OperationStarted: _LogChecker.begun,
+    catalog.OperationCompleted: _LogChecker.ended,
+    catalog.OperationFailed: _LogChecker.ended,
+    catalog.InterruptRaised: _LogChecker.asked,
+    catalog.InterruptResolved: _LogChecker.settled,
+    catalog.InterruptExpired: _LogChecker.settled,
+    catalog.InterruptJoined: _LogChecker.joined,
 }

@@ -1,7 +1,8 @@
-"""What identifies an operation, and how the engine runs it once.
+"""Types, names and identity of operations.
 
-An operation is known by its place (path, step, visit, iteration, key within the step), never by its content: the hash
-of its parameters is compared when the place is met again, and a difference is a divergence.
+An operation is identified by its place (path, step, visit, iteration, key within the step), not by its content. When
+replay reaches the place again, the hash of the parameters is compared with the recorded one, and a difference is a
+divergence. Example: ``Place("main", "a", 1, None, 2)`` is the second call of step "a" in its first visit on "main".
 """
 
 from __future__ import annotations
@@ -17,47 +18,47 @@ from divebook.text.format import branch_name
 AGENT_RESPONSE = "agent_response"
 ACTION_EXECUTION = "action_execution"
 STEP_EXECUTION = "step_execution"
-"""A function made with ``@step``."""
+"""Call of a function made with ``@step``."""
 SCRIPT_EXECUTION = "script_execution"
 DYNAMIC_CONTENT = "dynamic_content"
 DOCUMENT_READ = "document_read"
 TIME_ACCESS = "time_access"
 RANDOM_GENERATION = "random_generation"
 EVENT_EMITTED = "event_emitted"
-"""An event of a person's own, which is known by its place as calls are."""
+"""User event. Like a call, it is identified by its place."""
 TIMER = "timer"
-"""Lets time pass."""
+"""Pause until a time."""
 SIGNAL_WAIT = "signal_wait"
-"""Takes the next signal of a name."""
+"""Wait for the next signal of a name."""
 CONTINUE_AS_NEW = "continue_as_new"
-"""Starts the execution as which this one goes on."""
+"""Start of the successor."""
 CHILD_WORKFLOW = "child_workflow"
-"""Runs another workflow as an execution of its own, whose end comes as a signal with the id of that execution."""
+"""Child execution. Its end arrives as a signal whose name is the id of the child."""
 AGENT_TURN = "agent_turn"
-"""An agent at work until its answer: it holds the requests to its model and the calls of its tools."""
+"""Turn of an agent. It encloses the requests to the model and the tool calls."""
 TOOL_CALL = "tool_call"
 TOOL_DISCOVERY = "tool_discovery"
-"""Asks a server for its tools."""
+"""Request for the tools of a server."""
 CACHED_RESPONSE = "cached_response"
-"""An answer of a model that was kept, and costs nothing."""
+"""Model response from the cache, which costs nothing."""
 AGENT_STEP = "agent_step"
-"""What a capability of an agent does, as compaction."""
+"""Work of an agent's capability, such as compaction."""
 BATCH_SUBMISSION = "batch_submission"
-"""Hands requests of many rows to a provider at once, which answers them at half the price within a day."""
+"""Submission of the requests of many rows to a provider, which answers them at half the price within a day."""
 BATCH_LOOK = "batch_look"
 BATCH_RESULTS = "batch_results"
 
 VERDICT = "approval_verdict"
-"""Keeps what a rule denied."""
+"""Record of a call that a rule denied."""
 VERSION_DECISION = "version_decision"
 STAGE_ATTEMPT = "stage_attempt"
-"""What an attempt at a stage of a pipeline has spent that failed."""
+"""Consumption of a failed attempt at a pipeline stage."""
 
 ENCLOSING = frozenset({AGENT_TURN})
-"""Operations that hold others: begun once, entered again after a restart, and never under way by themselves."""
+"""Operations that enclose others. They start once, and are entered again after a restart."""
 
 CONSUMED = "consumed_usage"
-"""Attribute of an error: what its call consumed all the same, in the form of `OperationFailed.usage`."""
+"""Attribute of an error with the consumption of the failed call, in the form of `OperationFailed.usage`."""
 
 NAMED_BY = {
     ACTION_EXECUTION: "action_name",
@@ -76,11 +77,11 @@ NAMED_BY = {
     STEP_EXECUTION: "step",
     VERSION_DECISION: "change_id",
 }
-"""The parameter that names what is called, by type of operation."""
+"""Parameter that holds the name of the called action, agent, workflow or other target, by operation type."""
 
 
 def operation_name(operation_type: str, parameters: Mapping[str, Any] | None) -> str | None:
-    """Return the name of what an operation calls: an action, an agent, a function, a signal.
+    """Return the name of the target of an operation: an action, an agent, a function, a signal; None if it has none.
 
     >>> operation_name("action_execution", {"action_name": "Print", "params": {}})
     'Print'
@@ -91,7 +92,7 @@ def operation_name(operation_type: str, parameters: Mapping[str, Any] | None) ->
 
 
 def consumption_of(fields: Mapping[str, Any]) -> dict[str, int] | None:
-    """Return what a failed call consumed, by the attributes of its error; None where they do not say it.
+    """Return the consumption of a failed call from the attributes of its error, or None if they lack it.
 
     >>> consumption_of({"consumed_usage": {"input_tokens": 5}})
     {'input_tokens': 5}
@@ -103,14 +104,14 @@ def consumption_of(fields: Mapping[str, Any]) -> dict[str, int] | None:
 
 
 def operation_arguments(parameters: Any) -> Mapping[str, Any] | None:
-    """Return what a call was given by name; None where its parameters do not say it.
+    """Return the named arguments of a call, or None if its parameters have none.
 
     >>> operation_arguments({"action_name": "Pay", "params": {"amount": 5}})
     {'amount': 5}
     """
-    given = parameters if isinstance(parameters, Mapping) else {}
+    fields = parameters if isinstance(parameters, Mapping) else {}
     names = ("arguments", "params", "inputs")
-    return next((given[name] for name in names if isinstance(given.get(name), Mapping)), None)
+    return next((fields[name] for name in names if isinstance(fields.get(name), Mapping)), None)
 
 
 _KINDS = {
@@ -137,7 +138,7 @@ _KINDS = {
 
 
 def operation_kind(operation_type: str) -> str:
-    """Return what people call a type of operation, or of step.
+    """Return the name that people use for a type of operation or step.
 
     >>> operation_kind("action_execution"), operation_kind("time_access"), operation_kind("prompt")
     ('action', 'time access', 'prompt')
@@ -149,7 +150,7 @@ _PAUSE = re.compile(r"(?:.*-)?retry-\d+")
 
 
 def pause_key(key: str | None, failures: int) -> str:
-    """Return the key of the timer before another attempt at a call, or at the step or item where `key` is None."""
+    """Return the key of the timer before another attempt at a call. `key` is None for a step or an item."""
     return f"retry-{failures}" if key is None else f"{key}-retry-{failures}"
 
 
@@ -165,14 +166,14 @@ def is_pause(operation_type: str, key: str | int | None) -> bool:
 
 
 TEXT, THINKING, OUTPUT = "text", "thinking", "output"
-"""Parts of what is written while a call is made: two by a model, and what a command prints in a workspace.
+"""Parts of the text that a call streams: two of a model, and the output of a command in a workspace.
 
-What a model writes as arguments of a call is a part of its own, see `arguments_part`.
+The arguments of a tool call are another part; see `arguments_part`.
 """
 
 
 def arguments_part(tool: str, call: str) -> str:
-    """Return the name of the part that holds the arguments of a call, by its tool and its id.
+    """Return the name of the streamed part with the arguments of a tool call.
 
     >>> arguments_part("search", "call_7")
     'arguments:search:call_7'
@@ -181,40 +182,40 @@ def arguments_part(tool: str, call: str) -> str:
 
 
 class Write(Protocol):
-    """Takes the next piece of what is being written."""
+    """Receiver of streamed text."""
 
     def __call__(self, text: str, part: str = TEXT) -> None:
-        """Take a piece of a text: of an answer, or of another part of what is written."""
+        """Add a piece of text to a part."""
 
 
 StreamedCall: TypeAlias = Callable[[Write], Awaitable[Any]]
-"""Makes a call and hands on its text as it arrives; returns what the plain call returns."""
+"""Function that makes a call and streams its text; returns the same as the plain call."""
 
 
 class Place(NamedTuple):
-    """Where in an execution an operation belongs."""
+    """Place of an operation in an execution."""
 
     path: str
     step: str
     visit: int
     iteration_index: int | None
     key: str | int
-    """Number of the call within the step (or item), or a name that is stable when calls run side by side."""
+    """Number of the call within the step (or item), or a name that is the same in any order of concurrent calls."""
     attempt: int = 0
-    """How often the step has failed before in this visit: every attempt makes operations of its own."""
+    """Number of earlier failures in this visit of the step. Each attempt has its own operations."""
 
     @property
     def operation_id(self) -> str:
-        """``op_`` and 32 hexadecimal digits, the same in every execution of the workflow."""
+        """Id of the form ``op_`` and 32 hexadecimal digits. It is the same in all executions of the workflow."""
         return f"op_{_digest(self)}"
 
     @property
     def idempotency_key(self) -> str:
-        """32 hexadecimal digits that stay the same from attempt to attempt."""
+        """Key of 32 hexadecimal digits that is the same for all attempts."""
         return _digest(self._replace(attempt=0))
 
     def __str__(self) -> str:
-        told = (
+        parts = (
             f"step {self.step!r}",
             branch_name(self.path),
             f"visit {self.visit}" if self.visit > 1 else "",
@@ -222,80 +223,85 @@ class Place(NamedTuple):
             f"attempt {self.attempt + 1}" if self.attempt else "",
             f"call {self.key}",
         )
-        return ", ".join(filter(None, told))
+        return ", ".join(filter(None, parts))
 
 
-@functools.lru_cache(maxsize=4096)  # every run of a workflow has the same places
+@functools.lru_cache(maxsize=4096)  # all runs of a workflow have the same places
 def _digest(place: Place) -> str:
-    path, step, number, index, named, again = place
-    visit = str(number)
-    item = str(index)
-    kind = type(named).__name__
-    key = str(named)
-    attempt = str(again)
-    marked = (  # each part with its length: no other parts give the same text
+    path = place.path
+    step = place.step
+    visit = str(place.visit)
+    item = str(place.iteration_index)
+    kind = type(place.key).__name__
+    key = str(place.key)
+    attempt = str(place.attempt)
+    text = (  # the length of each part makes the text unambiguous
         f"operation/2\x1f{len(path)}:{path}\x1f{len(step)}:{step}\x1f{len(visit)}:{visit}\x1f{len(item)}:{item}"
         f"\x1f{len(kind)}:{kind}\x1f{len(key)}:{key}\x1f{len(attempt)}:{attempt}"
     )
-    return hashlib.sha256(marked.encode()).hexdigest()[:32]
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 class Reserved(NamedTuple):
-    """The most that a call may consume: one to a model, or an execution that another one starts."""
+    """Reservation from the bounds: the most that a model call or a child execution may consume."""
 
     tokens: int = 0
     cost: int = 0
     """Nanodollars."""
     is_priced: bool = True
-    """Whether a price is known."""
+    """True if the price of the model is known."""
     calls: int = 0
-    """Model calls of an execution that another one starts; a call to a model counts when it begins."""
+    """Model calls of a child execution. A model call itself counts when it begins, and reserves none."""
 
     def plus(self, other: Reserved | None) -> Reserved:
-        """Return both together."""
+        """Return the sum of two reservations."""
         if other is None:
             return self
         is_priced = self.is_priced and other.is_priced
         return Reserved(self.tokens + other.tokens, self.cost + other.cost, is_priced, self.calls + other.calls)
 
     def to_dict(self) -> dict[str, int]:
-        """Return what is not zero, as the log holds it."""
-        told = ("tokens", self.tokens), ("cost", self.cost), ("calls", self.calls)
-        return {name: value for name, value in told if value}
+        """Return the amounts that are not zero, in the form of the log."""
+        amounts = ("tokens", self.tokens), ("cost", self.cost), ("calls", self.calls)
+        return {name: value for name, value in amounts if value}
 
     @staticmethod
-    def of(told: Mapping[str, int] | None) -> Reserved | None:
-        """Return it as the log holds it."""
-        return Reserved(told.get("tokens", 0), told.get("cost", 0), calls=told.get("calls", 0)) if told else None
+    def of(data: Mapping[str, int] | None) -> Reserved | None:
+        """Return the reservation in the form of the log, or None if there is none."""
+        return Reserved(data.get("tokens", 0), data.get("cost", 0), calls=data.get("calls", 0)) if data else None
 
 
 class Slot(Protocol):
-    """The right to have a call under way where only so many can be; held from before it is recorded until it returns.
+    """Permit for one call where the number of concurrent calls is limited.
 
-    So a call that waits for a slot has not begun: neither its time limit runs, nor can it be of unknown outcome.
+    It is acquired before the start of the call is recorded. A call that waits for a slot has therefore not begun: its
+    time limit does not run, and its outcome cannot be unknown.
     """
 
     async def __aenter__(self) -> object:
-        """Wait until it may begin."""
+        """Wait for the slot."""
 
     async def __aexit__(self, *_: object) -> None:
-        """Let the next call have it, if that has not been done."""
+        """Release the slot, unless that has been done."""
 
     def release(self) -> None:
-        """Let the next call have it; once is the same as twice."""
+        """Release the slot. Further calls have no effect."""
 
 
 class Setting(NamedTuple):
-    """What a call is made with that is kept and never compared."""
+    """Setting of a call, such as model and instructions. It is recorded, but replay does not compare it."""
 
     told: Mapping[str, Any]
-    """What of it differs from the call before."""
+    """Fields that differ from the setting of the previous call."""
     digest: str | None = None
-    """16 hexadecimal digits over all of it, where code asks whether it has changed."""
+    """Hash of the whole setting, 16 hexadecimal digits, if code needs to know whether it has changed."""
 
 
 class RunOperation(Protocol):
-    """How code inside a step makes a non-deterministic call: recorded once, answered from the log ever after."""
+    """Function with which code inside a step makes a non-deterministic call. The call is made and recorded once.
+
+    Replay returns the recorded result.
+    """
 
     async def __call__(
         self,

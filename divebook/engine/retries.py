@@ -1,4 +1,9 @@
-"""What follows a failed step: another attempt, a Catch, or its failure for good; pure."""
+"""Consequences of a failure: another attempt, a Catch policy, or the failure of the step. Pure functions.
+
+An error and its causes are described by a `Fault`. `retry_delay` and `catching` compare it with the policies of a step.
+An error that is read from the log after a crash has the same description as the error that was raised, because the
+chain of causes is cut at the first error that the log can restore.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +35,7 @@ from divebook.text.format import as_unicode
 from divebook.workflow.step import STAGE, Catch, Retry, Step
 
 MOST_TEXT = 20_000
-"""Characters of an error's message that are kept."""
+"""Longest stored error message, in characters."""
 
 HOPELESS = (
     ApprovalDeniedError,
@@ -47,33 +52,34 @@ HOPELESS = (
     UnstorableValueError,
     UnusableEngineError,
 )
-"""Errors that another attempt would meet again."""
+"""Errors that another attempt would raise again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An error with all that a policy may ask of it."""
+    """Description of an error, as policies need it."""
 
     message: str
     kind: str
-    """Class of the error that started it."""
+    """Class of the root cause."""
     names: frozenset[str]
-    """Names of the classes of every error in the chain, and of their bases."""
+    """Names of the classes of all errors in the chain, and of their base classes."""
     hopeless: bool = False
+    """True if another attempt would fail in the same way; see `HOPELESS`."""
     retry_after: float = 0.0
-    """Seconds to wait that the error itself asks for."""
+    """Seconds to wait before another attempt, as the error requests."""
     reason: str | None = None
-    """The typed reason, where there is one."""
+    """Typed reason, if it has one."""
     called: str = ""
-    """The function made with ``@step`` that raised it, in a workflow function."""
+    """Function made with ``@step`` that raised it in a workflow function."""
     item: ItemFailedError | None = None
-    """Which item of `Each` failed."""
+    """Item of `Each` that failed."""
     head: str = ""
-    """Class and message of what went wrong, without what was wrapped around it."""
+    """Class and message of the cause, without the errors around it."""
     place: str = ""
-    """The line that raised it, in words."""
+    """Text that names the line that raised it."""
     tool: ToolError | None = None
-    """Of what a tool of an agent raised: which one."""
+    """Error of an agent's tool, if a tool raised it."""
 
     @classmethod
     def of(
@@ -83,24 +89,27 @@ class Fault:
         clean: Callable[[str], str] = str,
         place: Mapping[str, Any] | None = None,
     ) -> Fault:
-        """Describe an error and its causes; `place` is where it was raised, if the error does not know that."""
+        """Return the description of an error and its causes.
+
+        `place` is where it was raised. It is used if the error does not have its place.
+        """
         chain = chain_of(error)
-        told = told_chain(error)
+        recorded = recorded_chain(error)
         source = telling(error)
-        names = {name for link in told for name in names_of(link)}
-        asked = [value for link in chain if isinstance(value := getattr(link, "retry_after", None), int | float)]
+        names = {name for link in recorded for name in names_of(link)}
+        pauses = [getattr(link, "retry_after", None) for link in chain]
         hopeless = any(isinstance(link, HOPELESS) for link in chain)
         reason = next((link.reason for link in chain if isinstance(link, BoundExceededError)), None)
-        wait = float(max(asked, default=0))
+        wait = float(max((pause for pause in pauses if isinstance(pause, int | float)), default=0))
         called = next((link.called for link in chain if isinstance(link, OperationError)), "")
         item = next((link for link in chain if isinstance(link, ItemFailedError)), None)
         tool = source if isinstance(source, ToolError) and {"agent", "tool", "cause"} <= vars(source).keys() else None
         head = _head(source, clean) if tool is None else tool.cause
-        known = (source.raised_at if isinstance(source, DivebookError) else None) or place or {}
-        where = str(known.get("label", ""))
+        raised_at = (source.raised_at if isinstance(source, DivebookError) else None) or place or {}
+        where = str(raised_at.get("label", ""))
         return cls(
             message,
-            names_of(told[-1])[0],
+            names_of(recorded[-1])[0],
             frozenset(names),
             hopeless,
             wait,
@@ -118,18 +127,18 @@ class Fault:
         return None if self.item is None else self.item.index
 
     def matches(self, errors: Sequence[str]) -> bool:
-        """Whether a policy with these names or parts of messages applies."""
+        """Return whether a policy with these class names or parts of messages applies. An empty one always does."""
         return not errors or any(entry in self.names or entry in self.message for entry in errors)
 
     def to_data(self, step: str, attempts: int) -> dict[str, Any]:
-        """Return the error as what `Catch.store` keeps; `iteration` and `item` where an item of `Each` failed."""
-        found = {"type": self.kind, "message": self.message, "step": step, "attempts": attempts}
-        return found if self.item is None else {**found, "iteration": self.item.index, "item": self.item.item}
+        """Return the value that `Catch.store` stores. `iteration` and `item` are there if an item of `Each` failed."""
+        data = {"type": self.kind, "message": self.message, "step": step, "attempts": attempts}
+        return data if self.item is None else {**data, "iteration": self.item.index, "item": self.item.item}
 
     def shown(self, step: Step) -> str:
-        """Return class and message, and what failed: the step or the call, the item, and the line.
+        """Return the text for people: class, message, and in parentheses the step or call, the item and the line.
 
-        A step of a pipeline is not named: its message names the stage, and people do not know the other steps.
+        For a pipeline it is the message only, which names the stage; the steps of a pipeline are internal.
         """
         if step.type == STAGE:
             return self.head
@@ -144,26 +153,27 @@ class Fault:
 
 
 def text_of(error: BaseException, clean: Callable[[str], str] = str) -> str:
-    """Return an error's message as a log can hold it: valid Unicode, and of a length that people read.
+    """Return an error's message for the log: valid Unicode, at most `MOST_TEXT` characters.
 
-    Before it is cut, `clean` leaves out what no log is to hold (`divebook.runtime.errors`).
+    `clean` redacts it before it is cut (`divebook.runtime.errors`).
     """
     try:
         text = str(error) or type(error).__name__
-    except Exception as second:  # noqa: BLE001 - a person's class, or a value that has no text, says it of itself
+    except Exception as second:  # noqa: BLE001 - `__str__` of a user's class may raise anything
         text = f"{type(error).__name__}, whose text cannot be had: {type(second).__name__}"
-    if isinstance(error, KeyError):  # whose own text is nothing but the key
-        said = error.args[0] if error.args else ""
+    if isinstance(error, KeyError):  # its text is only the key
+        key = error.args[0] if error.args else ""
         head = f"{names_of(error)[0]}: "
-        text = said if isinstance(said, str) and said.startswith(head) else f"{head}{text}"  # the former from a log
+        is_from_log = isinstance(key, str) and key.startswith(head)
+        text = key if is_from_log else f"{head}{text}"
     text = clean(as_unicode(text))
     return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}... ({len(text) - MOST_TEXT:,} more characters)"
 
 
 def names_of(error: BaseException) -> tuple[str, ...]:
-    """Return the class of an error and those it derives from; of one that comes from the log, as they were recorded.
+    """Return the names of an error's class and its base classes. For an error from the log they are the recorded ones.
 
-    In front of those of a script's error, or a tool's, stands what the script or the tool raised.
+    For an error of a script or a tool, the names of the error that the script or the tool raised come first.
     """
     recorded = error.error_names if isinstance(error, OperationError) else ()
     names = tuple(base.__name__ for base in type(error).__mro__ if base not in (object, BaseException))
@@ -171,33 +181,33 @@ def names_of(error: BaseException) -> tuple[str, ...]:
         names = (error.raised, *names)
     if isinstance(error, ToolError):
         names = (*error.names, *names)
-    return recorded or names or (BaseException.__name__,)  # BaseException itself, raised as it is
+    return recorded or names or (BaseException.__name__,)  # the last for a plain BaseException
 
 
-def told_chain(error: BaseException) -> list[BaseException]:
-    """Return an error and what it was raised from, as far as the log tells: down to what an operation or script raised.
+def recorded_chain(error: BaseException) -> list[BaseException]:
+    """Return an error and its causes as far as the log can restore them: down to the error of an operation or script.
 
-    So the same policies apply, and the same is kept of it, whether it is met live or read from the log after a crash
+    The same policies therefore apply to an error that was raised and to one that is read from the log after a crash
     (test_an_error_is_the_same_after_a_crash).
     """
     chain = chain_of(error)
-    known = (number for number, link in enumerate(chain, 1) if isinstance(link, DivebookError) and _is_source(link))
-    return chain[: next(known, len(chain))]
+    ends = (number for number, link in enumerate(chain, 1) if isinstance(link, DivebookError) and _is_source(link))
+    return chain[: next(ends, len(chain))]
 
 
 def telling(error: BaseException) -> BaseException:
-    """Return which of an error and its causes says what went wrong: what a call or a script raised, if one did.
+    """Return the most informative error of a chain: the one of a call or a script, if there is one, else the outermost.
 
-    What divebook has put around any other error says more than that: which model cannot be used, say.
+    Errors that divebook raises around other errors contain more information, for example which model is unusable.
     """
-    last = told_chain(error)[-1]
+    last = recorded_chain(error)[-1]
     if isinstance(error, DivebookError) and isinstance(last, DivebookError) and _is_source(last):
         return last
     return error.__cause__ if isinstance(error, ItemFailedError) and error.__cause__ is not None else error
 
 
 def _is_source(link: DivebookError) -> bool:
-    """Return whether a call or a script raised it, as the log tells."""
+    """Return whether an error is the recorded error of a call or a script."""
     return isinstance(link, ScriptError) or (isinstance(link, OperationError) and bool(link.error_names))
 
 
@@ -208,7 +218,7 @@ def _head(source: BaseException, clean: Callable[[str], str]) -> str:
 
 
 def chain_of(error: BaseException) -> list[BaseException]:
-    """Return an error and what it was raised from, the first of each group."""
+    """Return an error and its causes. Of an exception group, follow the first error."""
     chain: list[BaseException] = []
     link: BaseException | None = error
     while link is not None and link not in chain:
@@ -218,7 +228,7 @@ def chain_of(error: BaseException) -> list[BaseException]:
 
 
 def failure_text(error: BaseException, clean: Callable[[str], str] = str) -> str:
-    """Return the message of an error, with the class of those that are not ours."""
+    """Return the message of an error, with the class name in front if it is not an error of divebook."""
     if isinstance(error, BaseExceptionGroup):
         return failure_text(error.exceptions[0], clean)
     text = text_of(error, clean)
@@ -228,14 +238,14 @@ def failure_text(error: BaseException, clean: Callable[[str], str] = str) -> str
 
 
 def retry_delay(policy: Retry | None, failures: int, failure: Fault, chance: float) -> float | None:
-    """Return the seconds to wait before a step or call is tried again, or None if it is not.
+    """Return the seconds to wait before another attempt, or None if there is none.
 
     Parameters
     ----------
     failures
-        How often it has failed in this visit of the step, this time included.
+        Number of failures in this visit of the step, including this one.
     chance
-        A number from 0 to 1, for the jitter.
+        Random number from 0 to 1 for the jitter.
     """
     if policy is None or failures >= policy.attempts or failure.hopeless or not failure.matches(policy.errors):
         return None

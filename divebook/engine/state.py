@@ -1,7 +1,7 @@
-"""The state of an execution after some number of events.
+"""State of an execution after some number of events.
 
-All of it is immutable and shares structure (`immutables.Map`), so that a snapshot costs nothing and a step costs the
-same whether it is the tenth or the ten-thousandth. Only `engine.evolve` makes new states.
+A state is immutable and shares structure with its predecessor (`immutables.Map`). A snapshot therefore costs nothing,
+and the tenth step costs as much as the ten-thousandth. Only `engine.evolve` creates new states.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from divebook.questions import Question
 from divebook.questions.bounds import Bounds
 from divebook.text.format import local_time, visible
 
-# What a state keeps of a step that is open: its calls, what they have used, the items that are done.
+# --- an open step: its operations, their usage, its finished items ---------------------------------------------------
 
 
 EMPTY: Map[str, Any] = Map()
@@ -39,9 +39,9 @@ NO_HOLDERS: Map[int, str] = Map()
 
 
 class Usage(NamedTuple):
-    """What model calls have consumed: requests, tokens, and `cost` in nanodollars, of which 1,000,000,000 are a dollar.
+    """Consumption of model calls: requests, tokens, and `cost` in nanodollars (1,000,000,000 are one US dollar).
 
-    `divebook.Execution.costs` and the other frames have dollars.
+    Frames, for example `divebook.Execution.costs`, have dollars.
 
     Examples
     --------
@@ -51,18 +51,18 @@ class Usage(NamedTuple):
 
     requests: int = 0
     input_tokens: int = 0
-    """Of all requests, those that a provider's cache spared included."""
+    """Input tokens of all requests, including those that were read from a provider's cache."""
     output_tokens: int = 0
     cache_write_tokens: int = 0
-    """Of the input tokens, those written to the provider's cache."""
+    """Input tokens that were written to the provider's cache."""
     cache_read_tokens: int = 0
-    """Of the input tokens, those read from it."""
+    """Input tokens that were read from the provider's cache."""
     cost: int = 0
-    """Nanodollars, as far as the prices are known; whole numbers, so that sums are exact."""
+    """Nanodollars, as far as the prices are known. Integers, so that sums are exact."""
 
     def __repr__(self) -> str:
-        told = ", ".join(f"{name}={value}" for name, value in self.to_dict().items())
-        return f"Usage({told}{' nanodollars' if self.cost else ''})"
+        parts = ", ".join(f"{name}={value}" for name, value in self.to_dict().items())
+        return f"Usage({parts}{' nanodollars' if self.cost else ''})"
 
     def plus(self, more: Mapping[str, int]) -> Usage:
         """Return the sum with another usage in plain form."""
@@ -81,7 +81,7 @@ Outcome: TypeAlias = tuple[Any, str | None, tuple[str, ...], Mapping[str, Any] |
 
 
 class OperationRecord(NamedTuple):
-    """What the log says of one operation of a step that is still open."""
+    """Record of an operation in an open step."""
 
     operation_id: str
     operation_type: str
@@ -89,48 +89,51 @@ class OperationRecord(NamedTuple):
     started_at: int
     """Microseconds since 1970."""
     started_sequence: int = 0
-    """The event of its latest beginning, which a question about its outcome belongs to."""
+    """Event of its latest start. A question about its outcome refers to this event."""
     ended_sequence: int = 0
-    """The event of its end; 0 while it has none."""
+    """Event of its end; 0 while it runs."""
     status: str = RUNNING
     result: Any = None
     error: str | None = None
     error_names: tuple[str, ...] = ()
-    """The class of the error, and those it derives from."""
+    """Name of the error's class, followed by the names of its base classes."""
     raised: Mapping[str, Any] | None = None
-    """What makes the same error again."""
+    """Data from which the same error can be raised again."""
     until: int | None = None
-    """When a timer goes off, or the wait for a signal ends, microseconds since 1970."""
+    """End of a timer, or of the wait for a signal, in microseconds since 1970."""
     signal: str | None = None
-    """Name of the signal that is waited for."""
+    """Name of the awaited signal, or id of the child execution."""
     reserved: Reserved | None = None
-    """What it holds of the bounds: while it runs, and what an execution that has ended has handed on to others."""
+    """Reservation from the bounds while it runs. For a child that has ended: what its successors may still spend."""
     setting_hash: str | None = None
     within: str | None = None
-    """Id of the operation that holds it."""
+    """Id of the enclosing operation."""
     holds: tuple[str, ...] = ()
-    """Ids of the operations that it holds, while it has not completed."""
+    """Ids of the operations that it encloses, until it has completed."""
     undone: str | None = None
-    """Where what undoes it comes from, as `divebook.events.catalog.OperationStarted` has it."""
+    """Source of its rollback; see `divebook.events.catalog.OperationStarted`."""
     item: int | None = None
-    """The item whose end has what undoes it."""
+    """Index of the item whose end event has its rollback."""
     is_final: bool = False
-    """Whether it is an execution that has failed and cannot go on."""
+    """True for a child execution that has failed and cannot be resumed."""
     lost: Mapping[str, str] | None = None
-    """The description of its result, where it returned and the log cannot hold that."""
+    """Description of a result that was returned but cannot be stored."""
 
     @property
     def consumed(self) -> Mapping[str, int]:
-        """What it consumed although it failed, in the form of `OperationFailed.usage`."""
+        """Consumption of a failed operation, in the form of `OperationFailed.usage`."""
         return consumption_of((self.raised or {}).get("fields") or {}) or {}
 
     @classmethod
-    def begun(cls, *known: Any) -> OperationRecord:
-        """Return one by its first five fields; a third of the cost of calling the class, as for what follows."""
-        return tuple.__new__(cls, known + _BEGUN)
+    def begun(cls, *fields: Any) -> OperationRecord:
+        """Return a record from its first five fields.
+
+        Like the other constructors here, this costs a third of calling the class.
+        """
+        return tuple.__new__(cls, fields + _BEGUN)
 
     def ended(self, sequence: int, status: str, outcome: Outcome) -> OperationRecord:
-        """Return it as it stands after the event of its end."""
+        """Return the record after the event of its end."""
         return tuple.__new__(
             OperationRecord, (*self[:5], sequence, status, *outcome, self.until, self.signal, None, *self[14:])
         )
@@ -140,43 +143,47 @@ _BEGUN = tuple(OperationRecord._field_defaults[name] for name in OperationRecord
 
 
 class OpenStep(NamedTuple):
-    """A step that has begun and not ended."""
+    """Step that has started and not ended."""
 
     entry_variables: Map[str, Any]
-    """The variables as they stood when it began."""
+    """Variables at the start of the step."""
     operations: Map[str, OperationRecord] = EMPTY
     """By operation id."""
     iterations: Map[int, Any] = NO_ITEMS
     """Results of the finished items of `Each`, by index."""
     usage: Usage = NO_USAGE
     failures: Map[int | str | None, tuple[int, float]] = NO_FAILURES
-    """By item, or by call of a function: attempts that failed and are followed by another, and the seconds between."""
+    """Number of failed attempts that were repeated, and the seconds of the pause between them.
+
+    The key is the index of an item, the key of a function call, or None for the step.
+    """
     step_type: str = ""
     ended_by: tuple[str, ...] | None = None
-    """Ids of the operations whose failure ended it, where the log says so."""
+    """Ids of the operations whose failure ended the step, if the log has them."""
     entry_at: Map[str, int] = NO_PLACES
+    """Events that hold the large values of `entry_variables`."""
     iterations_at: Map[int, int] = NO_PLACES
-    """The events that hold the large ones of `entry_variables` and `iterations`."""
+    """Events that hold the large values of `iterations`."""
     holders: Map[int, str] = NO_HOLDERS
-    """Ids of the operations that can hold others, by the events with which they began, until they have completed."""
+    """Ids of the enclosing operations that have not completed, by the events of their start."""
 
     @classmethod
     def begun(cls, step_type: str, variables: Map[str, Any], places: Map[str, int]) -> OpenStep:
-        """Return one in which nothing has happened; a third of the cost of calling the class."""
+        """Return a step without operations. This costs a third of calling the class."""
         return tuple.__new__(
             cls, (variables, EMPTY, NO_ITEMS, NO_USAGE, NO_FAILURES, step_type, None, places, NO_PLACES, NO_HOLDERS)
         )
 
     def with_operation(self, record: OperationRecord) -> OpenStep:
-        """Return it with a new or changed operation, twice for each call."""
+        """Return the step with a new or changed operation. Called twice for each operation."""
         return tuple.__new__(OpenStep, (self[0], self.operations.set(record.operation_id, record), *self[2:]))
 
     def with_items(self, iterations: Map[int, Any], places: Map[int, int]) -> OpenStep:
-        """Return it with other results of items, and the events that hold the large ones: once for each item."""
+        """Return the step with other item results and the events of the large ones. Called once for each item."""
         return tuple.__new__(OpenStep, (*self[:2], iterations, *self[3:8], places, *self[9:]))
 
 
-# What an execution has spent and done so far, apart from tokens: part of its state.
+# --- the ledger: what an execution has spent and done, apart from tokens ---------------------------------------------
 
 
 NO_BOUNDS = Bounds()
@@ -185,13 +192,13 @@ NO_CHILDREN: Map[str, Usage] = Map()
 
 
 class Hop(NamedTuple):
-    """One agent step."""
+    """Visit of an agent step."""
 
     step: str
     path: str
     started_us: int
     agent: str | None = None
-    """The agent that was asked; None until it has been."""
+    """Name of the agent; None before its first request."""
     ended_us: int | None = None
     status: str = "running"
     """``running``, ``success`` or ``error``."""
@@ -204,28 +211,28 @@ NO_ERRORS: Map[int, Mapping[str, Any]] = Map()
 
 
 class Ledger(NamedTuple):
-    """Counters, history and errors; every call counts from when it has begun."""
+    """Counters, history and errors of an execution. A call counts from its start."""
 
     llm_calls: int = 0
     agent_hops: int = 0
     iterations: int = 0
-    """Passes through loops beyond the first."""
+    """Passes through loops, without the first pass of each loop."""
     reserved_tokens: int = 0
     reserved_cost: int = 0
-    """What the calls that run may still consume; cost in nanodollars."""
+    """Nanodollars that calls under way may still cost. `reserved_tokens` are the tokens that they may still use."""
     reserved_calls: int = 0
-    """What the executions that it started, and that run, may still ask of models."""
+    """Model calls that running child executions may still make."""
     edges: Map[str, int] = NO_EDGES
-    """Passages by ``"from->to"``, of the edges that have a bound."""
+    """Number of passages for each bounded edge, by ``"from->to"``."""
     history: Map[int, Hop] = NO_HOPS
-    """The agent steps, by number."""
+    """Visits of agent steps, by number."""
     children: Map[str, Usage] = NO_CHILDREN
-    """What the executions that it started have consumed, by id; it counts here as well."""
+    """Usage of the child executions by id. It is part of the usage of this execution."""
     errors: Map[int, Mapping[str, Any]] = NO_ERRORS
     """Errors of steps: ``agent``, ``error``, ``error_type``, ``timestamp`` (microseconds)."""
 
     def holding(self, reserved: Reserved | None, sign: int = 1) -> Ledger:
-        """Return the ledger with more reserved, or less if `sign` is -1."""
+        """Return the ledger with a reservation added, or released if `sign` is -1."""
         if reserved is None:
             return self
         return self._replace(
@@ -235,82 +242,84 @@ class Ledger(NamedTuple):
         )
 
     def with_child(self, child: str, usage: Mapping[str, int]) -> Ledger:
-        """Return the ledger with more that an execution has consumed which this one started."""
+        """Return the ledger with more usage of a child execution."""
         counted = self.children.set(child, self.children.get(child, NO_USAGE).plus(usage))
         return self._replace(llm_calls=self.llm_calls + usage.get("requests", 0), children=counted)
 
     def with_error(self, step: str, error: str, at: int) -> Ledger:
         """Return the ledger with one more error."""
-        told = {"agent": step, "error": error, "error_type": "ProcessingError", "timestamp": at}
-        return self._replace(errors=self.errors.set(len(self.errors), told))
+        record = {"agent": step, "error": error, "error_type": "ProcessingError", "timestamp": at}
+        return self._replace(errors=self.errors.set(len(self.errors), record))
 
     def with_hop(self, number: int, **changes: Any) -> Ledger:
-        """Return the ledger with something more known of an agent step."""
+        """Return the ledger with changed fields of one visit of an agent step."""
         return self._replace(history=self.history.set(number, self.history[number]._replace(**changes)))
 
 
 NOTHING_SPENT = Ledger()
 
 
-# A workspace as the log has it: where it is, and which files it has at a place of the log. Pure.
+# --- workspaces: their place, and their files at each event ----------------------------------------------------------
 
 
 ABOUT_FILES = "files-"
-"""Begins what a question stands for, in place of an operation, that asks what is to be done with files that were found
-otherwise than the execution had left them; the name of the workspace follows."""
+"""Prefix of the operation id of a question about workspace files that were changed from outside.
+
+The name of the workspace follows it."""
 
 
 class HeldWorkspace(NamedTuple):
-    """A workspace that an execution has used."""
+    """Workspace that an execution has used."""
 
     kind: str
-    """Where its commands run: ``local``, ``fenced``, ``virtualenv``."""
+    """Kind of place where commands run: ``local``, ``fenced``, ``virtualenv``."""
     reference: Mapping[str, Any] = EMPTY
-    """What it is found again by: its folder, its container."""
+    """Data that identifies it: its folder or its container."""
     source: str | None = None
-    """The folder that its files are a copy of; None where it is that folder itself."""
+    """Folder that was copied into it; None if it is that folder."""
     first: str | None = None
-    """Digest of the files that it had when the execution began to use it."""
+    """Digest of its files when the execution began to use it."""
     tree: str | None = None
-    """Digest of the files that it has now."""
+    """Digest of its files now."""
     at: int = 0
-    """The event that has its files, or what has changed of them last; 0 where nothing is known of them."""
+    """Event that has its files or their last changes; 0 if none has."""
     is_own: bool = True
-    """Whether it has a place; a fork has the files of its source, and makes a place of its own for them once it works
-    there."""
+    """True if it has a folder. A fork refers to its source's files until it works in the workspace for the first time;
+    then it gets a folder."""
 
 
-# What an execution has undone of what it did, or is to undo: none of that is there for those that go on from its log.
+# --- rolled back work ------------------------------------------------------------------------------------------------
 #
-# Pure. A fork begins before the first of it, and a run that goes on with another definition does it again
-# (`tests/replay/test_undone.py`).
+# Work that was rolled back, or will be, cannot be shared with a fork. A fork must begin before it, and a run that is
+# continued with another definition does it again (`tests/replay/test_undone.py`).
 
 
 class Undone(NamedTuple):
-    """What is undone of what a log says was done."""
+    """Part of a log whose effects were rolled back, or will be."""
 
     before: int
-    """The last event before any of it began."""
+    """Last event before any of that work began."""
     steps: tuple[str, ...]
     operations: frozenset[str]
     """Ids of the operations whose results do not count."""
 
 
 def undone_in(events: Sequence[Event], *, is_left: bool = False) -> Undone | None:
-    """Return what a log says of what is undone, if anything is.
+    """Return the part of a log whose effects are rolled back, or None.
 
     Parameters
     ----------
     events
-        The log, from event 1 on.
+        The whole log, from event 1.
     is_left
-        Whether others go on in the place of an execution that has not completed: it is cancelled then, and so undone.
+        True if another execution continues in place of this one. If this one has not completed, it is then cancelled,
+        and so rolled back.
     """
     is_done = any(isinstance(event.data, catalog.ExecutionCompleted) for event in events)
     if not (is_left and not is_done) and not any(isinstance(event.data, catalog.RollbackStarted) for event in events):
         return None
-    own = max((e.sequence for e in events if isinstance(e.data, catalog.ExecutionForked)), default=0)
-    added = [event for event in events[own:] if isinstance(event.data, catalog.RollbackAdded)]
+    shared = max((e.sequence for e in events if isinstance(e.data, catalog.ExecutionForked)), default=0)
+    added = [event for event in events[shared:] if isinstance(event.data, catalog.RollbackAdded)]
     if not added:
         return None
     parts = [_part(events, event) for event in added]
@@ -321,7 +330,7 @@ def undone_in(events: Sequence[Event], *, is_left: bool = False) -> Undone | Non
 
 
 def _part(events: Sequence[Event], added: Event) -> list[Event]:
-    """Return the events of a call, an item or a step of which an event says how it is undone; its calls at least."""
+    """Return the events of the call, item or step that an event `rollback_added` belongs to."""
     before = [event for event in events[: added.sequence - 1] if event.path == added.path]
     if getattr(added.data, "kind", "") == "step":
         ended = next(event.data for event in reversed(before) if isinstance(event.data, catalog.OperationCompleted))
@@ -339,7 +348,7 @@ def _is_of(event: Event, ended: catalog.Payload) -> bool:
 
 
 def require_kept(events: Sequence[Event], at: int) -> None:
-    """Raise `SetupError` for a fork after an event, where something before that is undone."""
+    """Raise `SetupError` if a fork after event `at` would share work that is rolled back."""
     undone = undone_in(events)
     if undone is not None and at > undone.before:
         steps = ", ".join(map(repr, undone.steps))
@@ -350,34 +359,34 @@ def require_kept(events: Sequence[Event], at: int) -> None:
         )
 
 
-# What is undone when an execution fails or is cancelled, as its state has it.
+# --- pending rollbacks -----------------------------------------------------------------------------------------------
 
 
 BY_CALL: Final = "call"
 BY_STEP: Final = "step"
-"""What has the undoing of a call: its own end, or that of its step or item."""
+"""Event that carries the rollback of a call: the end of the call, or the end of its step or item."""
 
 
 class Undoing(NamedTuple):
-    """A call that undoes what a step, an item of it or a call has done."""
+    """Rollback call of a step, of one of its items, or of an operation."""
 
     step: str
     action: str
-    """Name of what is called."""
+    """Name of the action or function to call."""
     parameters: Mapping[str, Any]
     kind: str
-    """Whether that is an ``action``, or a function given to a ``step``."""
+    """``action`` for an action, ``step`` for a function that was given to a `@step`."""
     function: str | None = None
-    """Where such a function is defined; None in older logs."""
+    """Module and qualified name of such a function; None in older logs."""
 
     @property
     def called(self) -> str:
-        """By what it is found."""
+        """Name under which the action or function is looked up."""
         return self.function or self.action
 
 
 class RollingBack(NamedTuple):
-    """How an execution ends that is being rolled back."""
+    """End of an execution that is being rolled back."""
 
     error: str
     reason: str | None
@@ -385,16 +394,16 @@ class RollingBack(NamedTuple):
 
 
 def unsettled(opened: OpenStep | None) -> list[OperationRecord]:
-    """Return the calls of a step whose undoing the log is still to have: nobody knows yet whether they took effect.
+    """Return the calls of a step whose rollback is not in the log yet.
 
-    Or they did, and what they gave is still to be filled in.
+    Either it is unknown whether the call took effect, or the parameters of its rollback still need its result.
     """
     records = () if opened is None else opened.operations.values()
     return [record for record in records if record.undone is not None and _is_unsettled(record, opened)]
 
 
 def unknown(opened: OpenStep | None) -> list[OperationRecord]:
-    """Return those of which nobody knows whether they took effect."""
+    """Return the unsettled calls of which it is unknown whether they took effect."""
     return [record for record in unsettled(opened) if record.status == RUNNING]
 
 
@@ -416,10 +425,10 @@ IN_STEP = "in_step"
 ROUTING = "routing"
 BRANCHED = "branched"
 JOINING, JOINED, ENDED = "joining", "joined", "ended"
-"""Phases of a path: before a step, inside it, choosing what follows, split up, waiting at a join, released, over."""
+"""Phases of a path: before a step, inside it, choosing an edge, branched, waiting at a join, released from it, over."""
 
 
-if TYPE_CHECKING:  # a draft of a state is changed in place (`divebook.engine.changes`)
+if TYPE_CHECKING:  # a draft of a state is modified in place (`divebook.engine.changes`)
     from dataclasses import dataclass as snapshot
 else:
     snapshot = dataclass(frozen=True)
@@ -427,7 +436,7 @@ else:
 
 @snapshot
 class PathState(Timed):
-    """One line of progress through the graph."""
+    """Path of an execution: one line of progress through the graph."""
 
     id: str
     number: int
@@ -439,61 +448,61 @@ class PathState(Timed):
     left: str = READY
     """The phase in which it ended."""
     last_step: str | None = None
-    """The step it completed last."""
+    """Step that it completed last."""
     step_outputs: Map[str, str] = EMPTY
-    """Text of every completed step; a repeated step overwrites."""
+    """Output text of each completed step. A repeated step overwrites it."""
     outputs_at: Map[str, int] = NO_PLACES
-    """The events that hold the large ones of `step_outputs`."""
+    """Events that hold the large values of `step_outputs`."""
     visits: Map[str, int] = EMPTY
-    """How often this path has entered each step."""
+    """Number of times that this path has entered each step."""
     variables: Map[str, Any] = EMPTY
-    """The variables as the present step, or the choice after it, reads them."""
+    """Variables as the current step, or the conditions after it, read them."""
     variables_at: Map[str, int] = NO_PLACES
-    """The events that hold the large ones of `variables`."""
+    """Events that hold the large values of `variables`."""
     open: OpenStep | None = None
     routing: tuple[bool, ...] = ()
-    """Results of the conditions already evaluated after the present step, in the order they are written."""
+    """Results of the evaluated conditions after the current step, in their written order."""
     children: int = 0
     asking: int = 0
-    """Questions that wait for an answer."""
+    """Number of open questions."""
     woken: int = 0
-    """How often something has come from outside that it waited for."""
+    """Number of answers, signals and ends of children that it has received."""
     error: str | None = None
     reason: str | None = None
-    """The typed reason of its failure, where there is one."""
+    """Typed reason of its failure, if it has one."""
     came_from: str | None = None
-    """The step its parent branched at."""
+    """Step at which its parent branched."""
     before: Map[str, int] = EMPTY
-    """How often the paths it comes from had entered each step."""
+    """Number of times that its ancestors had entered each step."""
     repeats: Map[str, tuple[str, int]] = NO_REPEATS
-    """By step: digest of what it did last, and how often in a row it did just that; kept where a bound needs it."""
+    """By step: digest of its last result, and how often in a row it had this result. Filled if a bound needs it."""
     undoes: int | None = None
-    """Which of `ExecutionState.rollbacks` it carries out; None for any other path."""
+    """Number of the rollback in `ExecutionState.rollbacks` that it runs; None for any other path."""
     hop: int | None = None
-    """Number of its agent step that has begun and not ended, in `Ledger.history`."""
+    """Number of its open agent step in `Ledger.history`."""
     started_us: int | None = None
     ended_us: int | None = None
 
     @property
     def source(self) -> str | None:
-        """The step from which it enters the next one."""
+        """Step from which it enters the next one."""
         return self.last_step or self.came_from
 
     def entries(self, step: str) -> int:
-        """Return how often this path, or those it comes from, has entered a step."""
+        """Return the number of times that this path and its ancestors have entered a step."""
         return self.visits.get(step, 0) + self.before.get(step, 0)
 
     def loops_to(self, step: str) -> bool:
-        """Return whether to enter a step now would begin a new pass through a loop."""
+        """Return whether entering a step now begins a new pass through a loop."""
         entered = self.visits.get(step, 0) + self.before.get(step, 0)
         return entered > 0 and (self.source is None or entered + 1 > self.entries(self.source))
 
     def repeats_of(self, step: str) -> int:
-        """Return how often in a row a step has done the same."""
+        """Return how often in a row a step has had the same result."""
         return self.repeats.get(step, ("", 0))[1]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the path's public facts under the seed's keys; what is empty is left out."""
+        """Return the public fields of the path under their documented keys, without empty ones."""
         record = {
             "id": self.id,
             "status": self.status,
@@ -529,100 +538,100 @@ NO_INTERRUPTS: Map[str, Question] = Map()
 
 @snapshot
 class ExecutionState(Timed):
-    """The fold of an execution's log up to `last_sequence`."""
+    """State of an execution: the fold of its log up to event `last_sequence`."""
 
     execution_id: str
     workflow_name: str = ""
     seed: str = ""
-    """What the ids of its questions, and idempotency keys, are made of beside places: a copy of the log keeps it."""
+    """Seed of question ids and idempotency keys. A copy of the log has the same seed."""
     lifecycle: str = PENDING
-    """Status without regard to waiting; `status` is what to show."""
+    """Status that never is "waiting". `status` derives the waiting status from the paths."""
     inputs: Mapping[str, Any] = EMPTY
     outputs: Mapping[str, Any] = EMPTY
     error: str | None = None
     variables: Map[str, Any] = EMPTY
     variables_at: Map[str, int] = NO_PLACES
-    """The events that hold the large ones of `variables`."""
+    """Events that hold the large values of `variables`."""
     paths: Map[str, PathState] = EMPTY
     usage: Usage = NO_USAGE
     inherited: Usage = NO_USAGE
-    """What of it was consumed in the events that it shares with its source; it counts for its bounds only."""
+    """Part of `usage` from events that it shares with its source. It counts for the bounds only."""
     edited_inputs: tuple[str, ...] = ()
-    """The inputs that are not those of the first event, since a fork changed them."""
+    """Names of the inputs that a fork changed."""
     tools: str | None = None
-    """Of a what-if or a trial: which actions and tools it may execute; None of any other execution."""
+    """Which actions and tools a what-if or a trial may run; None for other executions."""
     only: Mapping[str, Any] = EMPTY
-    """Of a trial: the one step that is done, as `divebook.events.catalog.ExecutionForked` has it."""
+    """The single step that a trial runs; see `divebook.events.catalog.ExecutionForked`."""
     last_sequence: int = 0
     active: int = 0
-    """Paths that have not ended."""
+    """Number of paths that have not ended."""
     joining: int = 0
-    """Active paths that wait at a join."""
+    """Number of active paths that wait at a join."""
     sleeping: int = 0
-    """Active paths that wait for a timer or a signal."""
+    """Number of active paths that wait for a timer, a signal or a child."""
     asking: int = 0
-    """Active paths with a question that waits for an answer."""
+    """Number of active paths with an open question."""
     interrupts: Map[str, Question] = NO_INTERRUPTS
-    """Every question ever asked, by id."""
+    """All questions by id, also answered ones."""
     branches: int = 0
-    """Paths ever made by branching."""
+    """Number of paths that branching has created."""
     failed_path: str | None = None
-    """The first path that failed."""
+    """Id of the first path that failed."""
     fingerprint: str | None = None
     code: Mapping[str, str] = EMPTY
     """Digests of the Python functions that it was started with, by kind and name."""
     model: str | None = None
-    """The model of all its agents, in place of theirs."""
+    """Model that replaces the models of all its agents."""
     started_us: int | None = None
     ended_us: int | None = None
     last_us: int = 0
-    """When the last event was recorded."""
+    """Time of the last event, in microseconds since 1970."""
     paused_us: int = 0
-    """How long it has waited for people, or for a process to drive it."""
+    """Microseconds during which it waited for people, or for a process to drive it."""
     identity: Mapping[str, Any] = EMPTY
-    """Who asked for it."""
+    """Person or program that requested it."""
     continued_as: str | None = None
-    """The execution as which this one goes on."""
+    """Id of its successor."""
     parent: str | None = None
-    """The execution that started it and waits for its end."""
+    """Id of the execution that started it and waits for its end."""
     bounds: Bounds = NO_BOUNDS
     ledger: Ledger = NOTHING_SPENT
     stops: int = 0
-    """How often a person said stop at a bound."""
+    """Number of times that a person answered "stop" at a bound."""
     stopped: tuple[str, str] | None = None
-    """Error and typed reason, from when a person said stop until somebody resumes it."""
+    """Error and typed reason after a person answered "stop", until it is resumed."""
     reason: str | None = None
-    """The typed reason for which it ended."""
+    """Typed reason of its end."""
     paused: str | None = None
-    """Why nothing more begins until it is resumed, where somebody has paused it."""
+    """Reason of the pause, if a person has paused it."""
     queue: str | None = None
-    """The queue whose workers drive it; None if it was never put into one."""
+    """Queue whose workers drive it; None if it was never enqueued."""
     priority: int = 0
-    """Of those in its queue, higher ones are taken first."""
+    """Priority in its queue. Workers claim higher ones first."""
     due_us: int | None = None
-    """When a worker may take it at the earliest; None for at once."""
+    """Earliest time at which a worker may claim it, in microseconds since 1970; None for at once."""
     signals: Map[str, tuple[Any, ...]] = NO_SIGNALS
-    """Payloads of the signals that no step has taken yet, by name, oldest first."""
+    """Payloads of the signals that no step has received yet, by name, oldest first."""
     taken: int = 0
-    """Number of the last message from the inbox that stands in the log."""
+    """Number of the last message of the inbox that is in the log."""
     labels: Map[str, Any] = EMPTY
-    """What people have said of it, by name."""
+    """Labels by name."""
     annotated_at: int = 0
-    """The last event in which somebody said something of it."""
+    """Last event that set tags, labels or a note."""
     rules: Map[str, StandingRule] = NO_RULES
-    """What people have approved for calls to come, and not revoked, by id."""
+    """Standing approval rules that are not revoked, by id."""
     workspaces: Map[str, HeldWorkspace] = NO_WORKSPACES
-    """The workspaces that it has used, by name, each with the files that it has."""
+    """Workspaces that it has used, by name."""
     rollbacks: Map[int, Undoing] = NO_ROLLBACKS
-    """What is undone if it fails or is cancelled, counted from 1."""
+    """Rollback calls in the order of their work, counted from 1. They run if it fails or is cancelled."""
     rolling_back: RollingBack | None = None
-    """How it ends, from when what it has done is undone."""
+    """End that it will have, while it is being rolled back."""
     undone_from: int = 0
-    """The number in `rollbacks` of what was begun to be undone last: the latest comes first."""
+    """Number in `rollbacks` of the rollback that began last. They run from the highest number to the lowest."""
 
     @property
     def status(self) -> str:
-        """One of pending, enqueued, running, waiting, completed, failed, cancelled."""
+        """Status: pending, enqueued, running, waiting, completed, failed or cancelled."""
         if self.paused is not None and self.lifecycle == RUNNING:
             return WAITING
         waits = self.sleeping + self.asking
@@ -632,41 +641,48 @@ class ExecutionState(Timed):
 
     @property
     def shown_status(self) -> str:
-        """The status for people: what waits only because somebody paused it is ``paused``."""
+        """Status for people: ``paused`` instead of ``waiting`` or ``enqueued`` if a person has paused it."""
         return "paused" if self.is_shown_paused else self.status
 
     @property
     def is_shown_paused(self) -> bool:
-        """Whether it waits, or is in a queue, and goes on when the person who has paused it resumes it."""
+        """True if it waits or is in a queue because a person has paused it."""
         return self.paused is not None and self.status in (WAITING, ENQUEUED)
 
     @property
     def running_us(self) -> int:
-        """How long it has run, in microseconds, without the time in which it waited for people or for a driver."""
+        """Microseconds that it has run, without the time in which it waited for people or for a driver."""
         return 0 if self.started_us is None else max(0, self.last_us - self.started_us - self.paused_us)
 
     @property
     def own_usage(self) -> Usage:
-        """What it has consumed itself, without what its source had before it was forked."""
+        """Usage without the usage of its source before the fork."""
         return Usage(*(now - before for now, before in zip(self.usage, self.inherited, strict=True)))
 
     def deadlines(self) -> list[tuple[str, int]]:
-        """Return the paths that are to be looked at again at some time, though nothing happens, and the time."""
-        questions = (q for q in self.pending_interrupts() if q.expires_us is not None)
-        found = [(path, q.expires_us) for q in questions for path in q.waiting if q.expires_us is not None]
-        return found + [
-            (path.id, record.until)
-            for path in self.active_paths()
-            if path.open is not None
-            for record in path.open.operations.values()
-            if record.status == RUNNING and record.until is not None
+        """Return the ids of paths that must continue at a time even if nothing happens, each with that time.
+
+        The times, in microseconds since 1970, are those at which questions expire and timers and waits end.
+        """
+        deadlines = [
+            (path, question.expires_us)
+            for question in self.pending_interrupts()
+            if question.expires_us is not None
+            for path in question.waiting
         ]
+        for path in self.active_paths():
+            records = () if path.open is None else path.open.operations.values()
+            deadlines += [
+                (path.id, record.until) for record in records if record.status == RUNNING and record.until is not None
+            ]
+        return deadlines
 
     @property
     def wake_at(self) -> int | None:
-        """When a waiting execution has something to do even without an answer; None for never.
+        """Time in microseconds at which it has something to do even without an answer; None for never.
 
-        One that sleeps has at any time: somebody must be there to wake it. One in a queue has when it is due.
+        An execution that sleeps has something to do at any time, because a process must be there to wake it. One in a
+        queue has something to do when it is due.
         """
         if self.lifecycle == ENQUEUED:
             return self.due_us
@@ -678,29 +694,29 @@ class ExecutionState(Timed):
 
     @property
     def is_asleep(self) -> bool:
-        """Whether a path sleeps, or pauses before it tries something again."""
+        """True if a path sleeps, or pauses before another attempt."""
         steps = (path.open for path in self.paths.values() if path.open is not None and path.phase != ENDED)
         records = (record for opened in steps for record in opened.operations.values())
         return any(record.operation_type == TIMER and record.status == RUNNING for record in records)
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended (it may still be resumed)."""
+        """True if it has ended. It may still be resumed."""
         return self.lifecycle in TERMINAL
 
     @property
     def undoing(self) -> list[PathState]:
-        """The paths that undo what others have done, in the order in which they began."""
+        """Paths that run rollbacks, in the order of their start."""
         return [] if self.rolling_back is None else [p for p in self.paths.values() if p.undoes is not None]
 
     @property
     def is_final(self) -> bool:
-        """Whether it has ended and cannot be resumed."""
+        """True if it has ended and cannot be resumed."""
         return self.lifecycle in FINAL or (self.is_over and self.is_rolled_back)
 
     @property
     def is_rolled_back(self) -> bool:
-        """Whether all that it has done is undone, so that nothing of it can go on."""
+        """True if all its work is rolled back, so that it cannot be resumed."""
         return (
             self.rolling_back is not None
             and self.undone_from <= 1
@@ -710,34 +726,34 @@ class ExecutionState(Timed):
 
     @property
     def unsettled(self) -> list[PathState]:
-        """The paths that have begun what is to be undone, and that the log does not say the undoing of yet."""
+        """Paths with calls whose rollback is not in the log yet; see `unsettled`."""
         return [p for p in self.paths.values() if p.undoes is None and p.status != FAILED and unsettled(p.open)]
 
     def question_id(self, *about: object) -> str:
-        """Return the id of the question about something, the same in every copy of the log."""
+        """Return the id of a question about a subject. It is the same in each copy of the log."""
         text = "/".join(map(str, (self.seed or self.execution_id, *about)))
         return f"ask_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
     def pending_interrupts(self) -> list[Question]:
         """Return the questions without an answer, oldest first."""
-        pending = (found for found in self.interrupts.values() if found.is_open)
-        return sorted(pending, key=lambda found: found.order)
+        pending = (question for question in self.interrupts.values() if question.is_open)
+        return sorted(pending, key=lambda question: question.order)
 
     def active_paths(self) -> list[PathState]:
         """Return the paths that have not ended, oldest first."""
         return sorted((p for p in self.paths.values() if p.phase != ENDED), key=lambda path: path.number)
 
 
-# What a waiting execution waits for: answers, signals, a time; pure.
+# --- what a waiting execution waits for ------------------------------------------------------------------------------
 
 
 class AwaitedSignal(NamedTuple):
-    """A signal that a step waits for."""
+    """Signal that a step waits for."""
 
     name: str
     step: str
     until_us: int | None = None
-    """When it stops waiting, microseconds since 1970; None for never."""
+    """End of the wait in microseconds since 1970; None for never."""
 
     def __str__(self) -> str:
         until = "" if self.until_us is None else f" until {local_time(to_datetime(self.until_us))}"
@@ -745,17 +761,17 @@ class AwaitedSignal(NamedTuple):
 
 
 def awaited_signals(state: ExecutionState) -> list[AwaitedSignal]:
-    """Return the signals that an execution waits for and that have not come, each name once."""
-    found = {
+    """Return the signals that an execution waits for and has not received, each name once."""
+    signals = {
         record.signal: AwaitedSignal(record.signal, step, record.until)
         for step, record in _open_records(state, SIGNAL_WAIT)
         if record.signal is not None and record.signal not in state.signals
     }
-    return list(found.values())
+    return list(signals.values())
 
 
 def kept_until_taken(state: ExecutionState, name: str) -> str | None:
-    """Return in words that no step waits for a signal of that name, which may be misspelled; None if one does."""
+    """Return the warning that no step waits for a signal of that name, or None if a step does."""
     awaited = {signal.name for signal in awaited_signals(state)}
     if name in awaited or state.is_over:
         return None
@@ -765,11 +781,11 @@ def kept_until_taken(state: ExecutionState, name: str) -> str | None:
 
 
 def waits_for(state: ExecutionState, questions: Iterable[Question]) -> list[str]:
-    """Return in words what an execution waits for, if it does: answers to these open questions, signals, children."""
+    """Return texts about the answers, signals and children that an execution waits for; empty if it does not wait."""
     if state.status != WAITING or state.paused is not None:
         return []
     return [
-        *(f"an answer to {asked.id}: {asked.question}" for asked in questions if asked.is_open),
+        *(f"an answer to {question.id}: {question.question}" for question in questions if question.is_open),
         *map(str, awaited_signals(state)),
         *(f"execution {record.signal}" for _, record in _open_records(state, CHILD_WORKFLOW) if record.signal),
     ]

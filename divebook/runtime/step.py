@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeAlias
 from divebook.engine.bounds import RunStep
 from divebook.engine.inbox import Message
 from divebook.engine.operations import Place
-from divebook.engine.retries import Fault, chain_of, names_of, telling, told_chain
+from divebook.engine.retries import Fault, chain_of, names_of, telling, recorded_chain
 from divebook.engine.state import NO_FAILURE, OpenStep, unknown
 from divebook.errors import (
     BoundExceededError,
@@ -246,7 +246,7 @@ class Iterations:
         )
         attempts = self._opened.failures.get(index, NO_FAILURE)[0] + 1
         result = self._result_of(failure, index, item, attempts) if goes_on else None
-        names = names_of(told_chain(error)[-1])
+        names = names_of(recorded_chain(error)[-1])
         own = own_facts(error, definition_place(self._workflow, self._step, error))
         self._record(catalog.IterationFailed(index, failure.message, names, attempts, result, own.trace, own.place))
         if not goes_on:
