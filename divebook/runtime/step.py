@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeAlias
 from divebook.engine.bounds import RunStep
 from divebook.engine.inbox import Message
 from divebook.engine.operations import Place
-from divebook.engine.retries import Fault, chain_of, names_of, telling, recorded_chain
+from divebook.engine.retries import Fault, chain_of, names_of, recorded_chain, telling
 from divebook.engine.state import NO_FAILURE, OpenStep, unknown
 from divebook.errors import (
     BoundExceededError,
