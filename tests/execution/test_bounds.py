@@ -74,10 +74,12 @@ def _operations(execution):
 def test_stop_ends_it_with_the_typed_reason(bounds, calls):
     world, script = world_with()
     execution = world.start("loop", bounds=bounds).wait(20)
-    done = world.answer(execution.interrupts[0].interrupt_id, "stop").wait(20)
+    (question,) = execution.interrupts
+    done = world.answer(question.interrupt_id, "stop").wait(20)
     (name,) = bounds
     assert (done.status, done.envelope.terminal_reason, script.calls) == ("failed", REASONS[name], calls)
     assert "Budget reached: " in done.error
+    assert question.question.replace(" and continue, or stop?", ".") in done.error
 
 
 @pytest.mark.parametrize(("bounds", "calls"), CASES)
