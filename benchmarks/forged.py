@@ -20,7 +20,7 @@ from typing import Any
 
 from divebook import Each, Environment, Step, Workflow
 from divebook.errors import DivebookError
-from divebook.notebook.saved import SavedNotebook, SavedRun, open_notebook
+from divebook.notebook.saved_notebook import SavedNotebook, SavedRun, open_notebook
 from divebook.widgets.recording import MIME, saved_run
 from divebook.workflow.step import Ask
 

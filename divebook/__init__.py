@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from divebook.errors import DefinitionError, DeterminismWarning, DivebookError
     from divebook.events import Event
     from divebook.events.classes import allow
-    from divebook.notebook.functions import answer, compare, define, frames, inbox, resume, run, runs, show
-    from divebook.notebook.mapping import map  # noqa: A004 - `divebook.map`
+    from divebook.notebook.map_rows import map  # noqa: A004 - `divebook.map`
     from divebook.notebook.run import Run
-    from divebook.notebook.saved import open_notebook
+    from divebook.notebook.saved_notebook import open_notebook
+    from divebook.notebook.session_functions import answer, compare, define, frames, inbox, resume, run, runs, show
     from divebook.pipeline import AgentStage, Pipeline, PipelineConfig
     from divebook.pipeline.envelope import (
         Envelope,
@@ -64,10 +64,10 @@ _NAMES = {
     "divebook.errors": "DefinitionError DeterminismWarning DivebookError",
     "divebook.events": "Event",
     "divebook.events.classes": "allow",
-    "divebook.notebook.functions": "answer compare define frames inbox resume run runs show",
-    "divebook.notebook.mapping": "map",
+    "divebook.notebook.session_functions": "answer compare define frames inbox resume run runs show",
+    "divebook.notebook.map_rows": "map",
     "divebook.notebook.run": "Run",
-    "divebook.notebook.saved": "open_notebook",
+    "divebook.notebook.saved_notebook": "open_notebook",
     "divebook.pipeline": "AgentStage Pipeline PipelineConfig",
     "divebook.pipeline.envelope": (
         "Envelope FlowInterrupt InterruptKind InterruptResponse InterruptService "
@@ -163,7 +163,7 @@ __all__ = [
 
 extensions.extend(extensions.ENVELOPE, "divebook.pipeline.progress:envelope_of")
 extensions.extend(extensions.CODE_CELLS, "divebook.notebook.cells:run_cells")
-extensions.extend(extensions.CELL_OF_CODE, "divebook.notebook.magics:cell_of")
+extensions.extend(extensions.CELL_OF_CODE, "divebook.notebook.shell_state:cell_of")
 extensions.extend(extensions.FRAMES, "divebook.analysis.lists:frame_of")
 extensions.extend(extensions.INSPECT, "divebook.replay.inspect:Inspection")
 extensions.extend(extensions.WHY, "divebook.replay.provenance:why")
@@ -173,6 +173,8 @@ extensions.extend(extensions.VERIFY, "divebook.replay.verify:verified")
 extensions.extend(extensions.PAGE, "divebook.export.page:write_page")
 extensions.extend(extensions.NOTEBOOK, "divebook.export.pytest:write_notebook")
 extensions.extend(extensions.KEEP, "divebook.notebook.session:keep")
+extensions.extend(extensions.RUN, "divebook.notebook.run:Run")
+extensions.extend(extensions.DISPLAY_ROWS, "divebook.notebook.map_rows:display_rows")
 extensions.extend(extensions.STEP_TYPES, "divebook.pipeline.stages:add_stages")
 
 
@@ -190,13 +192,13 @@ def __dir__() -> list[str]:
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """Make the magics available: ``%load_ext divebook``."""
-    from divebook.notebook.completion import load_ipython_extension as load_extension
+    from divebook.notebook.extension import load_ipython_extension as load_extension
 
     load_extension(shell)
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
     """Take the magics away again: ``%unload_ext divebook``."""
-    from divebook.notebook.completion import unload_ipython_extension as unload_extension
+    from divebook.notebook.extension import unload_ipython_extension as unload_extension
 
     unload_extension(shell)

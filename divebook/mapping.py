@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from divebook import extensions
 from divebook.agents import Agent
 from divebook.agents.agent import digest_of
 from divebook.environment.environment import Environment
@@ -104,6 +105,15 @@ class MappedRows:
         if self.execution.checked().status == WAITING:
             warnings.warn(f"{self!r}. Answer that; wait() then goes on waiting", stacklevel=3)
         return self
+
+    @property
+    def run(self) -> Any:
+        """The `divebook.Run` that makes the calls, or has made them; its view shows the progress."""
+        return extensions.extension(extensions.RUN)(self.execution, self.environment)
+
+    def _ipython_display_(self) -> None:
+        """Show the run, live while it makes calls."""
+        extensions.extension(extensions.DISPLAY_ROWS)(self)
 
     @property
     def frame(self) -> Any:

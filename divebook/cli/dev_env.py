@@ -25,7 +25,7 @@ import typer
 from typer.core import TyperGroup
 
 from divebook._version import __version__
-from divebook.cli.options import within
+from divebook.cli.options import number_option
 from divebook.cli.output import json_escaped, note, run_with_streams, write
 from divebook.devenv import DevEnvManager
 from divebook.devenv.checkpoints import WAIT
@@ -147,10 +147,6 @@ def pairs(written: Sequence[str]) -> dict[str, str]:
     if wrong:
         raise DevEnvError(f"{wrong[0]!r} is no NAME=VALUE")
     return {name: value for name, _, value in (text.partition("=") for text in written)}
-
-
-above_zero = within(SOME_SECONDS)
-no_less_than_zero = within(SECONDS)
 
 
 def followed(lines: Callable[[], Iterable[str]], *, follow: bool) -> None:
@@ -321,7 +317,7 @@ def execute(
     command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="One text; behind -- a program's words.")],
     *,
     timeout: Annotated[
-        float | None, typer.Option(metavar="SECONDS", callback=above_zero, help="Then it is ended.")
+        float | None, number_option(metavar="SECONDS", allowed=SOME_SECONDS, help="Then it is ended.")
     ] = None,
     cwd: Annotated[str | None, typer.Option(metavar="FOLDER", help="Where it runs.")] = None,
     env: Annotated[list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="A variable.")] = None,
@@ -533,7 +529,7 @@ def gc(
     *,
     idle: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", callback=no_less_than_zero, help="Stop what nobody has used for so long."),
+        number_option(metavar="SECONDS", allowed=SECONDS, help="Stop what nobody has used for so long."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")] = False,
 ) -> None:
@@ -604,10 +600,10 @@ def options(
     owner: Annotated[str | None, typer.Option(envvar="DEV_ENV_OWNER", help="By default who is logged in.")] = None,
     wait: Annotated[
         float,
-        typer.Option(
+        number_option(
             envvar="DEV_ENV_WAIT",
             metavar="SECONDS",
-            callback=no_less_than_zero,
+            allowed=SECONDS,
             help="How long to wait for another process.",
         ),
     ] = WAIT,
@@ -654,11 +650,11 @@ def create(
     pull: Annotated[str, typer.Option(metavar="never|missing|always", help="Fetch the image.")] = MISSING,
     timeout: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", callback=above_zero, help="Then what makes it is ended, and it goes again."),
+        number_option(metavar="SECONDS", allowed=SOME_SECONDS, help="Then what makes it is ended, and it goes again."),
     ] = None,
     expires: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", callback=no_less_than_zero, help="When gc may remove it; by default never."),
+        number_option(metavar="SECONDS", allowed=SECONDS, help="When gc may remove it; by default never."),
     ] = None,
     fallback: Annotated[
         bool, typer.Option("--fallback", help="Without an engine, use the template's next section.")

@@ -15,7 +15,7 @@ import typer
 from divebook._version import __version__
 from divebook.cli import options as questions_options
 from divebook.cli import queues, run, runs, store, variants
-from divebook.cli.options import Actions, By, Code, Json, Store, within
+from divebook.cli.options import Actions, By, Code, Json, Store, number_option
 from divebook.cli.output import Commands, as_json, columns, note, one_line, run_with_streams, say, secrets, write
 from divebook.documents.policy import ENVIRONMENT, KINDS
 from divebook.errors import DefinitionError, InputError
@@ -102,9 +102,7 @@ def mcp(
     store: Store = None,
     wait: Annotated[
         float,
-        typer.Option(
-            metavar="SECONDS", callback=within(SECONDS), help="How long a call waits for its run, which goes on."
-        ),
+        number_option(metavar="SECONDS", allowed=SECONDS, help="How long a call waits for its run, which goes on."),
     ] = 50.0,
     http: Annotated[
         str | None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -21,15 +21,21 @@ if TYPE_CHECKING:
     from divebook.runtime.execution import Execution
 
 
-def within(allowed: NumberRange) -> Callable[[float | None], float | None]:
-    """Return the callback of an option that takes a number of a range; a usage error names the range."""
+def number_option(*names: str, allowed: NumberRange, help: str, metavar: str = "N", **settings: Any) -> Any:
+    """Return an option for a number in a range; its help states the lower limit: ``--at N  As of event N.  [N>=1]``.
+
+    click's ``IntRange`` would show the limit too, but its errors do not have the wording of `divebook.text.ranges`.
+    """
 
     def check(value: float | None) -> float | None:
         if value is not None and not allowed.fits(value):
             raise typer.BadParameter(f"it must be {allowed}, not {shown_number(value)}")
         return value
 
-    return check
+    if allowed.least is not None:
+        sign = ">" if allowed.excludes_least else ">="
+        help = f"{help}  [{metavar}{sign}{allowed.least:g}]"  # noqa: A001 - as in `typer.Option`
+    return typer.Option(*names, metavar=metavar, callback=check, help=help, **settings)
 
 
 ExecutionId = Annotated[

@@ -1,4 +1,4 @@
-"""The two streams as rich consoles, and the few forms in which the commands print."""
+"""Output of the commands on stdout and stderr: text, tables, JSON and errors, without secrets or control characters."""
 
 from __future__ import annotations
 
@@ -26,48 +26,47 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 
-# Text and data of models, users and logs as they may be shown in a terminal: what is there, but no secrets.
+# --- cleaning of text and data of models, users and logs -------------------------------------------------------------
 #
-# Control characters could move the cursor, change colours or titles, or reorder what is read; here they become visible
-# escapes. Rich's markup cannot do harm, since everything is printed as `rich.text.Text`, which knows none. Secrets are
-# left out as `divebook.text.redaction` says, unless the command was given ``--show-secrets``: here before anything is
-# cut, and in `divebook.cli.output` once more from all that is printed.
+# Control characters could move the cursor, change colours or titles, or reorder text. They become visible escapes.
+# Rich markup has no effect, since everything is printed as `rich.text.Text`. `divebook.text.redaction` removes secrets,
+# unless the command has the option ``--show-secrets``: once before a text is cut, and once more from all output.
 
 
 _BREAKS = re.compile(r"[\t\n]")
 
 
 class Secrets:
-    """The secrets that one command knows of."""
+    """The secrets that the present command has to remove from its output."""
 
     def __init__(self) -> None:
-        self._shown = False
+        self._are_shown = False
 
     def begin(self, *, shown: bool) -> None:
-        """Forget what another command knew; `shown` lets secrets be seen."""
-        self._shown = shown
+        """Start a command with no known secrets; with `shown` nothing is removed."""
+        self._are_shown = shown
         shared.cache_clear()
 
     def learn(self, *values: Any) -> None:
-        """Take note of the secrets in plain data, such as the inputs of a run."""
+        """Add the secrets in plain data, such as the inputs of a run."""
         for value in values:
             shared().learn(value)
 
     def text(self, text: str) -> str:
-        """Return a text without the secrets in it."""
-        return text if self._shown else shared().text(text)
+        """Return a text without secrets."""
+        return text if self._are_shown else shared().text(text)
 
     def value(self, value: Any, name: str = "") -> Any:
-        """Return plain data, which may stand under a name, without the secrets in it."""
-        return value if self._shown else shared().under(name, value)
+        """Return plain data without secrets. The `name` of the value may mark all of it as a secret."""
+        return value if self._are_shown else shared().under(name, value)
 
 
 secrets = Secrets()
-"""Those of the command that this process carries out."""
+"""Secrets of the command that this process runs."""
 
 
 def one_line(text: str, width: int | None = None) -> str:
-    """Return the text with every control character spelled out, without secrets, cut to `width`."""
+    """Return a text on one line: without secrets, cut to `width`, control characters as escapes."""
     text = secrets.text(text)
     if width is not None and len(text) > width:
         text = f"{text[: width - 3]}..."
@@ -75,23 +74,25 @@ def one_line(text: str, width: int | None = None) -> str:
 
 
 def as_json(data: Any, *, indent: int | None = None) -> str:
-    """Return stored data as JSON without control characters and secrets; parsed, the rest is the same data.
+    """Return stored data as JSON without control characters and secrets. Parsed, the rest is the same data.
 
-    Frames and the like are described in a few words; ``divebook export`` has them in full.
+    Frames and similar values are described in a few words; ``divebook export`` writes them in full.
     """
     plain = secrets.value(json.loads(encode_shown(data, tagged=True)))
     return json_escaped(json.dumps(plain, ensure_ascii=False, indent=indent))
 
 
 def json_escaped(text: str) -> str:
-    """Escape, inside JSON text, the characters that JSON allows and a terminal should not get."""
+    """Escape the characters in JSON text that JSON allows but a terminal must not receive."""
     return UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def shown(value: Any, name: str = "") -> str:
-    """Return a value for people, which may stand under a name: a text as it is, anything else as JSON."""
+    """Return a value for people: a string unchanged, anything else as JSON. The `name` may mark it as a secret."""
     clean = secrets.value(value, name)
-    return visible(secrets.text(clean)) if isinstance(clean, str) else secrets.text(json_escaped(readable(clean)))
+    if isinstance(clean, str):
+        return visible(secrets.text(clean))
+    return secrets.text(json_escaped(readable(clean)))
 
 
 def pairs(values: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -114,11 +115,11 @@ STATUS_STYLES = {
 }
 _UNLIMITED = 100_000
 DAMAGED = 1
-"""Exit code where a log or store is damaged."""
+"""Exit code for a damaged log or store."""
 
 
 def console(*, error: bool = False) -> Console:
-    """Return stdout, or stderr, for writing; what is not a terminal gets lines of any length."""
+    """Return a console for stdout or stderr. Lines are not wrapped unless the stream is a terminal."""
     from rich.console import Console
 
     stream = sys.stderr if error else sys.stdout
@@ -132,13 +133,13 @@ def note(text: str, style: str = "") -> None:
 
 
 def note_damage(readable: int, events: int | None, damage: Exception) -> None:
-    """Say on stderr that only the beginning of a log can be read, which has so many events if that is known."""
+    """Print on stderr that only the first `readable` events of a log can be read; `events` is None if unknown."""
     of_all = "" if events is None else f" of {events}"
     note(f"damaged: this is what the first {readable}{of_all} events say. {damage}", "bold red")
 
 
 def styled(text: str, style: str = "") -> Text:
-    """Return a text of rich's, in which control characters are spelled out."""
+    """Return a `rich.text.Text` with control characters as escapes."""
     from rich.text import Text
 
     return Text(visible(text), style)
@@ -156,12 +157,12 @@ def say(*parts: Text | str) -> None:
 
 
 def write(text: str) -> None:
-    """Print text on stdout without control characters: JSON, of which `as_json` has taken the secrets, and names."""
+    """Print text on stdout without control characters. It does not remove secrets: `as_json` has done that."""
     sys.stdout.write(f"{visible(text)}\n")
 
 
 def section(title: str, rows: Sequence[tuple[str, str]]) -> None:
-    """Print named values under a title, those of several lines below their name; print nothing if there are none."""
+    """Print named values under a title, values with several lines below their name; print nothing without rows."""
     if not rows:
         return
     from rich.padding import Padding
@@ -194,24 +195,28 @@ def _clean(part: Text | str) -> Text:
     return styled(secrets.text(part)) if isinstance(part, str) else part
 
 
-# How an error of divebook ends a command: its text in red, what to do next, exit code 2, no traceback, no secrets.
+# --- the group of all commands, and errors ---------------------------------------------------------------------------
 
 
 DEBUG = "--debug"
 SHOW_SECRETS = "--show-secrets"
 ALLOW = "--allow"
 REFUSED = 2
-_LONGEST_NAME = 255
-"""Of a file; to ask for a longer one is an error."""
+"""Exit code of a command that ends with an error of divebook."""
+_MAX_FILE_NAME = 255
+"""Characters of a file name. Looking up a longer one is an error of the operating system."""
 
 
 class Commands(TyperGroup):
-    """The group of all commands: turns divebook's errors into exit codes, and takes its own options at any place."""
+    """The group of all commands. It turns errors into exit codes, and accepts its global options at any position.
+
+    An error of divebook is printed in red with the next step, without traceback and secrets; the exit code is 2.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Bring the group's own options to the front, where they stand."""
-        own, separator, rest = _partition(args)
-        parsed: list[str] = super().parse_args(ctx, [*_own_first(own), *separator, *rest])
+        """Parse arguments after the global options were moved to the front, where click expects them."""
+        before, separator, after = _partition(args)
+        parsed: list[str] = super().parse_args(ctx, [*_global_options_first(before), *separator, *after])
         return parsed
 
     def invoke(self, ctx: Any) -> Any:
@@ -220,36 +225,40 @@ class Commands(TyperGroup):
         try:
             with _allowing(ctx.params.get("allow") or ()):
                 return super().invoke(ctx)
-        except typer.BadParameter as error:  # it repeats what was typed
+        except typer.BadParameter as error:  # its message repeats typed text, which may contain secrets
             error.message = visible(secrets.text(error.message))
             raise
-        except BrokenPipeError:  # nobody reads any more
+        except BrokenPipeError:  # the reader of the output has ended; `run_with_streams` handles it
             raise
         except DivebookError as error:
             if ctx.params.get("debug"):
                 raise
             report(error)
             raise typer.Exit(REFUSED) from error
-        except OSError as error:  # a name that is too long, a folder that may not be read: the machine says why
+        except OSError as error:  # a name that is too long, a folder without permission: the text states the reason
             if ctx.params.get("debug"):
                 raise
             report(SetupError(f"{error}; name another file, or --debug for the traceback"))
             raise typer.Exit(REFUSED) from error
 
 
-def _own_first(args: list[str]) -> list[str]:
+def _global_options_first(args: list[str]) -> list[str]:
     """Return arguments with ``--debug``, ``--show-secrets`` and ``--allow KIND`` before the others."""
-    first: list[str] = []
-    others: list[str] = []
+    global_options: list[str] = []
+    other_arguments: list[str] = []
     for argument in args:
-        is_own = argument in (DEBUG, SHOW_SECRETS, ALLOW) or argument.startswith(f"{ALLOW}=")
-        (first if is_own or first[-1:] == [ALLOW] else others).append(argument)
-    return [*first, *others]
+        is_option = argument in (DEBUG, SHOW_SECRETS, ALLOW) or argument.startswith(f"{ALLOW}=")
+        is_value = global_options[-1:] == [ALLOW]
+        if is_option or is_value:
+            global_options.append(argument)
+        else:
+            other_arguments.append(argument)
+    return [*global_options, *other_arguments]
 
 
 @contextmanager
 def _allowing(kinds: Iterable[str]) -> Iterator[None]:
-    """Let one command reach more, as if the variable ``DIVEBOOK_ALLOW`` said so as well."""
+    """Add kinds to the environment variable ``DIVEBOOK_ALLOW`` while the block runs."""
     before = os.environ.get(VARIABLE)
     policy = Policy.given(*kinds)
     os.environ[VARIABLE] = ",".join(sorted(policy.allowed))
@@ -262,7 +271,7 @@ def _allowing(kinds: Iterable[str]) -> Iterator[None]:
 
 
 def _partition(args: list[str]) -> tuple[list[str], list[str], list[str]]:
-    """Split at ``--``, after which nothing is an option."""
+    """Split arguments at ``--``: nothing after it is an option."""
     if "--" not in args:
         return args, [], []
     place = args.index("--")
@@ -271,7 +280,7 @@ def _partition(args: list[str]) -> tuple[list[str], list[str], list[str]]:
 
 @contextmanager
 def ending_damaged() -> Iterator[None]:
-    """End a command that shows what is sound of a log with the exit code of damage where nothing is sound."""
+    """End a command with the exit code `DAMAGED` if nothing of a log can be read."""
     try:
         yield
     except CorruptStoreError as error:
@@ -280,66 +289,66 @@ def ending_damaged() -> Iterator[None]:
 
 
 def report(error: DivebookError) -> None:
-    """Print an error on stderr: a line for each thing that is wrong."""
+    """Print an error on stderr, with a line for each problem."""
     for line in _lines(error):
         note(f"error: {line}", "bold red")
 
 
 def _is_file(name: str) -> bool:
-    return len(name) <= _LONGEST_NAME and Path(name).exists()
+    return len(name) <= _MAX_FILE_NAME and Path(name).exists()
 
 
 def _lines(error: DivebookError) -> list[str]:
     if isinstance(error, DefinitionError):
         return str(error).splitlines()
     if isinstance(error, ExecutionNotFoundError) and _is_file(error.name):
-        ways = "`divebook resume ID FILE`, `divebook recover ID --definitions FILE`"
-        return [f"{error.name} is a file, and an id is wanted in its place: {ways}; `divebook runs` lists the ids"]
+        usage = "`divebook resume ID FILE`, `divebook recover ID --definitions FILE`"
+        return [f"{error.name} is a file, and an id is wanted in its place: {usage}; `divebook runs` lists the ids"]
     if isinstance(error, ExecutionNotFoundError):
         return [f"{error}. `divebook runs` lists what the store holds; --store names another one"]
     return [str(error)]
 
 
-# Standard streams of a command: a closed one leads nowhere, and what cannot be written ends it without a traceback.
+# --- standard streams ------------------------------------------------------------------------------------------------
 
-
-_WRITTEN = 1
-"""Exit code of a command whose output nobody reads any more."""
-_REFUSED = 2
+_BROKEN_PIPE = 1
+"""Exit code of a command whose output is not read to its end."""
+_NOT_WRITTEN = 2
+"""Exit code of a command whose output could not be written, such as to a full disk."""
 
 
 def run_with_streams(command: Callable[[], object]) -> NoReturn:
-    """Run a command, which ends with SystemExit, and write out what it has printed before the process ends.
+    """Run a command and exit with its code, after its output was flushed.
 
-    The interpreter would write it out later, and print a traceback where that fails.
+    The interpreter would flush later, and print a traceback if that fails.
     """
-    _open_closed()
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a terminal that knows only ASCII is no reason to fail
+            stream.reconfigure(errors="backslashreplace")  # do not fail in a terminal with an ASCII encoding
     code: str | int | None = None
     try:
         command()
     except SystemExit as end:
         code = end.code
     except BrokenPipeError:
-        code = _WRITTEN
+        code = _BROKEN_PIPE
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except OSError as error:
-            _lead_nowhere(stream)
+            _redirect_to_null(stream)
             if not isinstance(error, BrokenPipeError) and stream is sys.stdout:
                 sys.stderr.write(f"error: the output cannot be written: {error}\n")
-                code = code or _REFUSED
-            code = code or _WRITTEN
+                code = code or _NOT_WRITTEN
+            code = code or _BROKEN_PIPE
     sys.exit(code)
 
 
-def _open_closed() -> None:
-    """Open the null device in place of standard streams that the process was started without.
+def _open_closed_streams() -> None:
+    """Open the null device in place of standard streams that were closed when the process started.
 
-    Without them the next file that is opened, such as a store, would have their number, and get what is printed.
+    Otherwise the next file that is opened, such as a store, would get their number, and printed text would go to it.
     """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
@@ -350,8 +359,8 @@ def _open_closed() -> None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - as long as the process
 
 
-def _lead_nowhere(stream: TextIO) -> None:
-    """Have what is still to be written to a stream go to the null device, or the interpreter tries once more."""
+def _redirect_to_null(stream: TextIO) -> None:
+    """Redirect a stream to the null device. Otherwise the interpreter tries to write the rest at its exit."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
     os.close(null)

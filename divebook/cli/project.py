@@ -11,8 +11,8 @@ from typing import Any
 from divebook.cli.output import note
 from divebook.config import load, with_documents
 from divebook.config.answers import json_of
-from divebook.config.loader import NOTEBOOK, cells_named, definitions_of_notebook, python_of_notebook, text_of
-from divebook.config.modules import import_actions, take_in_held
+from divebook.config.loader import NOTEBOOK, cells_text, definitions_of_notebook, python_of_notebook, text_of
+from divebook.config.modules import add_values, import_actions
 from divebook.documents import FileDocuments
 from divebook.environment.environment import Environment
 from divebook.errors import InputError, SetupError, StoreError
@@ -56,7 +56,7 @@ def take_in(environment: Environment, path: Path, dialect: Dialect = OWN, *, cod
     if code:
         _take_in_notebook(environment, path)
     elif path.suffix == ".py":
-        take_in_held(environment, vars(import_actions(str(path), "definitions")).values())
+        add_values(environment, vars(import_actions(str(path), "definitions")).values())
     else:
         environment.define(read(path, dialect))
 
@@ -75,8 +75,8 @@ def _take_in_notebook(environment: Environment, path: Path) -> None:
     cells = python_of_notebook(text, str(path))
     environment.define(_resolved(definitions_of_notebook(text, str(path), code_runs=True), path))
     if cells:
-        note(f"running {cells_named(cells)} of {path}", "yellow")
-        take_in_held(environment, extension(CODE_CELLS)(cells.items(), path))
+        note(f"running {cells_text(cells)} of {path}", "yellow")
+        add_values(environment, extension(CODE_CELLS)(cells.items(), path))
 
 
 def choose_workflow(environment: Environment, wanted: str | None, file: Path) -> str:

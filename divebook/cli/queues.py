@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from divebook.cli.options import Actions, Code, Json, Note, OnConflict, Store, Tags, within
+from divebook.cli.options import Actions, Code, Json, Note, OnConflict, Store, Tags, number_option
 from divebook.cli.output import as_json, columns, note, say, secrets, section
 from divebook.cli.run import INTERRUPTED
 from divebook.errors import DefinitionError, InputError, StoreError
@@ -39,9 +39,7 @@ def enqueue(
         typer.Option("--input", "-v", metavar="KEY=VALUE", help="An input; KEY:=JSON for lists and maps."),
     ] = None,
     queue: Annotated[str, typer.Option("--queue", metavar="NAME", help="The queue that it waits in.")] = "default",
-    priority: Annotated[
-        int, typer.Option("--priority", metavar="N", callback=within(INTEGER), help="Higher ones are begun first.")
-    ] = 0,
+    priority: Annotated[int, number_option("--priority", allowed=INTEGER, help="Higher ones are begun first.")] = 0,
     at: Annotated[
         str | None, typer.Option("--at", metavar="TIME", help="When it may begin: 2026-05-01T08:00, local time.")
     ] = None,
@@ -134,12 +132,12 @@ def worker(
     ] = None,
     parallel: Annotated[
         int,
-        typer.Option("--parallel", metavar="N", callback=within(INTEGER), help="Executions that it drives at once."),
+        number_option("--parallel", allowed=INTEGER, help="Executions that it drives at once."),
     ] = 8,
     patience: Annotated[
         float,
-        typer.Option(
-            "--patience", metavar="SECONDS", callback=within(SECONDS), help="How long it drains before it breaks off."
+        number_option(
+            "--patience", metavar="SECONDS", allowed=SECONDS, help="How long it drains before it breaks off."
         ),
     ] = 60,
     schedules: Annotated[bool, typer.Option("--schedules", help="Enqueue what Schedules say, when it is due.")] = False,

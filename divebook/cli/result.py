@@ -1,10 +1,9 @@
-"""An execution on stdout, for people or as JSON, and the exit code it means."""
+"""An execution on stdout, for people or as JSON, with its exit code; and its progress on stderr while it runs."""
 
 from __future__ import annotations
 
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Container
 from contextlib import suppress
@@ -65,7 +64,7 @@ _CELL = 120
 
 
 def print_result(execution: Execution, *, json: bool) -> int:
-    """Print how a run ended; return the exit code."""
+    """Print the result of a run; return the exit code of its status."""
     secrets.learn(execution.state.inputs, execution.state.variables)
     if json:
         write(as_json(facts(execution), indent=2))
@@ -82,7 +81,15 @@ def print_result(execution: Execution, *, json: bool) -> int:
 
 
 def print_details(execution: Execution, *, json: bool, events: bool, damage: Exception | None = None) -> None:
-    """Print all there is to know of an execution."""
+    """Print all facts about an execution.
+
+    Parameters
+    ----------
+    events
+        Whether to print its events too.
+    damage
+        The error of a damaged log, for JSON.
+    """
     secrets.learn(execution.state.inputs, execution.state.variables)
     if json:
         history = {"events": [event_to_dict(event) for event in execution.history()]} if events else {}
@@ -108,9 +115,11 @@ def print_details(execution: Execution, *, json: bool, events: bool, damage: Exc
 
 
 def _usage(usage: Usage) -> list[tuple[str, str]]:
-    """Return what models consumed, in words; empty where none was asked."""
-    told = {name.replace("_", " "): f"{value:,}" for name, value in usage.to_dict().items()}
-    return [*(told | ({"cost": price(usage.cost / NANODOLLARS)} if usage.cost else {})).items()]
+    """Return the usage of models as rows; empty if no model was called."""
+    rows = {name.replace("_", " "): f"{value:,}" for name, value in usage.to_dict().items()}
+    if usage.cost:
+        rows["cost"] = price(usage.cost / NANODOLLARS)
+    return list(rows.items())
 
 
 def _path_cells(path: PathState, hidden: Container[str]) -> tuple[Text | str, ...]:
@@ -120,13 +129,14 @@ def _path_cells(path: PathState, hidden: Container[str]) -> tuple[Text | str, ..
 
 
 def facts(execution: Execution) -> dict[str, Any]:
-    """Return what ``--json`` prints of an execution."""
+    """Return the facts about an execution that ``--json`` prints."""
+    failure = execution.failure
     return {
         "id": execution.id,
         "workflow": execution.workflow.name,
         "status": execution.status,
         "error": execution.error,
-        "failure": None if (failure := execution.failure) is None else asdict(failure),
+        "failure": None if failure is None else asdict(failure),
         "inputs": dict(execution.state.inputs),
         "outputs": dict(execution.state.outputs),
         "variables": _variables(execution),
@@ -141,7 +151,7 @@ def facts(execution: Execution) -> dict[str, Any]:
 
 
 def _variables(execution: Execution) -> dict[str, Any]:
-    """Return the variables in their recorded form, which is shown without being opened."""
+    """Return the variables in their recorded form: values of user classes are not reconstructed to show them."""
     return dict(sorted(execution.state.variables.items()))
 
 
@@ -156,7 +166,7 @@ def _print_heading(execution: Execution) -> None:
 
 
 def _times(execution: Execution) -> str:
-    """Return how long it took; where it waited for people, or rested, that apart, for which its log is read."""
+    """Return the duration. If the run was paused, the log is read, and working and waiting time are separate."""
     if execution.started_at is not None and execution.state.paused_us and execution.damage is None:
         return ", ".join(course_of(execution.history()).times)
     return between(execution.started_at, execution.ended_at)
@@ -169,20 +179,27 @@ def _durability(execution: Execution) -> str:
 def _print_error(execution: Execution) -> None:
     if execution.error and execution.status == catalog.FAILED:
         note(f"error: {execution.error}", "bold red")
-        with suppress(StoreError):  # of a damaged log its beginning is shown
+        with suppress(StoreError):  # a damaged log: the sound part was printed before
             failure = execution.failure
             failures = execution.failures
-            told = [] if failure is None else failure.details.splitlines()
-            for line in [*told, *([summary(failures)] if len(failures) > 1 else [])]:
+            lines = [] if failure is None else failure.details.splitlines()
+            if len(failures) > 1:
+                lines.append(summary(failures))
+            for line in lines:
                 note(f"  {line}")
 
 
 def last_outputs(execution: Execution) -> dict[str, str]:
-    """Return what the last step of each path put out, by step, where it is stored in no variable."""
-    stored = {step.name for step in execution.workflow.steps if step.store}
-    ends = [path for path in execution.paths.values() if path.status == catalog.COMPLETED and not path.children]
-    told = {path.last_step: path.step_outputs.get(path.last_step, "") for path in ends if path.last_step is not None}
-    return {step: text for step, text in told.items() if text and step not in stored}
+    """Return the output of the last step of each completed path by step, unless the step stores it in a variable."""
+    storing_steps = {step.name for step in execution.workflow.steps if step.store}
+    outputs = {}
+    for path in execution.paths.values():
+        if path.status != catalog.COMPLETED or path.children or path.last_step is None:
+            continue
+        output = path.step_outputs.get(path.last_step, "")
+        if output and path.last_step not in storing_steps:
+            outputs[path.last_step] = output
+    return outputs
 
 
 def _signals(execution: Execution) -> list[tuple[str, str]]:
@@ -207,25 +224,29 @@ def _event_cells(event: Event) -> tuple[str, ...]:
     return str(event.sequence), time, event.path, one_line(event.step, 40), event.event_type, data
 
 
-# The rows that progress shows: what runs are doing, step by step.
+# --- progress on stderr while an execution runs ----------------------------------------------------------------------
+#
+# A terminal shows a live list, other streams plain lines, ``--quiet`` nothing. `StepListener` is called on the engine's
+# thread and only puts steps into a queue. If it watches the store before the execution starts, it misses no step.
 
-
-KEPT = 200
-"""Finished steps that are remembered; of older ones only the number."""
+MAX_FINISHED = 200
+"""Finished steps that the board keeps. Older ones are only counted."""
+_REDRAWS_PER_SECOND = 8
+_MAX_ROWS = 20
 
 
 class Board:
-    """The steps of all executions that it is given."""
+    """The rows of the live list: running and recently finished steps of all executions."""
 
     def __init__(self) -> None:
-        self.finished: deque[Span] = deque(maxlen=KEPT)
+        self.finished: deque[Span] = deque(maxlen=MAX_FINISHED)
         self.count = 0
-        """Steps finished so far."""
+        """Number of all finished steps."""
         self.running: dict[int, Span] = {}
-        """By identity, oldest first."""
+        """Running steps by identity, oldest first."""
 
-    def take(self, span: Span) -> None:
-        """Take in a step that has just begun or ended."""
+    def update(self, span: Span) -> None:
+        """Add a step that has just started, or move one that has ended to the finished ones."""
         if span.ended_us is None:
             self.running[id(span)] = span
             return
@@ -234,34 +255,24 @@ class Board:
         self.count += 1
 
     def latest(self, limit: int) -> list[Span]:
-        """Return at most `limit` rows: running ones before finished ones, shown in the order in which they began."""
+        """Return at most `limit` steps, running ones before finished ones, ordered by start."""
         running = list(self.running.values())[:limit]
-        room = limit - len(running)
-        done = list(self.finished)[-room:] if room else []
-        return sorted((*done, *running), key=lambda span: span.started_us)
-
-
-# Progress on stderr while an execution runs: a live list in a terminal, plain lines elsewhere, or nothing.
-#
-# The first two are formatters: they hear of steps on the engine's thread, and only put them into a queue there. Let
-# them watch a store before the execution is started, and nothing is missed.
-
-
-_REDRAWS_PER_SECOND = 8
-_MOST_ROWS = 20
+        free_rows = limit - len(running)
+        finished = list(self.finished)[-free_rows:] if free_rows else []
+        return sorted((*finished, *running), key=lambda span: span.started_us)
 
 
 class Progress:
-    """Shows nothing but what the workflow prints; base of those that show more."""
+    """Progress that shows only the text of workflows (``--quiet``). `LineProgress` and `LiveProgress` add steps."""
 
     def __init__(self, screen: Console) -> None:
         self.screen = screen
 
     def watch(self, store: EventStore) -> None:
-        """Hear of what is appended to a store from now on; call it once, before the execution is started."""
+        """Show the steps that a store records from now on. Call this once, before the execution starts."""
 
     def print(self, text: str) -> None:
-        """Print what the workflow prints; may be called from any thread."""
+        """Print text of a workflow. Any thread may call this."""
         self.screen.print(Text(visible(secrets.text(text))), soft_wrap=True)
 
     def __enter__(self) -> Self:
@@ -270,41 +281,41 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Show the rest and stop."""
+        """Show the remaining steps and stop."""
 
 
-class _Watching(Progress, Formatter, ABC):
-    def __init__(self, screen: Console) -> None:
-        super().__init__(screen)
-        self._unsubscribe: Callable[[], None] = lambda: None
-        self._held_up: Callable[[], str | None] = lambda: None
+class StepListener(Formatter):
+    """Formatter that passes each step that starts or ends to a function, on the engine's thread."""
 
-    def watch(self, store: EventStore) -> None:
-        self._held_up = lambda: ENGINE.held_up(store)
-        self._unsubscribe = store.subscribe(Formatting(self))
+    def __init__(self, on_step: Callable[[Span], None]) -> None:
+        self._on_step = on_step
 
     def step_started(self, step: Span) -> None:
-        self._show(step)
+        """Pass on a step that has started."""
+        self._on_step(step)
 
     def step_output(self, step: Span, output: str) -> None:  # noqa: ARG002 - the result is printed at the end
-        self._show(step)
+        """Pass on a step that has completed."""
+        self._on_step(step)
 
     def step_error(self, step: Span, error: str) -> None:  # noqa: ARG002 - the step has it
-        self._show(step)
-
-    @abstractmethod
-    def _show(self, step: Span) -> None:
-        """Take in a step that has begun or ended; on the engine's thread."""
+        """Pass on a step that has failed."""
+        self._on_step(step)
 
 
-class LineProgress(_Watching):
-    """A line when a step begins and one when it ends."""
+class LineProgress(Progress):
+    """A line for each step that starts or ends."""
 
     def __init__(self, screen: Console) -> None:
         super().__init__(screen)
         self._lines: SimpleQueue[Text | None] = SimpleQueue()
+        self._unsubscribe: Callable[[], None] = lambda: None
 
-    def _show(self, step: Span) -> None:
+    def watch(self, store: EventStore) -> None:
+        """Print a line for each step that the store records from now on."""
+        self._unsubscribe = store.subscribe(Formatting(StepListener(self._add_line)))
+
+    def _add_line(self, step: Span) -> None:
         self._lines.put(_line(step))
 
     def __enter__(self) -> Self:
@@ -324,16 +335,20 @@ class LineProgress(_Watching):
             self.screen.print(line, soft_wrap=True)
 
 
-class LiveProgress(_Watching):
-    """A list that redraws itself."""
+class LiveProgress(Progress):
+    """A live list of steps that is redrawn in place."""
 
     def __init__(self, screen: Console) -> None:
         super().__init__(screen)
         self.board = Board()
-        self._moved: SimpleQueue[Span] = SimpleQueue()
+        self._changed_steps: SimpleQueue[Span] = SimpleQueue()
+        self._unsubscribe: Callable[[], None] = lambda: None
+        self._blocked_reason: Callable[[], str | None] = lambda: None
 
-    def _show(self, step: Span) -> None:
-        self._moved.put(step)
+    def watch(self, store: EventStore) -> None:
+        """Show the steps that the store records from now on, and the reason if the engine is blocked."""
+        self._blocked_reason = lambda: ENGINE.held_up(store)
+        self._unsubscribe = store.subscribe(Formatting(StepListener(self._changed_steps.put)))
 
     def __enter__(self) -> Self:
         self._live = Live(
@@ -352,30 +367,36 @@ class LiveProgress(_Watching):
         self._live.stop()
 
     def _draw(self) -> RenderableType:
-        self._take_in()
+        self._update_board()
         now = time.time_ns() // 1000
-        rows = self.board.latest(max(3, min(_MOST_ROWS, self.screen.height - 3)))
+        rows = self.board.latest(max(3, min(_MAX_ROWS, self.screen.height - 3)))
         table = Table.grid(padding=(0, 2, 0, 0))
         for row in rows:
             table.add_row(*_cells(row, now))
-        unseen = self.board.count + len(self.board.running) - len(rows)
-        notes = [f"and {unseen} more steps"] if unseen > 0 else []
-        if (held_up := self._held_up()) is not None:
-            notes.append(one_line(held_up, self.screen.width))
+        notes = []
+        hidden_rows = self.board.count + len(self.board.running) - len(rows)
+        if hidden_rows > 0:
+            notes.append(f"and {hidden_rows} more steps")
+        blocked_reason = self._blocked_reason()
+        if blocked_reason is not None:
+            notes.append(one_line(blocked_reason, self.screen.width))
         if not notes:
             return table
-        return Group(table, Text("\n".join(notes), "dim")) if rows else Text(notes[0], "dim")
+        if not rows:
+            return Text(notes[0], "dim")
+        return Group(table, Text("\n".join(notes), "dim"))
 
-    def _take_in(self) -> None:
+    def _update_board(self) -> None:
+        """Apply the steps that the engine's thread has put into the queue."""
         try:
             while True:
-                self.board.take(self._moved.get_nowait())
+                self.board.update(self._changed_steps.get_nowait())
         except Empty:
             return
 
 
 def make_progress(*, quiet: bool) -> Progress:
-    """Return the progress that suits stderr."""
+    """Return a live list if stderr is a terminal, otherwise plain lines; with `quiet` no steps."""
     screen = console(error=True)
     if quiet:
         return Progress(screen)
@@ -397,7 +418,10 @@ def _took(row: Span, now: int) -> Text:
 
 
 def _detail(row: Span) -> str:
-    return one_line(row.error, 100) if row.error else plural(row.items, "item") if row.items else ""
+    """Return the error of a step, or the number of its items."""
+    if row.error:
+        return one_line(row.error, 100)
+    return plural(row.items, "item") if row.items else ""
 
 
 def _line(row: Span) -> Text:

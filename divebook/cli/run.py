@@ -41,8 +41,8 @@ from divebook.cli.options import (
     VariablesChanged,
     Waits,
     command,
+    number_option,
     ways_on,
-    within,
 )
 from divebook.cli.output import note, say, secrets
 from divebook.errors import (
@@ -326,10 +326,9 @@ def fork(
     *,
     at: Annotated[
         int | None,
-        typer.Option(
+        number_option(
             "--at",
-            metavar="N",
-            callback=within(INTEGER),
+            allowed=INTEGER,
             help="The last event it shares; else all before what changes.",
         ),
     ] = None,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from divebook.cli.options import Actions, Code, ExecutionId, Json, Store, within
+from divebook.cli.options import Actions, Code, ExecutionId, Json, Store, number_option
 from divebook.cli.output import (
     DAMAGED,
     as_json,
@@ -64,9 +64,7 @@ def runs(
     workflow: Annotated[
         str | None, typer.Option("--workflow", "-w", metavar="NAME", help="Only this workflow.")
     ] = None,
-    limit: Annotated[
-        int, typer.Option("--limit", "-n", callback=within(COUNT_OR_ZERO), help="At most N; 0 for all.")
-    ] = 20,
+    limit: Annotated[int, number_option("--limit", "-n", allowed=COUNT_OR_ZERO, help="At most N; 0 for all.")] = 20,
     store: Store = None,
     *,
     tag: Annotated[
@@ -398,11 +396,11 @@ Workspace = Annotated[
 ]
 At = Annotated[
     int | None,
-    typer.Option("--at", metavar="N", callback=within(COUNT), help="As they were at event N, and not at the end."),
+    number_option("--at", allowed=COUNT, help="As they were at event N, and not at the end."),
 ]
 Since = Annotated[
     int | None,
-    typer.Option("--since", metavar="N", callback=within(COUNT), help="From event N on, and not from the beginning."),
+    number_option("--since", allowed=COUNT, help="From event N on, and not from the beginning."),
 ]
 Files = Annotated[
     list[str] | None, typer.Argument(metavar="[FILE]...", help="Only these files, by their paths in the workspace.")
@@ -523,13 +521,11 @@ def why(
     *,
     at: Annotated[
         int | None,
-        typer.Option("--at", metavar="N", callback=within(COUNT), help="As it was at event N, and not at the end."),
+        number_option("--at", allowed=COUNT, help="As it was at event N, and not at the end."),
     ] = None,
     row: Annotated[
         int | None,
-        typer.Option(
-            "--row", metavar="N", callback=within(COUNT_OR_ZERO), help="Of a list or frame that items have made: row N."
-        ),
+        number_option("--row", allowed=COUNT_OR_ZERO, help="Of a list or frame that items have made: row N."),
     ] = None,
     column: Annotated[str | None, typer.Option("--column", metavar="NAME", help="And of that row this column.")] = None,
     form: Annotated[

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from divebook.cli.options import Actions, Code, ExecutionId, Json, Store, within
+from divebook.cli.options import Actions, Code, ExecutionId, Json, Store, number_option
 from divebook.cli.output import (
     DAMAGED,
     as_json,
@@ -227,9 +227,7 @@ def gc(
     ] = None,
     keep_last: Annotated[
         int | None,
-        typer.Option(
-            "--keep-last", metavar="N", callback=within(COUNT_OR_ZERO), help="Keep the newest N of each workflow."
-        ),
+        number_option("--keep-last", allowed=COUNT_OR_ZERO, help="Keep the newest N of each workflow."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
 ) -> None:
@@ -278,7 +276,7 @@ def recover(
     ] = None,
     *,
     every: Annotated[bool, typer.Option("--all", help="Resume all of them, one after the other.")] = False,
-    page: Annotated[int, typer.Option("--page", callback=within(COUNT), help="Which page of a long list.")] = 1,
+    page: Annotated[int, number_option("--page", allowed=COUNT, help="Which page of a long list.")] = 1,
     definitions: Annotated[
         Path | None,
         typer.Option("--definitions", "-d", metavar="FILE|FOLDER", help="The agents that the workflows need."),

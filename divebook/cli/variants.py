@@ -22,7 +22,7 @@ from divebook.cli.options import (
     ResultsChanged,
     Store,
     VariablesChanged,
-    within,
+    number_option,
 )
 from divebook.cli.output import as_json, note, secrets, write
 from divebook.errors import DefinitionError, NotFoundError, SetupError
@@ -42,10 +42,9 @@ def what_if(
     *,
     at: Annotated[
         int | None,
-        typer.Option(
+        number_option(
             "--at",
-            metavar="N",
-            callback=within(INTEGER),
+            allowed=INTEGER,
             help="The last event that stays; else the change takes full effect.",
         ),
     ] = None,
@@ -59,9 +58,7 @@ def what_if(
         str,
         typer.Option("--tools", metavar="recorded|read-only|live", help="What may be executed without a record."),
     ] = "recorded",
-    repeat: Annotated[
-        int, typer.Option("--repeat", metavar="N", callback=within(INTEGER), help="How many to make.")
-    ] = 1,
+    repeat: Annotated[int, number_option("--repeat", allowed=INTEGER, help="How many to make.")] = 1,
     plan: Annotated[
         bool, typer.Option("--plan", help="Only say what would be reused and what would be live; no call is made.")
     ] = False,
@@ -148,7 +145,7 @@ def try_step(
     step: Annotated[str, typer.Argument(metavar="STEP", help="The step; of a workflow function, an agent it asked.")],
     file: Agents = None,
     *,
-    times: Annotated[int, typer.Option("--times", metavar="N", callback=within(INTEGER), help="How often.")] = 1,
+    times: Annotated[int, number_option("--times", allowed=INTEGER, help="How often.")] = 1,
     keys: Annotated[
         Path | None,
         typer.Option("--keys", metavar="FILE", help="YAML: keys that the step is to have in place of its own."),
@@ -163,13 +160,11 @@ def try_step(
     ] = None,
     visit: Annotated[
         int | None,
-        typer.Option(
-            "--visit", metavar="N", callback=within(INTEGER), help="Which time that it was entered; default: the last."
-        ),
+        number_option("--visit", allowed=INTEGER, help="Which time that it was entered; default: the last."),
     ] = None,
     item: Annotated[
         int | None,
-        typer.Option("--item", metavar="N", callback=within(INTEGER), help="Of Each, one item alone, from 0."),
+        number_option("--item", allowed=INTEGER, help="Of Each, one item alone, from 0."),
     ] = None,
     tools: Annotated[
         str,

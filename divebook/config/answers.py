@@ -1,6 +1,6 @@
-"""Answers given before a question is asked, so that a run can go on alone; and bounds as they are typed.
+"""Parts that command line and magics share: answers up front, bounds, changes, recovery, and bulk operations.
 
-Command line and magics share them.
+Answers up front are known before their question is asked, so that a run needs no person.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from divebook.workflow.resources import RECOVERIES, Config
 from divebook.workflow.yaml_text import value_typed, yaml_of
 
 VARIABLE = "DIVEBOOK_ANSWERS"
-"""Environment variable: answers as a YAML mapping, or the path of a file that holds one."""
+"""Environment variable: answers as a YAML mapping, or the path of a file with one."""
 
 _QUOTED = re.compile(r"^'(.*)'$", re.DOTALL)
-"""As shells want JSON, which never begins so."""
-LOOK = 1.0
-"""Seconds between two looks at an execution that goes on: whether it asks something meanwhile."""
+"""JSON in single quotes, as shells require it. JSON itself never starts with a single quote."""
+POLL_INTERVAL = 1.0
+"""Seconds between two checks whether a running execution asks a question."""
 
 
 class Answers:
-    """Answers by what they are for: the id of a question, the step that asks, or ``step:2`` for its second question.
+    """Answers up front, by question id, by step, or by ``step:2`` for the second question of a step.
 
     Parameters
     ----------
-    given
-        For this run.
-    standing
-        For every run, where nothing else is given.
+    answers
+        Answers for this run.
+    defaults
+        Answers for every run, used where `answers` has none.
 
     Examples
     --------
@@ -51,23 +51,23 @@ class Answers:
     ('deploy', 'name:2')
     """
 
-    def __init__(self, given: Mapping[str, Any], standing: Mapping[str, Any] | None = None) -> None:
-        self._given = {normal_name(key): value for key, value in given.items()}
-        self._standing = {normal_name(key): value for key, value in (standing or {}).items()}
+    def __init__(self, answers: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> None:
+        self._answers = {normal_name(key): value for key, value in answers.items()}
+        self._defaults = {normal_name(key): value for key, value in (defaults or {}).items()}
         self._used = set[str]()
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """What there are answers for."""
-        return tuple(self._standing | self._given)
+        """Keys of all answers."""
+        return tuple(self._defaults | self._answers)
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """Those for this run for which no question came."""
-        return tuple(key for key in self._given if key not in self._used)
+        """Keys of the answers for this run that no question used."""
+        return tuple(key for key in self._answers if key not in self._used)
 
     def settle(self, execution: Execution, by: str | None = None) -> Execution:
-        """Answer what an execution asks, as soon as it does, and wait until there is nothing more to answer.
+        """Wait for an execution, and answer its questions as soon as they are open; return it when none is left.
 
         Raises
         ------
@@ -75,38 +75,42 @@ class Answers:
             An answer does not fit its question, which stays open.
         """
         self._wait(execution)
-        while (found := self._next(execution)) is not None:
-            question, key = found
-            execution = execution.answer(question.id, self._given.get(key, self._standing.get(key)), by)
+        question_and_key = self._next(execution)
+        while question_and_key is not None:
+            question, key = question_and_key
+            execution = execution.answer(question.id, self._answers.get(key, self._defaults.get(key)), by)
             self._used.add(key)
             self._wait(execution)
+            question_and_key = self._next(execution)
         return execution
 
     def _wait(self, execution: Execution) -> None:
-        """Wait until nothing can happen in it, or until a question is open for which there is an answer.
+        """Wait until an execution stops, or has an open question with an answer.
 
-        A question of one path may expire while another path goes on
+        The second case matters where one path asks while another one works: the question might expire
         (test_an_answer_up_front_reaches_a_server_while_another_path_works).
         """
         while True:
             try:
-                execution.wait(LOOK if self.keys else None)
+                execution.wait(POLL_INTERVAL if self.keys else None)
             except TimeoutError:
-                if not execution.is_live:  # it has come to rest just now, or this is an error of its own
+                if not execution.is_live:  # it stopped just now, or the TimeoutError is an error of its own
                     execution.wait()
                 elif self._next(execution) is None:
                     continue
             return
 
     def _next(self, execution: Execution) -> tuple[Question, str] | None:
+        """Return the first open question that has an answer, with the key of the answer; None if there is none."""
         if execution.state.is_over:
             return None
-        asked = sorted(execution.state.interrupts.values(), key=lambda found: (found.raised_us, found.id))
+        questions = sorted(execution.state.interrupts.values(), key=lambda question: (question.raised_us, question.id))
         for question in execution.interrupts:
-            number = 1 + [found.id for found in asked if found.step == question.step].index(question.id)
+            ids_of_step = [other.id for other in questions if other.step == question.step]
+            number = 1 + ids_of_step.index(question.id)
             step = normal_name(question.step)
             for key in (question.id, f"{step}:{number}", step):
-                if key in self._given or key in self._standing:
+                if key in self._answers or key in self._defaults:
                     return question, key
         return None
 
@@ -114,19 +118,23 @@ class Answers:
 def answers_from(
     typed: Iterable[str] = (), file: Path | str | None = None, given: Mapping[str, Any] | None = None
 ) -> Answers:
-    """Return the answers of the environment variable, a file, a mapping and a command line; the later ones win.
+    """Return the answers of the environment variable, a file, a mapping and a command line; later ones take precedence.
 
     Parameters
     ----------
     typed
-        What follows each ``--answer``: ``step=value``, or ``step:=JSON``.
+        Values of ``--answer``: ``step=value``, or ``step:=JSON``.
+    file
+        YAML file with a mapping.
+    given
+        Mapping of answers.
 
     Raises
     ------
     InputError
-        A file or the variable holds no mapping, or what was typed is not an assignment.
+        The file or the variable contains no mapping, or a typed text is not an assignment.
     """
-    found: dict[str, Any] = {}
+    answers: dict[str, Any] = {}
     if file is not None:
         if not Path(file).is_file():
             raise InputError(f"there is no file of answers at {file}")
@@ -134,11 +142,14 @@ def answers_from(
             text = Path(file).read_text("utf-8")
         except UnicodeDecodeError as error:
             raise InputError(f"the file of answers {file} is not UTF-8 text: {error}; write it as YAML") from None
-        found |= _mapping(text, str(file))
-    return Answers(found | dict(given or {}) | dict(map(_assignment, typed)), _standing())
+        answers |= _mapping(text, str(file))
+    answers |= dict(given or {})
+    answers |= dict(_assignment(text) for text in typed)
+    return Answers(answers, _default_answers())
 
 
-def _standing() -> dict[str, Any]:
+def _default_answers() -> dict[str, Any]:
+    """Return the answers of the environment variable, which contains YAML or the path of a file."""
     variable = os.environ.get(VARIABLE, "").strip()
     if not variable:
         return {}
@@ -147,28 +158,30 @@ def _standing() -> dict[str, Any]:
 
 
 def _assignment(typed: str) -> tuple[str, Any]:
-    """Return what an answer is for, and the answer."""
+    """Return the key and the value of ``step=value`` or ``step:=JSON``."""
     key, equals, text = typed.partition("=")
     name = key.removesuffix(":")
     if not (equals and name):
         raise InputError(f"--answer {typed!r} is not understood; write --answer step=value, or step:=JSON")
-    return name, json_of(f"--answer {name!r}", _QUOTED.sub(r"\1", text)) if key.endswith(":") else Typed(text)
+    if not key.endswith(":"):
+        return name, Typed(text)
+    return name, json_of(f"--answer {name!r}", _QUOTED.sub(r"\1", text))
 
 
 def typed_answer(text: str, way: str | None = None, result: str | None = None) -> Any:
-    """Return what was typed in order to answer a question, as a response, for shell and magics alike.
+    """Return the response for an answer that a person typed, in the shell or a magic.
 
     Parameters
     ----------
     way
-        ``text``, ``json`` or ``auto``: how it is read; by default as its question asks for.
+        How the text is read: ``text``, ``json``, or ``auto`` (the default), which depends on the question.
     result
-        JSON: what a call returned of which somebody says that it is done.
+        JSON: the return value of a call that a person has confirmed to be done.
 
     Raises
     ------
     InputError
-        It cannot be read in this way.
+        The text cannot be read in this way.
     """
     if way not in (None, "auto", "text", "json"):
         raise InputError(f"--as {way!r} is not known; write auto, text or json")
@@ -180,12 +193,12 @@ def typed_answer(text: str, way: str | None = None, result: str | None = None) -
 
 
 def json_of(what: str, text: str) -> Any:
-    """Return the value of a JSON text; `what` names it in the error."""
+    """Return the value of a JSON text; `what` is its name in the error."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        told = f"{what}: {one_line(text, 80)} is not JSON ({error})"
-        raise InputError(f"{told}; a text needs double quotes inside single ones") from error
+        message = f"{what}: {one_line(text, 80)} is not JSON ({error})"
+        raise InputError(f"{message}; a text needs double quotes inside single ones") from error
 
 
 def _mapping(text: str, source: str) -> dict[str, Any]:
@@ -196,14 +209,14 @@ def _mapping(text: str, source: str) -> dict[str, Any]:
 
 
 def bounds_from(text: str | None) -> Bounds | None:
-    """Return bounds from ``max_cost=2.50,max_llm_calls=40``; None where there are none.
+    """Return bounds from ``max_cost=2.50,max_llm_calls=40``; None for an empty text.
 
     Raises
     ------
     InputError
-        A part is no ``name=value``.
+        A part is not ``name=value``.
     BoundsError
-        A name or value cannot be used.
+        A name or value is not valid.
 
     Examples
     --------
@@ -212,16 +225,16 @@ def bounds_from(text: str | None) -> Bounds | None:
     """
     if not text:
         return None
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for part in text.split(","):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not (name and equals and value):
             raise InputError(f"bounds {text!r} are not understood at {part!r}; write max_cost=2.50,max_llm_calls=40")
-        given[name] = yaml_of(value, "bounds")
-    return Bounds.read(given)
+        values[name] = yaml_of(value, "bounds")
+    return Bounds.read(values)
 
 
-# What a fork or a what-if is to have otherwise, as it is typed: ``x=1`` of variables, inputs, answers, results.
+# --- changes of a fork or what-if, as they are typed: ``NAME=VALUE`` -------------------------------------------------
 
 
 def change_from(
@@ -233,12 +246,12 @@ def change_from(
     prompts: Iterable[str] = (),
     model: str | None = None,
 ) -> Change:
-    """Return a change whose parts are written as ``NAME=VALUE``, values in YAML; prompts are texts as they stand.
+    """Return a change from texts of the form ``NAME=VALUE``. Values are YAML; prompts are plain text.
 
     Raises
     ------
     InputError
-        There is no ``=`` or no name before it, a name is given twice, or a value is no YAML.
+        A text has no ``=`` or no name before it, a name is repeated, or a value is not YAML.
 
     Examples
     --------
@@ -255,80 +268,78 @@ def change_from(
     )
 
 
-def pairs(
-    option: str, written: Iterable[str], example: str, read: Callable[[str], Any] = value_typed
-) -> dict[str, Any]:
-    """Return what an option says that is written as ``NAME=VALUE``, several times; values in YAML."""
-    found: dict[str, Any] = {}
-    for text in written:
+def pairs(option: str, texts: Iterable[str], example: str, read: Callable[[str], Any] = value_typed) -> dict[str, Any]:
+    """Return the values of a repeated option ``NAME=VALUE``; `read` parses a value, by default as YAML."""
+    values: dict[str, Any] = {}
+    for text in texts:
         name, equals, value = text.partition("=")
         if not (equals and name):
             raise InputError(f"{option} {text!r} changes nothing; write NAME=VALUE, for instance {example}")
-        if name in found:
+        if name in values:
             raise InputError(f"{option} {name}=... is given twice; keep one", name)
         try:
-            found[name] = read(value)
+            values[name] = read(value)
         except DefinitionError as error:
             problem = error.problems[0].message
             raise InputError(f"{option} {name}: {problem} in {value!r}; write the value in YAML", name) from error
-    return found
+    return values
 
 
-# Taking up executions that were interrupted: their process has died, or they slept past their time.
-
+# --- recovery of interrupted executions: their process has died, or their timer has passed ---------------------------
 
 RECOVER_VARIABLE = "DIVEBOOK_RECOVER"
 ASK, AUTO, OFF = RECOVERIES
-MOST_AT_ONCE = 50
-"""How many are resumed automatically at a time."""
-MOST_REFUSED = 10
-"""How many are looked at, for each one that is resumed at most."""
+MAX_RESUMED = 50
+"""Executions that one automatic recovery resumes."""
+MAX_TRIED = 10
+"""Executions that a recovery tries for each one that it may resume."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """The result of a recovery: which executions were resumed, and which were not."""
+    """Result of a recovery: the executions that were resumed, and those that were not."""
 
     resumed: tuple[Execution, ...] = ()
     refused: tuple[tuple[ExecutionRecord, DivebookError], ...] = ()
-    """Those that cannot go on here, and why: an agent or action is missing, or another process was quicker."""
+    """Executions that cannot be resumed here, with the reason: an agent or action is missing, or another process was
+    faster."""
     left: int = 0
-    """How many were not looked at."""
+    """Number of executions that were not tried."""
 
     @property
     def waiting(self) -> int:
-        """How many do not go on."""
+        """Number of executions that were not resumed."""
         return len(self.refused) + self.left
 
 
 def way_to_recover(config: Config | None = None) -> str:
-    """Return ``ask``, ``auto`` or ``off``: what the variable ``DIVEBOOK_RECOVER`` says, else the settings, else ask.
+    """Return ``ask``, ``auto`` or ``off``: from the variable ``DIVEBOOK_RECOVER``, or the settings, or ``ask``.
 
     Raises
     ------
     NotFoundError
         The variable has another value.
     """
-    said = os.environ.get(RECOVER_VARIABLE) or (config.recover if config is not None else "") or ASK
-    if said not in RECOVERIES:
-        raise NotFoundError("way to recover", said, RECOVERIES, f"{RECOVER_VARIABLE} cannot be {said!r}")
-    return said
+    setting = os.environ.get(RECOVER_VARIABLE) or (config.recover if config is not None else "") or ASK
+    if setting not in RECOVERIES:
+        raise NotFoundError("way to recover", setting, RECOVERIES, f"{RECOVER_VARIABLE} cannot be {setting!r}")
+    return setting
 
 
-def take_up(environment: Environment, records: Sequence[ExecutionRecord]) -> Recovered:
-    """Resume executions as far as their definitions allow it; they go on at once, and are not waited for."""
-    return _each(records, environment.resume, len(records))
+def resume_all(environment: Environment, records: Sequence[ExecutionRecord]) -> Recovered:
+    """Resume all executions whose definitions allow it, without waiting for them."""
+    return _resume_each(records, environment.resume, len(records))
 
 
-def take_up_by_itself(environment: Environment, records: Sequence[ExecutionRecord]) -> Recovered:
-    """Resume executions automatically; one that makes no progress is left to a person."""
-    return _each(records, environment.recover, MOST_AT_ONCE)
+def recover_automatically(environment: Environment, records: Sequence[ExecutionRecord]) -> Recovered:
+    """Resume up to `MAX_RESUMED` executions. One that makes no progress is refused and left to a person."""
+    return _resume_each(records, environment.recover, MAX_RESUMED)
 
 
-def _each(records: Sequence[ExecutionRecord], resume: Callable[[str], Execution], most: int) -> Recovered:
+def _resume_each(records: Sequence[ExecutionRecord], resume: Callable[[str], Execution], most: int) -> Recovered:
     resumed: list[Execution] = []
     refused: list[tuple[ExecutionRecord, DivebookError]] = []
-    for record in records[: most * MOST_REFUSED]:
+    for record in records[: most * MAX_TRIED]:
         if len(resumed) == most:
             break
         try:
@@ -339,74 +350,81 @@ def _each(records: Sequence[ExecutionRecord], resume: Callable[[str], Execution]
 
 
 def interrupted(environment: Environment, execution_id: str | None = None) -> list[ExecutionRecord]:
-    """Return the executions that can be recovered: all, or the one whose id begins so.
+    """Return the executions that can be recovered: all, or the one whose id starts with `execution_id`.
 
     Raises
     ------
     ExecutionNotFoundError
-        There is none of that id.
+        No execution has that id.
     ExecutionError
-        It is not interrupted.
+        The execution is not interrupted.
     """
     records = environment.recoverable()
     if execution_id is None:
         return records
     whole_id = environment.store.resolve(execution_id)
-    chosen = [record for record in records if record.execution_id == whole_id]
-    if not chosen:
+    matches = [record for record in records if record.execution_id == whole_id]
+    if not matches:
         status = environment.store.record(whole_id).status
-        raise ExecutionError(f"execution {whole_id} is {status}, but not interrupted; to go on all the same, resume it")
-    return chosen
+        raise ExecutionError(f"execution {whole_id} is {status}, but not interrupted; to continue anyway, resume it")
+    return matches
 
 
-# One thing done with many executions: what fails for one of them is said in its row, and the others go on.
-
+# --- bulk operations: one operation on many executions, in which a failure of one does not stop the others -----------
 
 Verb: TypeAlias = Callable[[Environment, str], object]
-"""Does it with one execution, by its id; an execution that it returns goes on, or came of it, and may be another."""
+"""Operation on one execution, by id. If it returns an execution, the same or a new one, callers can wait for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handled:
-    """What became of one of them."""
+    """Result of a bulk operation for one execution."""
 
     execution_id: str
     before: str = ""
-    """Its status before; empty where the store has no such execution."""
+    """Its status before; empty if the store has no such execution."""
     status: str = ""
-    """The status of what came of it."""
+    """Status afterwards, of the new execution if there is one."""
     made: str = ""
-    """The execution that came of it, where that is another one."""
+    """Id of the new execution, if the operation started one."""
     error: DivebookError | None = None
-    """Why nothing was done."""
+    """The error of the operation."""
 
 
 def annotating(
     *, note: str | None = None, labels: Iterable[str] = (), tags: Iterable[str] = (), untag: Iterable[str] = ()
 ) -> Verb:
-    """Return what says something of each; raises where that can be said of none. Labels are written NAME=VALUE."""
-    told = pairs("--label", labels, "--label quality=good")
-    annotation(tags=tags, untagged=untag, note=note, labels=told)
-    return lambda environment, name: environment.annotate(name, note=note, labels=told, tags=tags, untag=untag)
+    """Return the operation that annotates an execution; raise at once if the annotation is not valid.
+
+    Parameters
+    ----------
+    labels
+        Texts of the form ``NAME=VALUE``, with values in YAML.
+    """
+    label_values = pairs("--label", labels, "--label quality=good")
+    annotation(tags=tags, untagged=untag, note=note, labels=label_values)
+    return lambda environment, name: environment.annotate(name, note=note, labels=label_values, tags=tags, untag=untag)
 
 
 def handle_each(
     environment: Environment, execution_ids: Iterable[str], verb: Verb, *, wait: bool = True, dry_run: bool = False
 ) -> list[Handled]:
-    """Do one thing with each of them, and return a row for each.
+    """Apply an operation to each execution; return a row for each.
+
+    The operation is first applied to all of them; only then does this function wait for the executions that run.
 
     Parameters
     ----------
     wait
-        Whether what goes on is waited for, once it was done with all.
+        Whether to wait for executions that the operation returned.
     dry_run
-        Only find out which they are.
+        Only look up the executions.
     """
-    begun = [_begun(environment, name, verb, dry_run=dry_run) for name in dict.fromkeys(execution_ids)]
-    return [_ended(row, found, wait=wait) for row, found in begun]
+    results = [_apply(environment, name, verb, dry_run=dry_run) for name in dict.fromkeys(execution_ids)]
+    return [_after_waiting(row, execution, wait=wait) for row, execution in results]
 
 
-def _begun(environment: Environment, name: str, verb: Verb, *, dry_run: bool) -> tuple[Handled, Execution | None]:
+def _apply(environment: Environment, name: str, verb: Verb, *, dry_run: bool) -> tuple[Handled, Execution | None]:
     whole_id = name
     before = ""
     try:
@@ -415,16 +433,20 @@ def _begun(environment: Environment, name: str, verb: Verb, *, dry_run: bool) ->
         result = None if dry_run else verb(environment, whole_id)
     except DivebookError as error:
         return Handled(whole_id, before, before, error=error), None
-    found = result if isinstance(result, Execution) else None
-    made = found.id if found is not None and found.id != whole_id else ""
-    return Handled(whole_id, before, before, made), found
+    if not isinstance(result, Execution):
+        return Handled(whole_id, before, before), None
+    new_id = result.id if result.id != whole_id else ""
+    return Handled(whole_id, before, before, new_id), result
 
 
-def _ended(row: Handled, found: Execution | None, *, wait: bool) -> Handled:
-    if found is None:
+def _after_waiting(row: Handled, execution: Execution | None, *, wait: bool) -> Handled:
+    """Return the row with the status of its execution, after waiting for it if `wait` is set."""
+    if execution is None:
         return row
     try:
-        status = (found.wait() if wait and found.is_live else found).status
+        if wait and execution.is_live:
+            execution = execution.wait()
+        status = execution.status
     except DivebookError as error:
-        return Handled(row.execution_id, row.before, found.status, row.made, error)
+        return Handled(row.execution_id, row.before, execution.status, row.made, error)
     return Handled(row.execution_id, row.before, status, row.made)

@@ -1,7 +1,7 @@
-"""Content entries to content blocks: files, addresses and documents are read here, once, before anything runs.
+"""Conversion of content entries to content blocks: files, web pages and documents are read once, before a run.
 
-`resolve_content` does so for a whole set of definitions; the blocks then stand in the definition itself, are part of
-its fingerprint and are stored with each execution. Dynamic entries stay as they are until their step runs.
+`resolve_content` does this for a whole set of definitions. The blocks are then part of the definition: they count for
+its fingerprint and are stored with each execution. Dynamic entries stay unchanged until their step runs.
 """
 
 from __future__ import annotations
@@ -27,87 +27,8 @@ from divebook.workflow.resources import AgentDefinition
 from divebook.workflow.step import Block, ContentEntry, ContentFingerprint, base64_block, text_block
 from divebook.workflow.yaml_text import yaml_of
 
-# Files that content entries name, alone or by a pattern.
-
-
 _FOLDERS = "**"
-"""The part of a pattern that stands for any number of folders."""
-
-
-def named_files(path: str, base_path: Path, policy: Policy) -> list[Path]:
-    """Return the file that `path` names, or those that match if it is a pattern: sorted, maybe none.
-
-    Raises
-    ------
-    SetupError
-        One of them is not where the policy allows it, or cannot be looked for.
-    """
-    if not has_wildcards(path):
-        policy.file(path, base_path)
-        return [base_path / path]
-    found = {file for pattern in alternatives(path) for file in _matching(pattern, base_path, policy)}
-    root = base_path.resolve()
-    visible = {file for file in found if not policy.why_protected(file.resolve(), root)}  # as a shell's ``*``
-    for file in visible:
-        policy.file(file, base_path)
-    return sorted(visible)
-
-
-def _matching(pattern: str, base_path: Path, policy: Policy) -> list[Path]:
-    """Return the files that match; what a pattern begins with is checked before anything is looked for."""
-    plain = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
-    policy.file(plain or ".", base_path)
-    anchor = Path(pattern).anchor
-    try:
-        return list(_files_below(Path(anchor) if anchor else base_path, _segments(pattern[len(anchor) :])))
-    except PatternError as error:
-        raise SetupError(f"pattern {pattern!r} is not valid: {error}") from error
-    except (OSError, RecursionError) as error:  # a folder that may not be read, or vanishes meanwhile
-        raise SetupError(f"pattern {pattern!r} cannot be looked for: {error}; name a narrower one") from error
-
-
-def _segments(pattern: str) -> list[str]:
-    """Return the parts of a pattern, with one ``**`` for several in a row."""
-    parts = [part for part in pattern.split("/") if part not in ("", ".")]
-    if not parts:
-        raise PatternError("it is empty")
-    if any("**" in part != "**" for part in parts):
-        raise PatternError("'**' can only be an entire path component")
-    return [part for at, part in enumerate(parts) if part != _FOLDERS or parts[at - 1 : at] != [_FOLDERS]]
-
-
-def _files_below(start: Path, parts: list[str]) -> Iterator[Path]:
-    """Yield the files that match, each once.
-
-    `Path.glob` visits a folder once for each way in which several ``**`` lead to it. This visits it once, with all the
-    parts that may come next (test_many_wildcards_over_folders_visit_each_folder_once).
-    """
-    waiting = [(start, frozenset({0}))] if start.is_dir() else []
-    while waiting:
-        folder, reached = waiting.pop()
-        reached |= {at + 1 for at in reached if parts[at : at + 1] == [_FOLDERS]}
-        next_parts = [at for at in reached if at < len(parts)]
-        plain = {parts[at] for at in next_parts if not has_wildcards(parts[at])}
-        names = plain if len(plain) == len(next_parts) else plain | _names_in(folder)
-        for name in sorted(names):
-            path = folder / name
-            passed = frozenset(at + 1 for at in next_parts if parts[at] != _FOLDERS and matches(parts[at], name))
-            if len(parts) in passed and path.is_file():
-                yield path
-            if path.is_dir():
-                stays = () if path.is_symlink() else (at for at in next_parts if parts[at] == _FOLDERS)
-                below = (passed | frozenset(stays)) - {len(parts)}
-                waiting += [(path, below)] if below else []
-
-
-def _names_in(folder: Path) -> set[str]:
-    """Return the names in a folder; none in one that this user may not list, as a shell does."""
-    try:
-        return {path.name for path in folder.iterdir()}
-    except (PermissionError, NotADirectoryError):
-        return set()
-
-
+"""The part of a pattern that matches any number of folders."""
 MEDIA_TYPES = {
     ".png": "image/png",
     ".jpg": "image/jpeg",
@@ -120,32 +41,112 @@ MEDIA_TYPES = {
 IMAGE_SUFFIXES = tuple(suffix for suffix, media_type in MEDIA_TYPES.items() if media_type.startswith("image/"))
 TEXT_SUFFIXES = (".txt", ".md", ".markdown", ".csv", ".json")
 PDF_SUFFIX = ".pdf"
-UNTOLD = ("application/octet-stream", "binary/octet-stream")
-"""Media types that say nothing."""
+UNSPECIFIC_TYPES = ("application/octet-stream", "binary/octet-stream")
+"""Media types that do not describe the content. The suffix of the address is used instead."""
+
+
+def files_at(path: str, base_path: Path, policy: Policy) -> list[Path]:
+    """Return the file at a path, or the files that match a pattern, sorted. A pattern may match no file.
+
+    Raises
+    ------
+    SetupError
+        The policy does not allow a file, or a folder cannot be searched.
+    """
+    if not has_wildcards(path):
+        policy.file(path, base_path)
+        return [base_path / path]
+    matching = {file for pattern in alternatives(path) for file in _matching(pattern, base_path, policy)}
+    root = base_path.resolve()
+    visible = {file for file in matching if not policy.why_protected(file.resolve(), root)}  # like ``*`` in a shell
+    for file in visible:
+        policy.file(file, base_path)
+    return sorted(visible)
+
+
+def _matching(pattern: str, base_path: Path, policy: Policy) -> list[Path]:
+    """Return the files that match a pattern. Its part before the first wildcard is checked before the search."""
+    plain = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
+    policy.file(plain or ".", base_path)
+    anchor = Path(pattern).anchor
+    try:
+        return list(_files_below(Path(anchor) if anchor else base_path, _segments(pattern[len(anchor) :])))
+    except PatternError as error:
+        raise SetupError(f"pattern {pattern!r} is not valid: {error}") from error
+    except (OSError, RecursionError) as error:  # a folder without permission, or one that is deleted meanwhile
+        raise SetupError(f"pattern {pattern!r} cannot be looked for: {error}; name a narrower one") from error
+
+
+def _segments(pattern: str) -> list[str]:
+    """Return the parts of a pattern between slashes, with one ``**`` for several in a row."""
+    parts = [part for part in pattern.split("/") if part not in ("", ".")]
+    if not parts:
+        raise PatternError("it is empty")
+    if any("**" in part != "**" for part in parts):
+        raise PatternError("'**' can only be an entire path component")
+    return [part for at, part in enumerate(parts) if part != _FOLDERS or parts[at - 1 : at] != [_FOLDERS]]
+
+
+def _files_below(start: Path, parts: list[str]) -> Iterator[Path]:
+    """Yield the files below a folder that match a pattern, each once.
+
+    `Path.glob` visits a folder once for each way in which several ``**`` lead to it. This function visits each folder
+    once, with the set of positions in the pattern that can come next, like a nondeterministic automaton
+    (test_many_wildcards_over_folders_visit_each_folder_once). For ``["**", "a", "*.md"]`` the start has the positions 0
+    and 1, since ``**`` may match no folder. Its folder ``a`` matches position 1, so it has the positions 0, 1 and 2: in
+    it, ``*.md`` is tried, and the search for further folders ``a`` continues.
+    """
+    pending = [(start, frozenset({0}))] if start.is_dir() else []
+    while pending:
+        folder, positions = pending.pop()
+        positions |= {at + 1 for at in positions if parts[at : at + 1] == [_FOLDERS]}
+        next_positions = [at for at in positions if at < len(parts)]
+        plain_names = {parts[at] for at in next_positions if not has_wildcards(parts[at])}
+        # The folder is listed only if a position has wildcards.
+        names = plain_names if len(plain_names) == len(next_positions) else plain_names | _names_in(folder)
+        for name in sorted(names):
+            path = folder / name
+            matched = {at + 1 for at in next_positions if parts[at] != _FOLDERS and matches(parts[at], name)}
+            if len(parts) in matched and path.is_file():
+                yield path
+            if path.is_dir():
+                positions_below = matched - {len(parts)}
+                if not path.is_symlink():  # ``**`` does not follow links
+                    positions_below |= {at for at in next_positions if parts[at] == _FOLDERS}
+                if positions_below:
+                    pending.append((path, frozenset(positions_below)))
+
+
+def _names_in(folder: Path) -> set[str]:
+    """Return the names in a folder; none, as in a shell, if this user may not list it."""
+    try:
+        return {path.name for path in folder.iterdir()}
+    except (PermissionError, NotADirectoryError):
+        return set()
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where content comes from."""
+    """Sources of content: a folder, documents and the web, with the policy that limits access to them."""
 
     base_path: Path = Path()
-    """Folder that paths are relative to."""
+    """Folder to which paths are relative."""
     read_document: Callable[[str], str] | None = None
-    """Returns a document's text; without it `resolve_content` leaves documents to the step that shows them."""
+    """Function that returns the text of a document. Without it the step that uses a document reads it."""
     fetch: Callable[[str, Policy], Page] = fetch
-    """Fetches the page at an address."""
+    """Function that fetches a web page."""
     policy: Policy = field(default_factory=Policy.given)
-    """What may be reached; by default what the variable ``DIVEBOOK_ALLOW`` says."""
+    """Files and addresses that may be read; by default those of the variable ``DIVEBOOK_ALLOW``."""
 
 
 def build_content(entries: Iterable[ContentEntry], sources: Sources | None = None) -> list[Block]:
-    """Return the blocks of all entries in their order; a dynamic entry gives one block of type ``dynamic``."""
+    """Return the blocks of all entries in order; a dynamic entry results in one block of type ``dynamic``."""
     places = sources or Sources()
     return [block for entry in entries for block in _blocks(ContentEntry.of(entry), places)]
 
 
 def resolve_content(definitions: Definitions, sources: Sources | None = None) -> Definitions:
-    """Return the definitions with the blocks of every agent's context and every step's content in them."""
+    """Return the definitions with the blocks of the context of each agent and the content of each step."""
     places = sources or Sources()
     return replace(
         definitions,
@@ -157,7 +158,7 @@ def resolve_content(definitions: Definitions, sources: Sources | None = None) ->
 def with_documents(
     definitions: Definitions, folder: Path, documents: DocumentRepository, policy: Policy | None = None
 ) -> Definitions:
-    """Return the definitions with their content in them, that of documents too, which are registered."""
+    """Register the documents of definitions, and return the definitions with all content, including documents."""
     for document in definitions.documents:
         if document.path:
             documents.register(document.name, document.path)
@@ -172,7 +173,7 @@ def _resolved_agent(agent: AgentDefinition, sources: Sources) -> AgentDefinition
 
 
 def _script(path: str, sources: Sources) -> object:
-    """Return what a file of replies holds."""
+    """Return the data of a file with replies of a scripted model."""
     sources.policy.file(path, sources.base_path)
     where = sources.base_path / path
     return yaml_of(_text(where, _read_file(where)[0]), path)
@@ -203,7 +204,7 @@ def _resolved_entry(entry: ContentEntry, sources: Sources) -> ContentEntry:
 
 
 class _Part(NamedTuple):
-    """A block, and the fingerprint of the file, page or document that it was made of."""
+    """A block, and the fingerprint of its file, page or document."""
 
     block: Block
     fingerprint: ContentFingerprint | None = None
@@ -217,8 +218,8 @@ def _parts(entry: ContentEntry, sources: Sources) -> list[_Part]:
     if entry.text is not None:
         return [_Part(text_block(entry.text.strip()))]
     if entry.path is not None:
-        found = named_files(entry.path, sources.base_path, sources.policy)
-        return [_file_part(path, sources.base_path) for path in found]
+        files = files_at(entry.path, sources.base_path, sources.policy)
+        return [_file_part(path, sources.base_path) for path in files]
     if entry.url is not None:
         return [_url_part(entry.url, sources)]
     if entry.document is not None:
@@ -232,7 +233,7 @@ def _parts(entry: ContentEntry, sources: Sources) -> list[_Part]:
 def _fingerprint(data: bytes, source: str, modified: float | None = None) -> ContentFingerprint:
     modtime = ""
     if modified is not None:
-        with suppress(ValueError, OverflowError, OSError):  # a disk may hold times that no calendar has
+        with suppress(ValueError, OverflowError, OSError):  # a disk may store times beyond the range of datetime
             modtime = datetime.fromtimestamp(modified, UTC).isoformat(timespec="seconds")
     return ContentFingerprint(hashlib.sha256(data).hexdigest(), source, len(data), modtime)
 
@@ -246,18 +247,18 @@ def _document(name: str, sources: Sources) -> str:
 
 
 def _absolute(path: str, sources: Sources) -> Path:
-    """Return where a program is, in the definition's folder unless more is allowed; links are not followed yet."""
+    """Return the absolute path of a program without following links; raise `SetupError` if the policy forbids it."""
     sources.policy.file(path, sources.base_path)
     return (sources.base_path / path).absolute()
 
 
 def _file_part(path: Path, base_path: Path) -> _Part:
     if path.suffix.lower() not in (*IMAGE_SUFFIXES, *TEXT_SUFFIXES, PDF_SUFFIX):
-        known = ", ".join((*TEXT_SUFFIXES, *IMAGE_SUFFIXES, PDF_SUFFIX))
-        raise SetupError(f"unsupported local file extension: {path.suffix.lower() or path.name} (known: {known})")
+        supported = ", ".join((*TEXT_SUFFIXES, *IMAGE_SUFFIXES, PDF_SUFFIX))
+        raise SetupError(f"unsupported local file extension: {path.suffix.lower() or path.name} (known: {supported})")
     data, modified = _read_file(path)
-    shown = path.relative_to(base_path) if path.is_relative_to(base_path) else path
-    return _Part(_file_block(path, data), _fingerprint(data, shown.as_posix(), modified))
+    source = path.relative_to(base_path) if path.is_relative_to(base_path) else path
+    return _Part(_file_block(path, data), _fingerprint(data, source.as_posix(), modified))
 
 
 def _file_block(path: Path, data: bytes) -> Block:
@@ -270,9 +271,9 @@ def _file_block(path: Path, data: bytes) -> Block:
 
 
 def _read_file(path: Path) -> tuple[bytes, float]:
-    """Return what a file holds, and when it was last changed, in seconds since 1970."""
+    """Return the content of a file, and the time of its last change in seconds since 1970."""
     try:
-        if path.exists() and not path.is_file():  # a pipe would be waited for
+        if path.exists() and not path.is_file():  # reading a pipe would block
             raise SetupError(f"unable to read file {path}: it is not a file; name a text, an image or a PDF")
         with path.open("rb") as file:
             return file.read(), os.fstat(file.fileno()).st_mtime
@@ -294,9 +295,12 @@ def _url_part(url: str, sources: Sources) -> _Part:
 
 
 def _page_block(url: str, page: Page) -> Block:
-    """Return the page at an address as the type its response names; its suffix counts where that names none."""
+    """Return the block of a web page: image, PDF or text, by the media type of the response.
+
+    The suffix of the address is used if the media type is unspecific.
+    """
     media_type = page.media_type
-    if media_type in UNTOLD:
+    if media_type in UNSPECIFIC_TYPES:
         media_type = MEDIA_TYPES.get(PurePosixPath(urlsplit(url).path).suffix.lower(), media_type)
     if media_type.startswith("image/") and not media_type.endswith("+xml"):
         return base64_block("image", media_type, base64.b64encode(page.body).decode("ascii"))

@@ -22,14 +22,15 @@ from divebook.workflow.dialect import MANNERS, OWN, Dialect
 from divebook.workflow.reader import Body, definitions_to_text, read_definitions
 from divebook.workflow.table import MAX_TEXT, Format
 
-# Which code cells of a notebook define something in Python: read, never run.
+# --- code cells of a notebook with definitions in Python: they are parsed here, and never run ------------------------
 #
-# Cells define that make a `@workflow`, `@step` or `@action`, or call one of `MAKERS`; to them belong the cells that
-# give them the names they use. Lines of magics count as nothing, or as the value of the name they are assigned to.
+# A cell has a definition if it contains a `@workflow`, `@step` or `@action`, or calls one of `CONSTRUCTORS`. To run it,
+# the cells that bind the names it uses are needed too. Lines of magics are ignored; a magic that is assigned to a name
+# binds that name.
 
 
 DECORATORS = frozenset({"action", "step", "workflow"})
-MAKERS = frozenset({"Action", "Agent", "Environment", "Workflow", "add_agent", "add_workflow", "allow", "define"})
+CONSTRUCTORS = frozenset({"Action", "Agent", "Environment", "Workflow", "add_agent", "add_workflow", "allow", "define"})
 _TRANSPARENT = frozenset({"%%capture", "%%prun", "%%time"})
 """Magics of whole cells whose body is Python of the notebook."""
 _ASSIGNED = re.compile(r"(?m)^(\s*[\w, ]+=\s*)[%!].*$")
@@ -39,28 +40,43 @@ _LOADS = re.compile(r"(?m)^\s*%load_ext\s")
 
 
 def defining_cells(cells: Mapping[int, str]) -> list[int]:
-    """Return the numbers of the cells that define something, and no others."""
-    return [number for number, source in cells.items() if (tree := _tree(source)) and any(_defining(tree))]
+    """Return the numbers of the cells that contain a definition in Python."""
+    numbers = []
+    for number, source in cells.items():
+        tree = _tree(source)
+        if tree is not None and any(_definitions_in(tree)):
+            numbers.append(number)
+    return numbers
 
 
 def cells_to_run(cells: Mapping[int, str]) -> list[int]:
-    """Return the numbers of the cells to run for what the notebook defines in Python, in the order of the notebook."""
-    trees = {number: tree for number, source in cells.items() if (tree := _tree(source)) is not None}
-    chosen = set(defining_cells(cells))
-    wanted: set[str] = set()
+    """Return the numbers of the cells to run for the definitions in Python, in the order of the notebook.
+
+    These are the cells with definitions, and repeatedly the cells that bind a name which a selected cell uses. Example:
+    cell 5 defines ``@step def load(): return DATA[LIMIT]``, cell 3 sets ``DATA = read(PATH)`` and cell 1 sets ``PATH``:
+    all three are needed. If a selected cell uses magics, the cells with ``%load_ext`` are needed too.
+    """
+    trees = {}
+    for number, source in cells.items():
+        tree = _tree(source)
+        if tree is not None:
+            trees[number] = tree
+    selected = set(defining_cells(cells))
+    used_names: set[str] = set()
     while True:
-        wanted |= {name for number in chosen for name in (*_used(trees[number]), "*")}
-        more = {number for number, tree in trees.items() if not wanted.isdisjoint(_bound(tree))} - chosen
-        if not more:
+        for number in selected:
+            used_names |= {*_used(trees[number]), "*"}
+        binding_cells = {number for number, tree in trees.items() if not used_names.isdisjoint(_bound(tree))}
+        if binding_cells <= selected:
             break
-        chosen |= more
-    if any(_MAGIC.search(cells[number]) or _ASSIGNED.search(cells[number]) for number in chosen):
-        chosen |= {number for number, source in cells.items() if _LOADS.search(source)}
-    return sorted(chosen)
+        selected |= binding_cells
+    if any(_MAGIC.search(cells[number]) or _ASSIGNED.search(cells[number]) for number in selected):
+        selected |= {number for number, source in cells.items() if _LOADS.search(source)}
+    return sorted(selected)
 
 
 def _tree(source: str) -> ast.Module | None:
-    """Return a cell as Python, without its magics; None where it is none."""
+    """Return the syntax tree of a cell without its magics; None if the rest is not Python."""
     first, _, body = source.lstrip().partition("\n")
     if first.startswith("%%"):
         if first.split(None, 1)[0] not in _TRANSPARENT:
@@ -75,25 +91,27 @@ def _tree(source: str) -> ast.Module | None:
     return None
 
 
-def _defining(tree: ast.Module) -> Iterator[ast.AST]:
-    """Yield what defines something in the statements of a cell, not in the functions that it only defines."""
+def _definitions_in(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield the decorators and calls that define something, except inside functions, which the cell does not call."""
     pending: list[ast.AST] = list(tree.body)
     while pending:
         node = pending.pop()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
             decorators: Sequence[ast.expr] = getattr(node, "decorator_list", ())
-            yield from (one for one in decorators if _called(one) in DECORATORS)
+            yield from (decorator for decorator in decorators if _function_name(decorator) in DECORATORS)
             continue
-        if isinstance(node, ast.Call) and _called(node) in MAKERS | DECORATORS:
+        if isinstance(node, ast.Call) and _function_name(node) in CONSTRUCTORS | DECORATORS:
             yield node
         pending.extend(ast.iter_child_nodes(node))
 
 
-def _called(node: ast.expr) -> str:
-    """Return the last part of the name of what decorates or is called."""
+def _function_name(node: ast.expr) -> str:
+    """Return the last part of the name of a decorator or called function: ``step`` for ``@divebook.step(retry=2)``."""
     while isinstance(node, ast.Call):
         node = node.func
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _used(tree: ast.Module) -> set[str]:
@@ -101,65 +119,74 @@ def _used(tree: ast.Module) -> set[str]:
 
 
 def _bound(tree: ast.Module) -> set[str]:
-    """Return the names that a cell gives; ``*`` stands for those of a star import, which may be any."""
-    found: set[str] = set()
+    """Return the names that a cell binds; ``*`` stands for the names of a star import, which may be any."""
+    bound: set[str] = set()
     for node in ast.walk(tree):
         match node:
             case ast.Name(id=name, ctx=ast.Store()):
-                found.add(name)
+                bound.add(name)
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                found.add(name)
+                bound.add(name)
             case ast.Import(names=names) | ast.ImportFrom(names=names):
-                found |= {(one.asname or one.name).partition(".")[0] for one in names}
-    return found
+                bound |= {(alias.asname or alias.name).partition(".")[0] for alias in names}
+    return bound
 
 
-# Definitions of a notebook: those of its ``%%dive`` cells, read without running anything.
+# --- definitions in ``%%dive`` cells of a notebook, read without running code ----------------------------------------
 #
-# Cells that define in Python are named in a warning; `cells_to_run` tells which those are for people who want them run.
+# A warning names the cells with definitions in Python, which `cells_to_run` selects for people who want to run them.
 
 
 MAGIC = "%%dive"
 
 
 def definitions_of_notebook(text: str, source_name: str, *, code_runs: bool = False) -> Definitions:
-    """Return what the ``%%dive`` cells of a notebook define, later ones over earlier ones.
+    """Return the definitions of the ``%%dive`` cells of a notebook. Later cells replace definitions of earlier ones.
 
     Parameters
     ----------
     code_runs
-        Its Python is run as well: there may be no such cell, and cells in Python are not warned of.
+        Whether the cells in Python are run as well. Then there is no warning about them, and a notebook without
+        ``%%dive`` cells is allowed if it has such cells.
 
     Raises
     ------
     DefinitionError
-        The text is not a notebook, or something in a cell is wrong; the cell is named by its number from 1.
+        The text is not a notebook, or a cell has an error. The message contains the number of the cell, from 1.
     """
     cells = _code_cells(text, source_name)
-    parts = [_read(cell, f"{source_name}, code cell {number}") for number, cell in cells.items() if _defines(cell)]
+    parts = []
+    for number, cell in cells.items():
+        if _is_dive_cell(cell):
+            parts.append(_read(cell, f"{source_name}, code cell {number}"))
     numbers = defining_cells(cells)
-    left = None if code_runs else _left_out(numbers, source_name)
+    warning = None if code_runs else _warning_about_code(numbers, source_name)
     if not parts and not (code_runs and numbers):
-        hint = left.hint if left else f"a cell that begins with {MAGIC} defines agents and workflows"
-        message = f"no cell begins with {MAGIC}" + (f", and {left.message}" if left else "")
+        message = f"no cell begins with {MAGIC}"
+        hint: str | None = f"a cell that begins with {MAGIC} defines agents and workflows"
+        if warning is not None:
+            message = f"{message}, and {warning.message}"
+            hint = warning.hint
         raise DefinitionError([Problem(message, hint=hint)], source_name)
-    found = merge_all(parts) if parts else Definitions()
-    return replace(found, warnings=(*found.warnings, left)) if left else found
+    definitions = merge_all(parts) if parts else Definitions()
+    if warning is None:
+        return definitions
+    return replace(definitions, warnings=(*definitions.warnings, warning))
 
 
 def python_of_notebook(text: str, source_name: str) -> dict[int, str]:
-    """Return the code cells that have to be run for what a notebook defines in Python, by their numbers from 1."""
+    """Return the code cells to run for the definitions of a notebook in Python, by number from 1."""
     cells = _code_cells(text, source_name)
     return {number: cells[number] for number in cells_to_run(cells)}
 
 
-def cells_named(numbers: Collection[int]) -> str:
-    """Return how cells are called: ``code cell 3``, ``code cells 3, 5``."""
+def cells_text(numbers: Collection[int]) -> str:
+    """Return the text for some cells: ``code cell 3``, ``code cells 3, 5``."""
     return ("code cells " if len(numbers) > 1 else "code cell ") + ", ".join(map(str, numbers))
 
 
 def _code_cells(text: str, source_name: str) -> dict[int, str]:
-    """Return the code cells of a notebook by their numbers from 1; raises DefinitionError."""
+    """Return the code cells of a notebook by number from 1; raise `DefinitionError` if it is not a notebook."""
     try:
         cells = [_source(cell) for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
     except (ValueError, LookupError, TypeError, RecursionError) as error:
@@ -168,15 +195,15 @@ def _code_cells(text: str, source_name: str) -> dict[int, str]:
     return dict(enumerate(cells, 1))
 
 
-def _left_out(numbers: Collection[int], source_name: str) -> Problem | None:
-    """Return a warning that names the cells that define in Python, which are not run."""
+def _warning_about_code(numbers: Collection[int], source_name: str) -> Problem | None:
+    """Return a warning about cells with definitions in Python, which are not run; None without such cells."""
     if not numbers:
         return None
     verb = "define" if len(numbers) > 1 else "defines"
     command = f"divebook run {shlex.quote(source_name)} --code"
     hint = f"to have the code run: {command}"
     return Problem(
-        f"{cells_named(numbers)} {verb} in Python, and code is run only when asked", severity="warning", hint=hint
+        f"{cells_text(numbers)} {verb} in Python, and code is run only when asked", severity="warning", hint=hint
     )
 
 
@@ -185,59 +212,61 @@ def _source(cell: Any) -> str:
     return source if isinstance(source, str) else "".join(source)
 
 
-def _defines(source: str) -> bool:
+def _is_dive_cell(source: str) -> bool:
     return source.lstrip().split(None, 1)[:1] == [MAGIC]
 
 
 def _read(source: str, where: str) -> Definitions:
     first, _, body = source.lstrip().partition("\n")
-    said = _said(first, where)
+    options = _first_line_options(first, where)
     above = source[: len(source) - len(source.lstrip())].count("\n")
     return read_definitions(
-        body, source_name=where, dialect=said.dialect, line_offset=1 + above, body=said.kind, name=said.name
+        body, source_name=where, dialect=options.dialect, line_offset=1 + above, body=options.kind, name=options.name
     )
 
 
-def _said(first: str, where: str) -> Namespace:
-    """Return what the first line of a cell says."""
-    line = ArgumentParser(MAGIC, add_help=False, exit_on_error=False)
-    line.add_argument("kind", nargs="?", default="file", choices=get_args(Body))
-    line.add_argument("name", nargs="?")
-    line.add_argument("--dialect", default=OWN, choices=tuple(MANNERS))
+def _first_line_options(first: str, where: str) -> Namespace:
+    """Return ``kind``, ``name`` and ``dialect`` from the first line of a ``%%dive`` cell."""
+    parser = ArgumentParser(MAGIC, add_help=False, exit_on_error=False)
+    parser.add_argument("kind", nargs="?", default="file", choices=get_args(Body))
+    parser.add_argument("name", nargs="?")
+    parser.add_argument("--dialect", default=OWN, choices=tuple(MANNERS))
     try:
-        said, unknown = line.parse_known_args(shlex.split(first)[1:])
+        options, unknown = parser.parse_known_args(shlex.split(first)[1:])
     except (ArgumentError, ValueError) as error:
         raise DefinitionError([Problem(f"{first!r} is not understood: {error}")], where) from error
     if unknown:
         raise DefinitionError([Problem(f"{first!r} is not understood: unexpected {' '.join(unknown)}")], where)
-    return said
+    return options
 
+
+# --- files and folders -----------------------------------------------------------------------------------------------
 
 NOTEBOOK = ".ipynb"
 FORMATS: dict[str, Format] = {".yaml": "yaml", ".yml": "yaml", ".json": "json"}
 
 
 def load(path: str | Path, *, dialect: Dialect = OWN, sources: Sources | None = None) -> Definitions:
-    """Read a definition file, or all of a folder merged in the order of their names, and the content they name.
+    """Read a definition file, or all files of a folder merged in the order of their names, with their content.
 
-    Subfolders are not looked into. Every file of a folder is read before problems are raised, so that one
-    `DefinitionError` tells of all files. Paths are relative to the folder, web addresses are fetched now.
+    Subfolders are ignored. All files of a folder are read before an error is raised, so that one `DefinitionError` has
+    the problems of all files. Paths in definitions are relative to the folder. Web pages are fetched now.
     """
     path = as_path(path, "what to load")
     is_folder = path.is_dir() or not path.suffix
-    found = load_folder(path, dialect=dialect) if is_folder else load_file(path, dialect=dialect)
-    return resolve_content(found, sources or Sources(path if is_folder else path.parent))
+    definitions = load_folder(path, dialect=dialect) if is_folder else load_file(path, dialect=dialect)
+    return resolve_content(definitions, sources or Sources(path if is_folder else path.parent))
 
 
 def load_file(path: Path, *, dialect: Dialect = OWN) -> Definitions:
-    """Read one definition file, or the ``%%dive`` cells of a notebook; its suffix tells its format."""
+    """Read one definition file, or the ``%%dive`` cells of a notebook. The suffix determines the format."""
     if path.suffix.lower() == NOTEBOOK:
         return definitions_of_notebook(text_of(path), str(path))
-    found = read_definitions(text_of(path), source_name=str(path), dialect=dialect, format=_format_of(path))
-    problems = syntax_problems(found)  # here, where it is known which file they stand in
+    definitions = read_definitions(text_of(path), source_name=str(path), dialect=dialect, format=_format_of(path))
+    problems = syntax_problems(definitions)  # checked here, where the file of a problem is known
     if problems:
         raise DefinitionError(problems, str(path))
-    return found
+    return definitions
 
 
 def load_folder(folder: Path, *, dialect: Dialect = OWN) -> Definitions:
@@ -253,13 +282,13 @@ def load_folder(folder: Path, *, dialect: Dialect = OWN) -> Definitions:
         raise failed[0][1]
     if failed:
         raise DefinitionError(
-            [_named(problem, path) for path, error in failed for problem in error.problems], str(folder)
+            [_with_file_name(problem, path) for path, error in failed for problem in error.problems], str(folder)
         )
     return merge_all(parts)
 
 
 def definition_files(folder: Path) -> list[Path]:
-    """Return the definition files of a folder, sorted; it is an error if there are none."""
+    """Return the definition files of a folder, sorted; raise `DefinitionError` if there are none."""
     try:
         names = sorted(path for path in folder.iterdir() if path.suffix.lower() in FORMATS and path.is_file())
     except OSError as error:
@@ -270,7 +299,7 @@ def definition_files(folder: Path) -> list[Path]:
 
 
 def save(definitions: Definitions, path: str | Path) -> None:
-    """Write definitions to a file that `load` reads as the same; its suffix tells the format."""
+    """Write definitions to a file from which `load` reads equal ones. The suffix determines the format."""
     path = Path(path)
     path.write_text(definitions_to_text(definitions, _format_of(path)), encoding="utf-8")
 
@@ -284,7 +313,7 @@ def _format_of(path: Path) -> Format:
 
 
 def text_of(path: Path) -> str:
-    """Return the text of a definition file; raises DefinitionError."""
+    """Return the text of a definition file; raise `DefinitionError` if it cannot be read or is too large."""
     try:
         if path.stat().st_size > 4 * MAX_TEXT:
             raise _unreadable(path, f"failed to read file {path}: it has more than {4 * MAX_TEXT} bytes")
@@ -299,6 +328,6 @@ def _unreadable(path: Path, message: str, hint: str | None = None) -> Definition
     return DefinitionError([Problem(message, hint=hint)], str(path))
 
 
-def _named(problem: Problem, path: Path) -> Problem:
+def _with_file_name(problem: Problem, path: Path) -> Problem:
     where = f"{path.name}:{problem.line}:{problem.column}" if problem.line else path.name
     return replace(problem.at(0, 0), message=f"{where}: {problem.message}", place=())

@@ -1,4 +1,4 @@
-"""Python that holds what an environment takes in: a module or a file, imported by name."""
+"""Python modules and files whose agents, workflows and actions an environment uses."""
 
 from __future__ import annotations
 
@@ -19,33 +19,44 @@ from divebook.workflow.resources import ScheduleDefinition
 from divebook.workflow.servers import MCPServerDefinition
 
 
-def take_in_held(environment: Environment, held: Iterable[Any]) -> None:
-    """Let an environment have what others hold, and then single things, which have been made with less ado."""
-    for found in held:
-        if isinstance(found, Environment):
-            environment.take_in(found)
-    for found in held:
-        if isinstance(found, Agent):
-            environment.add_agent(found, replace=True)
-        elif isinstance(found, Workflow):
-            environment.add_workflow(found, replace=True)
-        elif isinstance(found, ScheduleDefinition):
-            environment.add_schedule(found, replace=True)
-        elif isinstance(found, MCPServerDefinition):
-            environment.add_server(found, replace=True)
+def add_values(environment: Environment, values: Iterable[Any]) -> None:
+    """Add definitions among the values of a module or notebook to an environment.
+
+    The contents of environments are added first, so that single agents and workflows replace those of the same names.
+    """
+    for value in values:
+        if isinstance(value, Environment):
+            environment.take_in(value)
+    for value in values:
+        if isinstance(value, Agent):
+            environment.add_agent(value, replace=True)
+        elif isinstance(value, Workflow):
+            environment.add_workflow(value, replace=True)
+        elif isinstance(value, ScheduleDefinition):
+            environment.add_schedule(value, replace=True)
+        elif isinstance(value, MCPServerDefinition):
+            environment.add_server(value, replace=True)
 
 
 def import_actions(source: str, what: str = "actions") -> ModuleType:
-    """Import a module or Python file, so that its ``@action`` and ``@workflow`` functions are known.
+    """Import a module or Python file, which registers its ``@action`` and ``@workflow`` functions.
 
-    Errors say `what` it is to the person who named it.
+    Parameters
+    ----------
+    what
+        The purpose of the module, for errors.
+
+    Raises
+    ------
+    SetupError
+        The import raises any exception.
     """
     try:
         if source.endswith(".py"):
             return _import_file(Path(source))
         sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as `python -m` does
         return importlib.import_module(source)
-    except Exception as error:  # whatever the user's code raises while it is imported
+    except Exception as error:  # code of users may raise anything
         raise SetupError(f"{what} {source!r} cannot be imported: {type(error).__name__}: {error}") from error
 
 

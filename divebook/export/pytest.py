@@ -26,7 +26,7 @@ from nbformat import v4
 from divebook.agents import Agent
 from divebook.agents.signatures import library_tool
 from divebook.config import load, with_documents
-from divebook.config.modules import import_actions, take_in_held
+from divebook.config.modules import add_values, import_actions
 from divebook.documents import FileDocuments
 from divebook.engine.lifecycle import TERMINAL
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, CACHED_RESPONSE
@@ -113,7 +113,7 @@ def verified_against(
     answered = [Action(name, answered_from_the_log, **options) for name, options in actions.items()]
     seen = [_tool(name, **options) for name, options in tools.items()]
     with Environment(store=MemoryStore(), actions=answered, tools=seen) as environment:
-        take_in_held(environment, [*held])
+        add_values(environment, [*held])
         if definitions is not None:
             environment.define(definitions)
         execution = environment.execution(import_(log, environment.store))

@@ -1,4 +1,4 @@
-"""A defining cell: its first line says what the body is, the body is read as a definition text."""
+"""Cells that define agents and workflows (``%%dive``), and code cells of a notebook that run without a kernel."""
 
 from __future__ import annotations
 
@@ -15,12 +15,10 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 from divebook.errors import SetupError, did_you_mean
-from divebook.notebook.commands import Names, parse, split, tell
+from divebook.notebook.cell_errors import problem_text, short_errors
+from divebook.notebook.commands import Names, parse, print_answer, split
 from divebook.notebook.recovery import lines_after_defining
-from divebook.notebook.report import problem_text, short_errors
-from divebook.notebook.run_magics import TRY, try_cell
 from divebook.notebook.session import Defined, Session
-from divebook.replay.trial import StepTrial
 from divebook.text.redaction import one_line
 from divebook.workflow.definition import Definitions
 from divebook.workflow.dialect import MANNERS, OWN, Dialect
@@ -38,20 +36,20 @@ USAGE = (
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell that defines something."""
+    """A cell with definitions. Its first line determines how the lines below are read."""
 
     text: str
-    """What stands below its first line."""
+    """The lines below the first one."""
     body: Body = "file"
     name: str | None = None
     dialect: Dialect = OWN
     lines_above: int = 1
     """Lines of the cell before the text."""
     number: int = 0
-    """Its number in the notebook, 0 where it has none."""
+    """Number of its execution, 0 if unknown."""
 
     def read(self) -> Definitions:
-        """Return what it defines; `DefinitionError` counts lines from the top of the cell."""
+        """Return its definitions. Line numbers of a `DefinitionError` count from the top of the cell."""
         return read_definitions(
             self.text,
             source_name=f"Cell [{self.number}]" if self.number else "cell",
@@ -63,12 +61,12 @@ class Cell:
 
     @property
     def lines(self) -> Sequence[str]:
-        """The lines of the whole cell; what stands above the text is left empty."""
+        """The lines of the whole cell, with those above the text empty."""
         return [""] * self.lines_above + self.text.splitlines()
 
 
 def parse_cell(line: str, text: str, lines_above: int = 1, scope: Names | None = None, number: int = 0) -> Cell:
-    """Return the cell that a first line (without ``%%dive``) and a body make; UsageError if the line is wrong."""
+    """Return the cell of a first line (without ``%%dive``) and a body; raise `UsageError` if the line is wrong."""
     arguments = parse(split(line), {}, {"--dialect": "dialect"}, inputs=False, names=scope)
     dialect = arguments.options.get("dialect", OWN)
     if dialect not in DIALECTS:
@@ -83,7 +81,7 @@ def parse_cell(line: str, text: str, lines_above: int = 1, scope: Names | None =
 
 
 def scripted_agent(line: str) -> str | None:
-    """Return the agent whose script a cell is, by its first line (without ``%%dive``); None for a cell that defines."""
+    """Return the agent of ``%%dive script AGENT``, from the line without ``%%dive``; None for a cell of definitions."""
     kind, *names = split(line) or ("",)
     if kind != SCRIPT:
         return None
@@ -92,78 +90,64 @@ def scripted_agent(line: str) -> str | None:
     return names[0]
 
 
-def confirmation(change: Defined) -> str:
-    """Return a few lines that say what a cell did."""
-    return "\n".join([*_told("defined", change.defined), *_told("replaced", change.replaced), *_warnings(change)])
-
-
-def _told(verb: str, things: Iterable[str]) -> Iterable[str]:
-    listed = ", ".join(things)
-    return [f"{verb} {listed}"] if listed else []
-
-
-def _warnings(change: Defined) -> Iterable[str]:
-    return [f"warning: {problem_text(problem)}" for problem in change.warnings]
-
-
-# What a ``%%dive`` cell does: it defines agents and workflows, gives an agent its script, or tries a step.
-
-
-def take_cell(
-    session: Session, line: str, text: str, lines_above: int, names: Names, *, number: int
-) -> StepTrial | None:
-    """Take in a cell and say what it did; return what it tried.
+def define_cell(session: Session, line: str, text: str, lines_above: int, names: Names, *, number: int) -> None:
+    """Add the agents and workflows of a cell to the session, or the script of an agent, and print the changes.
 
     Parameters
     ----------
     line
         The first line, without ``%%dive``.
     lines_above
-        How many lines of the cell come before `text`.
+        Number of lines of the cell before `text`.
+    names
+        Variables that expressions on the first line may use.
     number
-        The number of the cell in the notebook, 0 where it has none.
+        Number of the cell's execution, 0 if unknown.
     """
-    kind, *words = split(line) or [""]
-    if kind == TRY:
-        return try_cell(session, words, text, lines_above, names, number=number)
     agent = scripted_agent(line)
-    if agent is None:
-        _define(session, parse_cell(line, text, lines_above, names, number))
-        return None
-    with short_errors([""] * lines_above + text.splitlines()):
-        tell(session.follow_script(agent, yaml_of(text, "cell", lines_above)))
-    return None
-
-
-def _define(session: Session, parsed: Cell) -> None:
-    with short_errors(parsed.lines):
-        definitions = parsed.read()
-    with short_errors(parsed.lines, definitions.positions):
+    if agent is not None:
+        with short_errors([""] * lines_above + text.splitlines()):
+            print_answer(session.follow_script(agent, yaml_of(text, "cell", lines_above)))
+        return
+    cell = parse_cell(line, text, lines_above, names, number)
+    with short_errors(cell.lines):
+        definitions = cell.read()
+    with short_errors(cell.lines, definitions.positions):
         change = session.define(definitions)
         lines = [confirmation(change), *lines_after_defining(session)]
-    tell("\n".join(lines))
+    print_answer("\n".join(lines))
 
 
-# Code cells of a notebook that are run without a kernel: for what they define, in a shell of this process.
+def confirmation(change: Defined) -> str:
+    """Return the lines that list what a cell defined and replaced, with its warnings."""
+    lines = []
+    if change.defined:
+        lines.append(f"defined {', '.join(change.defined)}")
+    if change.replaced:
+        lines.append(f"replaced {', '.join(change.replaced)}")
+    lines += [f"warning: {problem_text(problem)}" for problem in change.warnings]
+    return "\n".join(lines)
 
 
-CELL = "<ipython-input"
-"""How the names begin that IPython gives to what it compiles."""
+# --- code cells that run without a kernel ----------------------------------------------------------------------------
+
+CELL_FILE_PREFIX = "<ipython-input"
+"""Beginning of the file names under which IPython compiles cells."""
 
 
 def run_cells(cells: Iterable[tuple[int, str]], path: Path) -> list[Any]:
-    """Run cells, given with their numbers, as a kernel would; return what they have defined by then, by their names.
+    """Run numbered code cells of a notebook in a shell of this process; return the values of the variables they set.
 
-    What they print goes to stderr, so that it does not mix with results.
+    Their output goes to stderr, so that it does not mix with results on stdout.
 
     Raises
     ------
     SetupError
-        A cell fails; the ones after it are not run.
+        A cell fails. The ones after it are not run.
     """
     shell = InteractiveShell.instance(config=Config({"HistoryManager": {"enabled": False}}))
     before = set(shell.user_ns)
-    sys.path.insert(0, str(path.parent.absolute()))  # as a kernel does, which begins in the notebook's folder
+    sys.path.insert(0, str(path.parent.absolute()))  # as a kernel does, which starts in the notebook's folder
     with contextlib.redirect_stdout(sys.stderr):
         for number, source in cells:
             _run(shell, source, f"code cell {number} of {path}")
@@ -184,7 +168,7 @@ def _run(shell: InteractiveShell, source: str, where: str) -> None:
 
 @contextlib.contextmanager
 def _without_tracebacks(shell: InteractiveShell) -> Iterator[None]:
-    """Keep a shell from printing what is raised as an error anyway."""
+    """Stop a shell from printing tracebacks of errors that are raised anyway."""
     names = ("showtraceback", "showsyntaxerror")
     for name in names:
         setattr(shell, name, lambda *_, **__: None)
@@ -196,9 +180,15 @@ def _without_tracebacks(shell: InteractiveShell) -> Iterator[None]:
 
 
 def _line(error: BaseException, source: str) -> int | None:
-    """Return the line of the cell in which an error arose; IPython counts without the empty lines at its top."""
+    """Return the line of the cell that raised an error; None if no frame is in a cell.
+
+    IPython counts without the empty lines at the top of a cell.
+    """
     above = source[: len(source) - len(source.lstrip())].count("\n")
     if isinstance(error, SyntaxError):
         return above + (error.lineno or 1)
-    lines = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename.startswith(CELL)]
-    return above + (lines[-1] or 1) if lines else None
+    frames = extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename.startswith(CELL_FILE_PREFIX)]
+    if not lines:
+        return None
+    return above + (lines[-1] or 1)

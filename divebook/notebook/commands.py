@@ -1,9 +1,13 @@
-"""What a sub-command of ``%dive`` is: a method whose docstring is its help, and lists its words and options.
+"""Sub-commands of ``%dive``, and the parser for their words, options, inputs and Python expressions.
 
-A line of it that begins with ``--name`` is an option, with a value if a word follows after one space (``--tag TAG``);
-``-n,`` before it is a short spelling. A line that begins with a word in capitals is a word that it takes, and
-``KEY=VALUE`` says that it takes inputs. A usage that ends with ``...`` takes any number of words. One that can go on in
-the ``--background`` returns a run that is waited for.
+A sub-command is a method with the decorator `command`. Its docstring is its help and declares its syntax:
+
+- a line that starts with ``--name`` declares an option, with a value if a word follows after one space (``--tag TAG``);
+  ``-n,`` before it declares a short spelling;
+- a line that starts with a word in capitals declares a positional word;
+- ``KEY=VALUE`` declares that the sub-command takes inputs;
+- a usage that ends with ``...`` takes any number of words;
+- the option ``--background`` declares that the sub-command returns a run, which the magic then waits for.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -23,27 +27,28 @@ from divebook.text.format import visible
 from divebook.text.redaction import one_line, shared
 from divebook.workflow.yaml_text import BRACKETS, QUOTES, value_typed
 
-# Python on the line of a magic: ``$name`` and ``$expression``, in the names of the place that the line stands in.
+# --- Python expressions on the line of a magic: ``$name`` and ``$expression`` ----------------------------------------
 #
-# A word or a value that begins with ``$`` is Python as a whole. Where IPython would replace something inside a text, or
-# a ``{name}``, the line is refused and the error says what to write: nothing that looks like Python ever becomes a text
-# (`tests/notebook/test_expressions.py`).
+# A word or value that starts with ``$`` is Python as a whole. IPython itself also replaces ``$name`` and ``{name}``
+# inside a text. A line in which it would do so is rejected, and the error states the right form. Therefore nothing that
+# looks like Python is ever taken as text (`tests/notebook/test_expressions.py`).
 
 
-_BEGINNING = re.compile(r"\$(?=[^\W\d]|[(\[\"'])")
+_EXPRESSION_START = re.compile(r"\$(?=[^\W\d]|[(\[\"'])")
 _NAME = re.compile(r"[^\W\d]\w*")
 _CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
 _REPLACED_BY_IPYTHON = re.compile(r"\$(?:[^\W\d]|[(\[{$])|(?<!\{)\{[^\W\d][^{}:]*\}(?!\})")
-_SHOWN = 60
+_MAX_SHOWN = 60
+"""Characters of a text or message in an error."""
 
 
 def is_expression(text: str) -> bool:
-    """Return whether a word is Python."""
-    return _BEGINNING.match(text) is not None
+    """Return whether a word is a Python expression."""
+    return _EXPRESSION_START.match(text) is not None
 
 
 def expression_end(line: str, start: int) -> int:
-    """Return the place after the expression that begins at a ``$``: at white space outside of brackets and quotes."""
+    """Return the end of the expression that starts at a ``$``: the first white space outside brackets and quotes."""
     expected: list[str] = []
     position = start + 1
     while position < len(line) and (expected or not line[position].isspace()):
@@ -62,27 +67,34 @@ def expression_end(line: str, start: int) -> int:
 
 
 def _string_end(line: str, start: int) -> int:
-    found = re.compile(rf"{line[start]}(?:\\.|[^\\{line[start]}])*{line[start]}").match(line, start)
-    if found is None:
-        raise UsageError(f"the quote {line[start]} before {line[start + 1 : start + 21]!r} is not closed")
-    return found.end()
+    """Return the end of the Python string that starts at a quote."""
+    quote = line[start]
+    string = re.compile(rf"{quote}(?:\\.|[^\\{quote}])*{quote}").match(line, start)
+    if string is None:
+        raise UsageError(f"the quote {quote} before {line[start + 1 : start + 21]!r} is not closed")
+    return string.end()
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The names that expressions may use."""
+    """The variables that expressions may use."""
 
     variables: Mapping[str, Any] = field(default_factory=dict)
-    own: Sequence[str] | None = None
-    """Which of them are worth suggesting; all, if None."""
+    user_names: Sequence[str] | None = None
+    """The names to suggest in errors: those of the user, without IPython's own. None suggests all."""
 
     def value(self, what: str, text: str) -> Any:
-        """Return the value of ``$expression``; `what` names its place in errors: ``input 'n'``.
+        """Return the value of ``$expression``.
+
+        Parameters
+        ----------
+        what
+            The place of the expression, for errors: ``input 'n'``.
 
         Raises
         ------
         UsageError
-            It is no Python, or has raised something.
+            The text is not a Python expression, or the expression raised an exception.
         """
         source = text[1:]
         if _NAME.fullmatch(source) and source not in self.variables:
@@ -95,21 +107,21 @@ class Names:
         except NameError as error:
             raise UsageError(f"{what}: {text}: {self._unknown(error.name or '')}") from error
         except Exception as error:
-            raised = f"{type(error).__name__}: {one_line(str(error), _SHOWN)}"
+            raised = f"{type(error).__name__}: {one_line(str(error), _MAX_SHOWN)}"
             raise UsageError(f"{what}: {text} raises {raised}; run it in a cell of its own to see where") from error
 
     def _unknown(self, name: str) -> str:
-        own = self.variables if self.own is None else self.own
-        close = nearest(name, (known for known in own if not known.startswith("_")))
+        candidates = self.variables if self.user_names is None else self.user_names
+        close = nearest(name, (candidate for candidate in candidates if not candidate.startswith("_")))
         advice = f"did you mean ${close}?" if close else "define it in a cell, or quote the value if it is text"
         return f"there is no variable {name!r} ({advice})"
 
 
 def as_word(what: str, text: str, value: Any) -> str:
-    """Return the value of an expression as a word: a text, a number, a path, or the id or name that something has."""
-    for found in (value, getattr(value, "id", None), getattr(value, "name", None)):
-        if isinstance(found, str):
-            return found
+    """Return the value of an expression as a word: a string, number or path, or the ``id`` or ``name`` of an object."""
+    for candidate in (value, getattr(value, "id", None), getattr(value, "name", None)):
+        if isinstance(candidate, str):
+            return candidate
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     if isinstance(value, os.PathLike):
@@ -118,14 +130,14 @@ def as_word(what: str, text: str, value: Any) -> str:
 
 
 def refuse_inside(what: str, text: str) -> None:
-    """Refuse a text in which IPython would replace something; single quotes tell that it is meant."""
-    found = next((found for part in _open_parts(text) for found in _REPLACED_BY_IPYTHON.finditer(part)), None)
-    if found is None:
+    """Raise `UsageError` for a text in which IPython would replace something. Single quotes around it allow it."""
+    if not any(_REPLACED_BY_IPYTHON.search(part) for part in _unquoted_parts(text)):
         return
-    raise UsageError(f"{what}: nothing is replaced inside {one_line(text, _SHOWN)}; {_advice(text)}")
+    raise UsageError(f"{what}: nothing is replaced inside {one_line(text, _MAX_SHOWN)}; {_advice(text)}")
 
 
 def _advice(text: str) -> str:
+    """Return the form to write in place of a text that looks like Python."""
     named = re.fullmatch(r"\$?\{([^{}]+)\}", text) or re.fullmatch(r"[\"]?\$+([\w.]+)[\"]?", text)
     if named:
         return f"write ${named[1]} for the value, or '{text.strip(chr(34))}' for that text"
@@ -136,8 +148,8 @@ def _advice(text: str) -> str:
     return f"write $f\"{python}\" for the value, or '{bare}' for that text"
 
 
-def _open_parts(text: str) -> Iterable[str]:
-    """Yield what is not in single quotes; they count where a text or, inside brackets, a value begins."""
+def _unquoted_parts(text: str) -> Iterable[str]:
+    """Yield the parts outside single quotes. Quotes count at the start of a text or, in brackets, of a value."""
     if text[:1] == "'":
         return
     if text[:1] not in {"[", "{"}:
@@ -146,14 +158,14 @@ def _open_parts(text: str) -> Iterable[str]:
     yield from re.split(r"(?<=[\[{,: ])'(?:[^']|'')*'", text)
 
 
-# The line of a magic: words, options, and ``key=value`` whose values are YAML, or ``$expression`` in Python.
+# --- the line of a magic: words, options, and ``key=value`` with values in YAML or Python ----------------------------
 
 
 _KEY = re.compile(r"([^\W\d][\w.-]*)=")
 _LONG_KEY = re.compile(r"(?:--)?[^\W\d][\w.:-]*=")
-"""Also the second question of a step, ``step:2=``, and an option."""
+"""A key as in `_KEY`, the second question of a step (``step:2=``), or an option."""
 REPEATED = ("answer", "include", "input", "label", "prompt", "result", "set", "tag", "untag")
-"""Options that may be given several times: their values are joined by line breaks."""
+"""Options that may be repeated. Their values are joined by line breaks."""
 _TEXT_TYPES = ("string", "str", "text")
 
 
@@ -163,34 +175,34 @@ class Arguments:
 
     words: tuple[str, ...] = ()
     inputs: Mapping[str, str] = field(default_factory=dict)
-    """Values as they were written."""
+    """Values of ``key=value`` as text, not parsed yet."""
     options: Mapping[str, str] = field(default_factory=dict)
     """By long name; a flag has the value ``""``."""
     data: Mapping[int, Any] = field(default_factory=dict)
-    """By position: the values of words that were written as ``$expression``, and are not texts."""
+    """By position: the values of words of the form ``$expression`` that may be any object."""
     names: Names = Names()
-    """What expressions may use."""
+    """The variables that expressions may use."""
 
     def has(self, flag: str) -> bool:
-        """Return whether a flag was given."""
+        """Return whether the line has an option."""
         return flag in self.options
 
     def several(self, name: str) -> list[str]:
-        """Return all values of an option that may be given several times."""
-        return list(filter(None, self.options.get(name, "").split("\n")))
+        """Return all values of an option that may be repeated."""
+        return [value for value in self.options.get(name, "").split("\n") if value]
 
     def only_word(self, what: str, advice: str = "") -> str:
-        """Return the one word; UsageError, which ends with the advice, if there is none, or another one."""
+        """Return the one word; raise `UsageError`, which ends with the advice, if there is not exactly one."""
         if len(self.words) != 1:
-            found = " ".join(self.words) or "nothing"
-            raise UsageError(f"one {what} is needed here, found {found}{advice}")
+            words = " ".join(self.words) or "nothing"
+            raise UsageError(f"one {what} is needed here, found {words}{advice}")
         return self.words[0]
 
 
 def split(line: str) -> list[str]:
-    """Return the words of a line; quotes and brackets keep a word together where YAML would, or Python after a ``$``.
+    """Return the words of a line. Quotes and brackets keep a word together as in YAML, or after ``$`` as in Python.
 
-    A quote counts only at the beginning of a word or value, so that ``name=O'Brien`` is one word.
+    A quote counts only at the start of a word or value, so that ``name=O'Brien`` is one word.
 
     >>> split("run audit names=[a, 'b c'] title='two words' who=O'Brien")
     ['run', 'audit', "names=[a, 'b c']", "title='two words'", "who=O'Brien"]
@@ -208,6 +220,7 @@ def split(line: str) -> list[str]:
 
 
 def _word_end(line: str, start: int) -> int:
+    """Return the end of the word that starts at a position."""
     key = _LONG_KEY.match(line, start)
     position = key.end() if key else start
     if is_expression(line[position:]):
@@ -222,7 +235,7 @@ def _word_end(line: str, start: int) -> int:
 
 
 def _quote_end(line: str, start: int) -> int:
-    r"""Return the place after the closing quote; in single quotes ``''`` is one, in double quotes ``\"`` is."""
+    r"""Return the end of a YAML string. Inside, ``''`` (in single quotes) and ``\"`` (in double quotes) are quotes."""
     quote = line[start]
     position = start + 1
     while position < len(line):
@@ -237,6 +250,7 @@ def _quote_end(line: str, start: int) -> int:
 
 
 def _bracket_end(line: str, start: int) -> int:
+    """Return the end of a YAML list or mapping in brackets."""
     expected = [BRACKETS[line[start]]]
     position = start + 1
     while position < len(line):
@@ -263,7 +277,7 @@ def parse(
     names: Names | None = None,
     data_word: int | None = None,
 ) -> Arguments:
-    """Sort words into options, inputs and the rest.
+    """Return the words of a line as options, inputs and plain words.
 
     Parameters
     ----------
@@ -272,57 +286,65 @@ def parse(
     inputs
         Whether ``key=value`` is allowed.
     names
-        What expressions may use; None leaves them as they are written.
+        The variables that expressions may use; None leaves expressions as text.
     data_word
-        The position of the word that may be any value.
+        The position of the word whose expression may have any value.
+
+    Raises
+    ------
+    UsageError
+        An option is unknown or lacks its value, an input is repeated, or an expression is wrong.
     """
     plain: list[str] = []
-    given: dict[str, str] = {}
+    inputs_by_name: dict[str, str] = {}
     options: dict[str, str] = {}
     data: dict[int, Any] = {}
     remaining = iter(words)
     for word in remaining:
         key = _KEY.match(word)
-        spelled, equals, value = word.partition("=")
+        spelling, equals, value = word.partition("=")
         if word.startswith("-") and word != "-":
-            name, written = _option(spelled, value if equals else None, remaining, flags, valued)
-            found = _text(f"option {spelled}", written, names)
-            options[name] = f"{options[name]}\n{found}" if name in REPEATED and name in options else found
+            name, text = _option(spelling, value if equals else None, remaining, flags, valued)
+            text = _text(f"option {spelling}", text, names)
+            is_repeated = name in REPEATED and name in options
+            options[name] = f"{options[name]}\n{text}" if is_repeated else text
         elif key and inputs:
-            if key[1] in given:
+            if key[1] in inputs_by_name:
                 raise UsageError(f"input {key[1]!r} is given twice")
-            given[key[1]] = word[key.end() :]
+            inputs_by_name[key[1]] = word[key.end() :]
         elif names is not None and len(plain) == data_word and is_expression(word):
             data[len(plain)] = names.value(word, word)
             plain.append(word)
         else:
             plain.append(_text(one_line(word, 40), word, names))
-    return Arguments(tuple(plain), given, options, data, names or Names())
+    return Arguments(tuple(plain), inputs_by_name, options, data, names or Names())
 
 
-def _text(what: str, written: str, names: Names | None) -> str:
-    """Return a word without its quotes, or what its expression stands for."""
-    if names is not None and is_expression(written):
-        return as_word(what, written, names.value(what, written))
+def _text(what: str, word: str, names: Names | None) -> str:
+    """Return a word without its quotes, or the value of its expression as text."""
+    if names is not None and is_expression(word):
+        return as_word(what, word, names.value(what, word))
     if names is not None:
-        refuse_inside(what, written)
-    return _unquoted(written)
+        refuse_inside(what, word)
+    return _unquoted(word)
 
 
 def _option(
-    spelled: str, value: str | None, remaining: Iterable[str], flags: Mapping[str, str], valued: Mapping[str, str]
+    spelling: str, value: str | None, remaining: Iterable[str], flags: Mapping[str, str], valued: Mapping[str, str]
 ) -> tuple[str, str]:
-    if spelled in flags and value is None:
-        return flags[spelled], ""
-    if spelled not in valued:
-        known = [*flags, *valued]
-        close = nearest(spelled, known)
-        advice = f"did you mean {close}?" if close else f"known: {', '.join(known) or 'none'}"
-        raise UsageError(f"unknown option {spelled} ({advice})")
-    found = value if value is not None else next(iter(remaining), None)
-    if found is None:
-        raise UsageError(f"option {spelled} needs a value")
-    return valued[spelled], found
+    """Return the long name of an option and its value, which may be the next of the `remaining` words."""
+    if spelling in flags and value is None:
+        return flags[spelling], ""
+    if spelling not in valued:
+        spellings = [*flags, *valued]
+        close = nearest(spelling, spellings)
+        advice = f"did you mean {close}?" if close else f"known: {', '.join(spellings) or 'none'}"
+        raise UsageError(f"unknown option {spelling} ({advice})")
+    if value is None:
+        value = next(iter(remaining), None)
+    if value is None:
+        raise UsageError(f"option {spelling} needs a value")
+    return valued[spelling], value
 
 
 def _unquoted(word: str) -> str:
@@ -330,27 +352,30 @@ def _unquoted(word: str) -> str:
 
 
 def values(
-    written: Mapping[str, str],
+    texts: Mapping[str, str],
     types: Mapping[str, str | None],
     variables: Mapping[str, Any],
-    own: Iterable[str] | None = None,
+    user_names: Iterable[str] | None = None,
 ) -> dict[str, Any]:
-    """Return the inputs that were written.
+    """Return the values of inputs.
 
     Parameters
     ----------
+    texts
+        The inputs as they were typed, by name.
     types
-        Declared types by input; a plain word is a text where one is declared (``version=1.10``).
+        Declared types by input. A plain word for a declared text is not parsed as YAML (``version=1.10``).
     variables
-        The kernel's, for ``$name``.
-    own
-        Which of them are worth suggesting; all, if None.
+        Variables of the kernel, for ``$name``.
+    user_names
+        The names to suggest in errors; None suggests all.
     """
-    names = Names(variables, None if own is None else tuple(own))
-    return {name: _value(name, text, types.get(name), names) for name, text in written.items()}
+    names = Names(variables, None if user_names is None else tuple(user_names))
+    return {name: _value(name, text, types.get(name), names) for name, text in texts.items()}
 
 
 def _value(name: str, text: str, declared: str | None, names: Names) -> Any:
+    """Return the value of one input; `declared` is its type."""
     what = f"input {name!r}"
     if is_expression(text):
         return names.value(what, text)
@@ -363,6 +388,8 @@ def _value(name: str, text: str, declared: str | None, names: Names) -> Any:
         problem = error.problems[0]
         raise UsageError(f"{what}: {problem.message} in {text!r}") from None
 
+
+# --- sub-commands ----------------------------------------------------------------------------------------------------
 
 Method: TypeAlias = "Callable[[Any, Arguments], Any]"
 
@@ -378,51 +405,63 @@ class Command:
     usage: str
     method: Method
     help: str
-    """What it does, in full."""
+    """The docstring of the method."""
     flags: Mapping[str, str]
     valued: Mapping[str, str]
-    """Long names of the options without and with a value, by every spelling."""
-    most_words: int
+    """Long names of the options without and with a value, by spelling (``-b``, ``--background``)."""
+    max_words: int
     inputs: bool
+    """Whether it takes ``key=value``."""
     data_word: int | None
-    """The position of the word that may be any value."""
+    """Position of the word whose expression may have any value."""
 
     @property
     def whole_help(self) -> str:
-        """How it is written, and what it does."""
+        """The usage and the help."""
         return f"%dive {self.usage}\n\n{self.help}"
 
     def parse(self, words: list[str], names: Names | None = None) -> Arguments:
-        """Sort what follows it; words that would be ignored are refused."""
-        found = parse(words, self.flags, self.valued, inputs=self.inputs, names=names, data_word=self.data_word)
-        extra = " ".join(found.words[self.most_words :])
+        """Return the arguments after the sub-command; raise `UsageError` for words that it would ignore."""
+        arguments = parse(words, self.flags, self.valued, inputs=self.inputs, names=names, data_word=self.data_word)
+        extra = " ".join(arguments.words[self.max_words :])
         name = self.usage.split()[0]
         if extra and self.inputs:
             raise UsageError(f"unexpected {extra!r}; write inputs as key=value, and texts with spaces in quotes")
-        if extra and self.most_words:
+        if extra and self.max_words:
             raise UsageError(f"unexpected {extra!r} after %dive {name}; put texts with spaces in quotes")
         if extra:
             raise UsageError(f"%dive {name} takes no words, found {extra!r}; %dive {name}? lists its options")
-        return found
+        return arguments
 
 
 def command(usage: str, *, data_word: int | None = None) -> Callable[[Method], Command]:
-    """Make a sub-command of a method that takes `Arguments`."""
+    """Return a decorator that turns a method with the parameter `Arguments` into a sub-command.
 
-    def made(method: Method) -> Command:
+    Parameters
+    ----------
+    usage
+        Name and syntax, as help shows it: ``run [NAME] [KEY=VALUE ...]``.
+    data_word
+        Position of the word whose expression may have any value.
+    """
+
+    def decorate(method: Method) -> Command:
         text = inspect.getdoc(method) or ""
         flags: dict[str, str] = {}
         valued: dict[str, str] = {}
         for short, name, value in _OPTION.findall(text):
-            (valued if value else flags).update(dict.fromkeys(filter(None, (f"--{name}", short)), name))
-        words = sys.maxsize if usage.endswith(" ...") else len(_WORD.findall(text))
-        return Command(usage, method, text, flags, valued, words, "\nKEY=VALUE" in text, data_word)
+            names = valued if value else flags
+            names[f"--{name}"] = name
+            if short:
+                names[short] = name
+        max_words = sys.maxsize if usage.endswith(" ...") else len(_WORD.findall(text))
+        return Command(usage, method, text, flags, valued, max_words, "\nKEY=VALUE" in text, data_word)
 
-    return made
+    return decorate
 
 
 def help_with(word: str, commands: Mapping[str, Command]) -> str:
-    """Return what a sub-command does, or a key of definitions means; UsageError if there is neither."""
+    """Return the help of a sub-command or of a key of definitions; raise `UsageError` if there is neither."""
     from divebook.errors import NotFoundError
     from divebook.workflow.schema import help_about
 
@@ -439,7 +478,7 @@ def help_with(word: str, commands: Mapping[str, Command]) -> str:
 
 
 def command_called(name: str, commands: Mapping[str, Command]) -> Command:
-    """Return the sub-command of that name; UsageError if there is none."""
+    """Return the sub-command of a name; raise `UsageError` if there is none."""
     if name not in commands:
         close = nearest(name, commands)
         advice = f"did you mean %dive {close}?" if close else f"there are: {', '.join(commands)}"
@@ -447,47 +486,6 @@ def command_called(name: str, commands: Mapping[str, Command]) -> Command:
     return commands[name]
 
 
-# What magics print: their answers, without secrets and control characters.
-
-
-def tell(text: str) -> None:
-    """Print an answer."""
+def print_answer(text: str) -> None:
+    """Print the text that a magic answers with, without secrets and control characters."""
     sys.stdout.write(visible(shared().text(text)) + "\n")
-
-
-# Which of a shell's names are the user's own.
-
-
-_NOTHING = object()
-
-
-def own_variables(shell: Any) -> Iterator[str]:
-    """Yield the names a user has given, newest last: without IPython's own, such as ``In`` and ``exit``."""
-    hidden = shell.user_ns_hidden
-    for name, value in shell.user_ns.items():
-        if not name.startswith("_") and value is not hidden.get(name, _NOTHING):
-            yield name
-
-
-# Which line of a cell called a magic: shown with an error where a cell has several lines.
-
-
-def line_in_cell(shell: Any) -> tuple[int, str] | None:
-    """Return the number and the text of the line that is being run; None where a cell has only one, or none is run."""
-    number = _line_number(shell)
-    history = getattr(shell, "history_manager", None)
-    written = history.input_hist_raw[-1] if history is not None and history.input_hist_raw else ""
-    lines = written.splitlines()
-    if number is None or len(written.strip().splitlines()) < 2 or not 1 <= number <= len(lines):
-        return None
-    return number, lines[number - 1]
-
-
-def _line_number(shell: Any) -> int | None:
-    name_of = getattr(getattr(shell, "compile", None), "format_code_name", None)
-    frame = sys._getframe()  # noqa: SLF001 - the public way, inspect.stack, reads every source file
-    while name_of is not None and frame is not None:
-        if name_of(frame.f_code.co_filename) is not None:
-            return frame.f_lineno
-        frame = frame.f_back  # type: ignore[assignment]
-    return None

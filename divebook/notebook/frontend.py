@@ -1,4 +1,4 @@
-"""What the front end that runs this cell can do, read off the request it sent."""
+"""The front end that runs the present cell: its abilities, and the cell, as the request to the kernel states them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-_TOLD_BY_VARIABLES = ("__vsc_ipynb_file__", "PAPERMILL_INPUT_PATH")
+_PATH_VARIABLES = ("__vsc_ipynb_file__", "PAPERMILL_INPUT_PATH")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +21,13 @@ class FrontEnd:
     has_kernel
         Whether there is a kernel at all; a terminal has none.
     takes_input
-        Whether somebody sits there: `input` works. Programs that run notebooks say that it does not.
+        Whether a person can answer `input`. Programs that run notebooks state that `input` does not work.
     cell
-        Which cell and notebook this is, as far as the front end says: ``cell``, ``notebook``, and ``source``, a digest
-        of the cell's text; and ``kernel``, which runs it.
+        Identity of the cell: its id (``cell``) and the path of its ``notebook`` as far as the front end states them,
+        ``source``, a digest of its text, and ``kernel``, the id of the kernel. None for an empty cell, and in a
+        terminal.
     count
-        The number of the cell's execution; it tells this cell's output from others.
+        Number of the cell's execution. It distinguishes the output of this cell from others.
     """
 
     has_kernel: bool = False
@@ -36,7 +37,7 @@ class FrontEnd:
 
     @property
     def shows_widgets(self) -> bool:
-        """Whether a live view is worth sending; programs that run notebooks would store it, and show nothing else."""
+        """Whether to send live views. Programs that run notebooks would store a view, and show nothing else."""
         return self.has_kernel and self.takes_input
 
 
@@ -71,15 +72,17 @@ def present_front_end(shell: Any) -> FrontEnd:
 
 
 def notebook_of(shell: Any) -> str:
-    """Return the path of the notebook that a shell runs, as VS Code, papermill or Jupyter tell it; empty if none does.
+    """Return the path of the notebook, as VS Code, papermill or Jupyter provide it; empty if none of them does.
 
-    papermill tells it where it is asked to (``--inject-input-path``).
+    papermill provides it with ``--inject-input-path``.
     """
-    names = {} if shell is None else shell.user_ns
-    told = next((str(names[name]) for name in _TOLD_BY_VARIABLES if names.get(name)), "")
-    return told or os.environ.get("JPY_SESSION_NAME", "")
+    variables = {} if shell is None else shell.user_ns
+    for name in _PATH_VARIABLES:
+        if variables.get(name):
+            return str(variables[name])
+    return os.environ.get("JPY_SESSION_NAME", "")
 
 
 def _is_terminal(shell: Any) -> bool:
-    """Whether a person types at a shell of IPython's own; others run cells for programs."""
+    """Return whether a person types at IPython's terminal shell. Other shells run cells for programs."""
     return hasattr(shell, "simple_prompt") and sys.stdin is not None and sys.stdin.isatty()

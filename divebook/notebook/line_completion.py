@@ -1,4 +1,9 @@
-"""What can follow in a line that begins with ``%dive``: sub-commands, names, inputs, options, ids."""
+"""Completions in a line of ``%dive`` (commands, names, inputs, options, ids) and in a ``%%dive`` cell (keys, values).
+
+`complete` handles a line and `complete_cell` the body of a cell. The tables of keys in `divebook.workflow.schema`
+determine what a cell may contain; `divebook.notebook.outline` finds the place of the cursor in the unfinished YAML.
+`divebook.notebook.completion` imports this module at the first completion.
+"""
 
 from __future__ import annotations
 
@@ -38,43 +43,47 @@ if TYPE_CHECKING:
     from divebook.workflow.definition import InputDefinition, Workflow
 
 
-# Ways to go on in a cell or line, and the cell that they are for; what all completion shares.
-
-
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One way to go on: what would stand in place of the word before the cursor, and what kind of thing it is."""
+    """One completion: text in place of the word before the cursor, and its kind (``workflow``, ``option`` ...)."""
 
     text: str
     type: str
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """How the word before the cursor may go on, best first."""
+class Completions:
+    """The completions of the word before the cursor, best first."""
 
     fragment: str
+    """The part of the word that they replace."""
     candidates: tuple[Candidate, ...] = ()
 
 
-NOTHING = Found("")
+NOTHING = Completions("")
 
 
-def matching(fragment: str, candidates: Iterable[Candidate]) -> Found:
-    """Keep the candidates that begin like the fragment, in any case of letters."""
+def matching(fragment: str, candidates: Iterable[Candidate]) -> Completions:
+    """Return the candidates that start with the fragment, ignoring case."""
     start = fragment.casefold()
-    return Found(fragment, tuple(entry for entry in candidates if entry.text.lstrip().casefold().startswith(start)))
+    matches = tuple(entry for entry in candidates if entry.text.lstrip().casefold().startswith(start))
+    return Completions(fragment, matches)
 
 
 @dataclass(frozen=True, slots=True)
 class CellWithCursor:
-    """The body of a cell: the lines above the cursor's, that one's beginning and end, and the lines below it."""
+    """The body of a cell, divided at the cursor."""
 
     above: str
+    """The lines above the line of the cursor."""
     head: str
+    """The line of the cursor, before the cursor."""
     tail: str
+    """The line of the cursor, after the cursor."""
     below: str
+    """The lines below the line of the cursor."""
     body: str = "file"
+    """Table of keys of the body, a key of `TABLES`."""
     dialect: Dialect = OWN
 
 
@@ -82,11 +91,11 @@ RESUMABLE = (PENDING, ENQUEUED, RUNNING, WAITING, FAILED, CANCELLED)
 CANCELLABLE = (PENDING, ENQUEUED, RUNNING, WAITING)
 TRUTH = ("true", "false")
 LATEST = 50
-"""How many executions are offered."""
+"""Maximum number of executions that are offered."""
 
 
 def present_environment() -> Environment | None:
-    """Return the environment of the session, if there is one already."""
+    """Return the environment of the session; None if there is no session yet."""
     import sys
 
     module = sys.modules.get("divebook.notebook.session")
@@ -94,7 +103,7 @@ def present_environment() -> Environment | None:
 
 
 def _workflow(name: str | None) -> Workflow | None:
-    """Return the workflow of that name, or the one that was defined last."""
+    """Return the workflow of a name, or without a name the one that was defined last; None if it is not defined."""
     from divebook.notebook.session import current_session
 
     environment = present_environment()
@@ -104,7 +113,7 @@ def _workflow(name: str | None) -> Workflow | None:
 
 
 class KnownNames:
-    """What there is to name; looked up only when it is needed."""
+    """Names in the session, its store and the shell. Each method looks them up when it is called."""
 
     def __init__(self, shell: InteractiveShell) -> None:
         self._shell = shell
@@ -124,8 +133,8 @@ class KnownNames:
         found = _workflow(workflow)
         return () if found is None else found.inputs
 
-    def asking(self, workflow: str | None) -> Iterable[str]:
-        """Return the steps of a workflow, or of the one that was defined last, that may ask something."""
+    def asking_steps(self, workflow: str | None) -> Iterable[str]:
+        """Return the steps with a question of a workflow, or of the one that was defined last."""
         found = _workflow(workflow)
         return () if found is None else (step.name for step in found.steps if step.ask)
 
@@ -137,7 +146,7 @@ class KnownNames:
         try:
             name = run or getattr(newest_run(environment.store), "execution_id", None)
             return () if name is None else [step.name for step in environment.execution(name).workflow.steps]
-        except DivebookError:  # an id that is not written to its end, or names none
+        except DivebookError:  # an unfinished or unknown id
             return ()
 
     def executions(self) -> Iterable[ExecutionRecord]:
@@ -149,12 +158,12 @@ class KnownNames:
         return () if store is None else store.records(limit=LATEST)
 
     def questions(self) -> Iterable[tuple[str, Question]]:
-        """Return the questions that wait for an answer, with the ids of their executions."""
+        """Return the open questions, with the ids of their executions."""
         environment = present_environment()
         return () if environment is None else environment.interrupts()
 
     def classes(self) -> Iterable[str]:
-        """Return the names of the user's classes that an answer may be of."""
+        """Return the names of the user's classes that an answer may be an instance of."""
         from divebook.events.classes import kind_of
 
         variables = {name: self._shell.user_ns[name] for name in self.variables()}
@@ -162,22 +171,22 @@ class KnownNames:
 
     def variables(self) -> Iterable[str]:
         """Return the names of the user's variables."""
-        from divebook.notebook.commands import own_variables
+        from divebook.notebook.shell_state import user_variables
 
-        return own_variables(self._shell)
+        return user_variables(self._shell)
 
 
-def complete(before: str, commands: Mapping[str, Command], names: KnownNames) -> Found:
-    """Return how the line may go on; `before` is what stands between ``%dive`` and the cursor."""
+def complete(before: str, commands: Mapping[str, Command], names: KnownNames) -> Completions:
+    """Return the completions in a line; `before` is the text between ``%dive`` and the cursor."""
     fragment = _fragment(before)
     try:
         words = split(before[: len(before) - len(fragment)])
         if not words:
             return matching(fragment, _commands(commands))
         command = commands.get(words[0])
-        return NOTHING if command is None else _behind(command, words, fragment, commands, names)
+        return NOTHING if command is None else _after_command(command, words, fragment, commands, names)
     except UsageError:
-        return NOTHING  # a quote is open, or there is a mistake earlier in the line
+        return NOTHING  # a quote is open, or an earlier part of the line has a mistake
 
 
 def _fragment(before: str) -> str:
@@ -185,9 +194,14 @@ def _fragment(before: str) -> str:
     return re.split(r"\s", before)[-1]
 
 
-def _behind(
+def _after_command(
     command: Command, words: list[str], fragment: str, commands: Mapping[str, Command], names: KnownNames
-) -> Found:
+) -> Completions:
+    """Return the completions after a sub-command.
+
+    The first of these that applies: the value of an option, the name of an option, the value of an input, the words of
+    the sub-command. Where it takes no more words, its options.
+    """
     option, rest = _option(command, words[1:], fragment)
     arguments = parse(rest, command.flags, command.valued, inputs=command.inputs)
     if option:
@@ -198,14 +212,16 @@ def _behind(
     if "=" in fragment and command.inputs:
         name, _, value = fragment.partition("=")
         return matching(value, _input_values(name, arguments, names))
-    offered = [*_WORDS.get(words[0], _no_words)(arguments, names)]
+    candidates = list(_WORDS.get(words[0], _no_words)(arguments, names))
     if words[0] == "help" and not arguments.words:
-        offered = [*_commands(commands), *(Candidate(quoted(name), "key") for name in key_names())]
-    return matching(fragment, offered or (_options(command, arguments) if not fragment else ()))
+        candidates = [*_commands(commands), *(Candidate(quoted(name), "key") for name in key_names())]
+    if not candidates and not fragment:
+        candidates = list(_options(command, arguments))
+    return matching(fragment, candidates)
 
 
 def _option(command: Command, words: list[str], fragment: str) -> tuple[str, list[str]]:
-    """Return the option that waits for its value, and the words without it."""
+    """Return the option whose value the cursor is in (empty if none), and the words without it."""
     if words and words[-1] in command.valued:
         return command.valued[words[-1]], words[:-1]
     spelled, equals, _ = fragment.partition("=")
@@ -226,7 +242,7 @@ def _options(command: Command, arguments: Arguments) -> Iterator[Candidate]:
 
 
 def _option_values(option: str, arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
-    known: Mapping[str, Callable[[], Iterable[str]]] = {
+    sources: Mapping[str, Callable[[], Iterable[str]]] = {
         "status": lambda: STATUSES,
         "origin": lambda: ORIGINS,
         "durability": lambda: DURABILITIES,
@@ -234,9 +250,10 @@ def _option_values(option: str, arguments: Arguments, names: KnownNames) -> Iter
         "output": names.classes,
         "from": lambda: (record.execution_id for record in names.executions()),
         "tools": lambda: TOOLS,
-        "answer": lambda: (f"{step}=" for step in names.asking(arguments.words[0] if arguments.words else None)),
+        "answer": lambda: (f"{step}=" for step in names.asking_steps(arguments.words[0] if arguments.words else None)),
     }
-    return (Candidate(value, option) for value in (known[option]() if option in known else ()))
+    if option in sources:
+        yield from (Candidate(value, option) for value in sources[option]())
 
 
 def _input_values(name: str, arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
@@ -278,21 +295,30 @@ def _try(arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
 
 
 def _executions(*statuses: str) -> Callable[[Arguments, KnownNames], Iterator[Candidate]]:
-    def offered(arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
-        found = () if arguments.words else names.executions()
-        return (Candidate(record.execution_id, record.status) for record in found if record.status in statuses)
+    """Return a function that yields the ids of executions in these statuses, as the first word."""
 
-    return offered
+    def candidates(arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
+        if arguments.words:
+            return
+        for record in names.executions():
+            if record.status in statuses:
+                yield Candidate(record.execution_id, record.status)
+
+    return candidates
 
 
 def _answer(arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
+    """Yield the open questions as the first word, and the choices of the question as the second."""
     if not arguments.words:
-        yield from (Candidate(address_of(asking, question), question.kind) for asking, question in names.questions())
+        for execution_id, question in names.questions():
+            yield Candidate(address_of(execution_id, question), question.kind)
     elif len(arguments.words) == 1:
-        named = arguments.words[0].partition("@")[0]
-        asked = next((question for _, question in names.questions() if question.id == named), None)
-        choices = (asked.data or {}).get("choices") or () if asked is not None else ()
-        yield from (Candidate(quoted(choice), "answer") for choice in choices if isinstance(choice, str))
+        question_id = arguments.words[0].partition("@")[0]
+        for _, question in names.questions():
+            if question.id == question_id:
+                choices = (question.data or {}).get("choices") or ()
+                yield from (Candidate(quoted(choice), "answer") for choice in choices if isinstance(choice, str))
+                return
 
 
 _WORDS: Mapping[str, Callable[[Arguments, KnownNames], Iterator[Candidate]]] = {
@@ -310,20 +336,22 @@ _WORDS: Mapping[str, Callable[[Arguments, KnownNames], Iterator[Candidate]]] = {
 }
 
 
-# What can be written in the code of a ``%%dive`` cell, as inside ``${...}``: variables, inputs, the item of a loop.
+# --- names in the code of a ``%%dive`` cell, as inside ``${...}``: variables, inputs, the item of a loop -------------
 
 
-_OPENED = re.compile(r"\$[{(][^{}]*$")
+_OPEN_EXPRESSION = re.compile(r"\$[{(][^{}]*$")
 """An expression that is not closed before the cursor."""
 _NAME = re.compile(r"(?:[A-Za-z_][\w.]*)?$")
-_CODE = frozenset({"Script", "Condition", "Dynamic"})
+_CODE_KEYS = frozenset({"Script", "Condition", "Dynamic"})
 """Keys whose texts are code as a whole."""
 
 
-def names_at(document: CellWithCursor) -> Found | None:
-    """Return how the name before the cursor may go on; None where the cursor is in no code of a workflow."""
+def names_at(document: CellWithCursor) -> Completions | None:
+    """Return the completions of the name before the cursor; None if the cursor is not in code of a workflow."""
     place = _place(document)
-    if place is None or "Steps" not in place or not (place[-1] in _CODE or _OPENED.search(document.head)):
+    if place is None or "Steps" not in place:
+        return None
+    if place[-1] not in _CODE_KEYS and not _OPEN_EXPRESSION.search(document.head):
         return None
     name = _NAME.search(document.head)
     outline = Outline("\n".join((document.above, document.head + document.tail, document.below)))
@@ -355,29 +383,29 @@ def _names(outline: Outline, place: Place) -> Iterator[Candidate]:
                 yield Candidate(f"inputs.{text}", "input")
 
 
-# What can be written at a place in a ``%%dive`` cell: the keys that the table of all keys has there, and values.
+# --- keys and values at a place in a ``%%dive`` cell -----------------------------------------------------------------
 
 
 TABLES = {"file": schema.DEFINITIONS, "workflow": schema.WORKFLOW, "agent": schema.AGENT, "step": schema.STEP}
 _REST = re.compile(r"\w*")
-"""What is behind the cursor of the word that it stands in."""
+"""The part of a word after the cursor."""
 SERVER_TYPES = ("stdio", "http")
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """Names that exist outside the cell."""
+class DefinedNames:
+    """Names that are defined outside the cell."""
 
     agents: Collection[str] = ()
     actions: Collection[str] = ()
     workflows: Collection[str] = ()
 
 
-def complete_cell(document: CellWithCursor, known: Known) -> Found:
-    """Return how the cell may go on at its cursor."""
-    named = names_at(document)
-    if named is not None:
-        return named
+def complete_cell(document: CellWithCursor, defined: DefinedNames) -> Completions:
+    """Return the completions at the cursor of a cell: names in code, keys, items of a list, or values."""
+    names = names_at(document)
+    if names is not None:
+        return names
     spot = Outline(document.above).spot(document.head)
     if spot is None:
         return NOTHING
@@ -391,16 +419,21 @@ def complete_cell(document: CellWithCursor, known: Known) -> Found:
         return NOTHING if spot.after_key else matching(spot.fragment, _first_keys(key.kind, document))
     if key.name == "Bounds" and not spot.after_key:
         return matching(spot.fragment, _colons(bounds.KEYS, spot, document))
-    return _values(holder, key, spot, document, known)
+    return _values(holder, key, spot, document, defined)
 
 
 def key_at(document: CellWithCursor) -> tuple[Table, Key] | None:
-    """Return the key that the cursor is at, or that has the value it is at, with the table it belongs to."""
+    """Return the key at the cursor, or the key of the value at the cursor, with its table; None if there is none."""
     rest = _REST.match(document.tail)
     spot = Outline(document.above).spot(document.head + (rest[0] if rest else ""))
     if spot is None:
         return None
-    place, name = (spot.place[:-1], spot.place[-1]) if spot.after_key else (spot.place, spot.fragment)
+    if spot.after_key:
+        place = spot.place[:-1]
+        name = spot.place[-1]
+    else:
+        place = spot.place
+        name = spot.fragment
     resolved = _resolved(TABLES[document.body], place)
     if resolved is None:
         return None
@@ -410,7 +443,11 @@ def key_at(document: CellWithCursor) -> tuple[Table, Key] | None:
 
 
 def _resolved(table: Table, place: Place) -> tuple[Table, Key | None] | None:
-    """Return the table whose keys stand at a place; or, at a value, the table of its mapping, and its key."""
+    """Return the table whose keys are allowed at a place; at a value, the table of its mapping and its key.
+
+    A place is a path of keys and list positions, such as ``("Workflows", 0, "Steps", 1, "Type")``. Each part leads from
+    a table to a key, or from a key to the table of its value. None if the tables have no such place.
+    """
     holder = table
     key = None
     for part in place:
@@ -440,59 +477,69 @@ def _keys(keys: Iterable[Key], spot: Spot, document: CellWithCursor) -> Iterator
 
 
 def _colons(names: Iterable[str], spot: Spot, document: CellWithCursor) -> Iterator[Candidate]:
-    given = {*spot.given, *keys_below(document.below, len(document.head) - len(spot.fragment))}
+    """Yield the names that the mapping does not have yet, with a colon unless one follows the cursor."""
+    column = len(document.head) - len(spot.fragment)
+    present = {*spot.keys, *keys_below(document.below, column)}
     colon = "" if document.tail.lstrip().startswith(":") else ": "
-    return (Candidate(f"{name}{colon}", "key") for name in names if name not in given)
+    return (Candidate(f"{name}{colon}", "key") for name in names if name not in present)
 
 
 def _first_keys(kind: Many, document: CellWithCursor) -> Iterator[Candidate]:
-    """Offer a new item of a list."""
+    """Yield a new item of a list, with the first key of its table."""
     dash = "{" if document.head.rstrip().endswith("[") else "- "
     return (Candidate(f"{dash}{key.name}: ", "item") for key in kind.table.keys[:1])
 
 
 # --- values --------------------------------------------------------------------------------------------------------
 
-Names = Callable[[Outline, Place, Known], Iterable[str]]
+NameSource = Callable[[Outline, Place, DefinedNames], Iterable[str]]
+"""Function that returns the names allowed at a place: from the cell itself, and from the session."""
 
 
-def _step_names(outline: Outline, place: Place, _known: Known) -> Iterable[str]:
+def _step_names(outline: Outline, place: Place, _defined: DefinedNames) -> Iterable[str]:
     """Return the names of the steps of the workflow that the place belongs to."""
     steps = place[: place.index("Steps") + 1]
     return [text for where, text in outline.values.items() if where[:-2] == steps and where[-1] == "Name"]
 
 
-def _agent_names(outline: Outline, _place: Place, known: Known) -> Iterable[str]:
-    here = [text for where, text in outline.values.items() if where[:1] == ("Agents",) and where[2:] == ("Name",)]
-    return dict.fromkeys([*here, *known.agents])
+def _agent_names(outline: Outline, _place: Place, defined: DefinedNames) -> Iterable[str]:
+    return dict.fromkeys([*_names_of(outline, "Agents"), *defined.agents])
 
 
-def _other_agents(outline: Outline, place: Place, known: Known) -> Iterable[str]:
-    own = outline.values.get((*place[:2], "Name")) if place[:1] == ("Agents",) else outline.values.get(("Name",))
-    return [name for name in _agent_names(outline, place, known) if name != own]
+def _names_of(outline: Outline, key: str) -> list[str]:
+    """Return the names of the items of a list at the top of the cell, ``Agents`` or ``Workflows``."""
+    return [text for where, text in outline.values.items() if where[:1] == (key,) and where[2:] == ("Name",)]
 
 
-def _action_names(_outline: Outline, _place: Place, known: Known) -> Iterable[str]:
-    return known.actions
+def _other_agents(outline: Outline, place: Place, defined: DefinedNames) -> Iterable[str]:
+    """Return all agents except the one whose definition contains the place."""
+    name_place: Place = (*place[:2], "Name") if place[:1] == ("Agents",) else ("Name",)
+    this_agent = outline.values.get(name_place)
+    return [name for name in _agent_names(outline, place, defined) if name != this_agent]
 
 
-def _workflow_names(outline: Outline, place: Place, known: Known) -> Iterable[str]:
-    here = [text for where, text in outline.values.items() if where[:1] == ("Workflows",) and where[2:] == ("Name",)]
-    own = outline.values.get((*place[:2], "Name")) if place[:1] == ("Workflows",) else None
-    return [name for name in dict.fromkeys([*here, *known.workflows]) if name != own]
+def _action_names(_outline: Outline, _place: Place, defined: DefinedNames) -> Iterable[str]:
+    return defined.actions
 
 
-def _models(_outline: Outline, _place: Place, _known: Known) -> Iterable[str]:
-    from divebook.agents.models import usable_models  # loads pydantic-ai: only where a model is due
+def _workflow_names(outline: Outline, place: Place, defined: DefinedNames) -> Iterable[str]:
+    """Return all workflows except the one whose definition contains the place."""
+    this_workflow = outline.values.get((*place[:2], "Name")) if place[:1] == ("Workflows",) else None
+    names = dict.fromkeys([*_names_of(outline, "Workflows"), *defined.workflows])
+    return [name for name in names if name != this_workflow]
+
+
+def _models(_outline: Outline, _place: Place, _defined: DefinedNames) -> Iterable[str]:
+    from divebook.agents.models import usable_models  # loads pydantic-ai: only for the value of a model
 
     return (SCRIPTED, *usable_models())
 
 
-def _words(*words: str) -> Names:
-    return lambda _outline, _place, _known: words
+def _words(*words: str) -> NameSource:
+    return lambda _outline, _place, _defined: words
 
 
-VALUES: Mapping[tuple[str, str], tuple[str, Names]] = {
+VALUES: Mapping[tuple[str, str], tuple[str, NameSource]] = {
     ("step", "Type"): ("type", _words(*(name for name in STEP_TYPES if name != "function"))),
     ("step", "Agent"): ("agent", _agent_names),
     ("step", "Action"): ("action", _action_names),
@@ -510,18 +557,19 @@ VALUES: Mapping[tuple[str, str], tuple[str, Names]] = {
     ("agent", "Subordinates"): ("agent", _other_agents),
     ("MCP server", "Type"): ("type", _words(*SERVER_TYPES)),
 }
-"""What may follow a key of a table: what it is called, and the names."""
+"""By table and key: the kind of the values in the list of completions, and their names."""
 
 
-def _values(holder: Table, key: Key, spot: Spot, document: CellWithCursor, known: Known) -> Found:
+def _values(holder: Table, key: Key, spot: Spot, document: CellWithCursor, defined: DefinedNames) -> Completions:
     kind, names = VALUES.get((holder.label, key.name), ("value", _fixed(key)))
     outline = Outline("\n".join((document.above, document.head + document.tail, document.below)))
     space = " " if document.head.endswith(":") else ""
-    offered = (Candidate(f"{space}{name}", kind) for name in names(outline, spot.place, known))
-    return matching(spot.fragment, offered)
+    candidates = (Candidate(f"{space}{name}", kind) for name in names(outline, spot.place, defined))
+    return matching(spot.fragment, candidates)
 
 
-def _fixed(key: Key) -> Names:
+def _fixed(key: Key) -> NameSource:
+    """Return the fixed values of a key: ``true`` and ``false``, its choices, or none."""
     if isinstance(key.kind, Flag):
         return _words("true", "false")
     return _words(*key.kind.choices) if isinstance(key.kind, Text) else _words()

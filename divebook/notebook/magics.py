@@ -1,221 +1,63 @@
-"""The magics ``%dive`` and ``%%dive``: a thin face over the session."""
+"""The magics ``%dive`` and ``%%dive``: parse a line, run its sub-command and show the run that it returns.
+
+Each sub-command is a method of `DiveMagics` with the decorator `command`. Its docstring is its help, and declares its
+words and options (`divebook.notebook.commands`). `DiveMagics.dive` receives every line and every cell:
+
+- a cell (``%%dive``) goes to `divebook.notebook.cells.define_cell`, or tries a step (``%%dive try STEP``);
+- a line goes to the method of its first word. A method that has the option ``--background`` returns a run, which
+  `divebook.notebook.run_in_cell` then shows and waits for.
+
+Imports in methods keep ``%load_ext divebook`` quick.
+"""
 
 from __future__ import annotations
 
-import ast
-import json
-import os
-import re
-import selectors
-import shlex
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from types import CodeType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from IPython import get_ipython
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class, needs_local_scope, no_var_expand
 
-from divebook.errors import CodeChangedError, DevEnvError
+from divebook.errors import CodeChangedError
 from divebook.interrupts import INTERRUPTS
-from divebook.notebook.commands import (
-    HELP_OPTIONS,
-    Command,
-    command,
-    command_called,
-    help_with,
-    line_in_cell,
-    own_variables,
-    tell,
-)
+from divebook.notebook.commands import HELP_OPTIONS, Command, command, command_called, help_with, print_answer
 from divebook.notebook.frontend import FrontEnd, notebook_of, present_front_end
-from divebook.notebook.run_magics import (
-    TryingMagics,
-    at_once,
-    finish_here,
-    finish_in_cell,
-    in_background,
-    shown_while_it_goes_on,
+from divebook.notebook.run_in_cell import (
+    await_in_cell,
+    immediate,
+    show_in_background,
+    show_while_running,
+    wait_in_cell,
 )
-from divebook.runtime.errors import CodeCell
-from divebook.text.syntax import parse_python
+from divebook.notebook.shell_state import line_in_cell, user_variables
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from divebook.config.answers import Answers
+    from divebook.engine.forks import Change
+    from divebook.environment.variants import WhatIfOptions
     from divebook.notebook.commands import Arguments, Names
     from divebook.notebook.run import Run
-    from divebook.notebook.saved import SavedNotebook, SavedRun
+    from divebook.notebook.saved_notebook import SavedNotebook, SavedRun
+    from divebook.notebook.session import Session
     from divebook.projections.comparison import Comparison
+    from divebook.questions.bounds import Bounds
+    from divebook.replay.files import ChangedFiles, KeptFiles
+    from divebook.replay.inspect import Inspection
+    from divebook.replay.provenance import Provenance
+    from divebook.replay.resume_changed import ResumePlan
+    from divebook.replay.trial import StepTrial
+    from divebook.replay.verify import Verification
+    from divebook.replay.what_if import Plan, RepeatedWhatIf, WhatIf
+    from divebook.workflow.definition import Workflow
 
-
-# The magics ``%dev_env`` and ``%%dev_env``: the command of that name, whose data are values of Python.
-
-
-# A process of its own, so that commands end for Ctrl+C as in a shell, and the loop of the kernel is not theirs.
-_PROGRAM = (sys.executable, "-c", "from divebook.cli.dev_env import main; main()")
-_PIECE = 1 << 16
-
-
-@magics_class
-class DevEnvMagics(Magics):
-    """The magic of one shell for development environments."""
-
-    @no_var_expand
-    @line_cell_magic
-    def dev_env(self, line: str, cell: str | None = None) -> Any:
-        """Work with development environments, as ``dev_env`` does in a shell; ``%dev_env --help`` lists the commands.
-
-        What is JSON comes as a value (``states = %dev_env list``), a path as a text. ``%%dev_env NAME`` runs the cell
-        in the environment NAME.
-
-        Raises
-        ------
-        DevEnvError
-            It ended with another exit code than 0.
-        """
-        from divebook.notebook.report import short_errors
-
-        try:
-            words = shlex.split(line)
-        except ValueError as error:
-            raise UsageError(f"%dev_env {line}: {error}") from error
-        if cell is not None:
-            if len(words) != 1:
-                raise UsageError("%%dev_env takes the name of an environment, in which the cell is run")
-            words = ["execute", words[0], cell]
-        with short_errors():
-            return _value(words)
-
-
-def _value(words: list[str]) -> Any:
-    """Return what a command prints as data; what commands of an environment print is shown as it comes."""
-    is_shown = "execute" in words or "logs" in words
-    code, printed, told = _run(words or ["--help"], is_shown=is_shown and "--json" not in words)
-    if code:
-        last = told.strip().rpartition("\n")[2].removeprefix("dev_env: ") or "it said nothing"
-        raise DevEnvError(f"{last} (exit code {code})")
-    try:
-        return json.loads(printed)
-    except ValueError:
-        text = printed.rstrip("\n")
-    if text.startswith("/") and "\n" not in text:
-        return text
-    if text:
-        sys.stdout.write(f"{text}\n")
-    return None
-
-
-def _run(words: list[str], *, is_shown: bool) -> tuple[int, str, str]:
-    """Return exit code, what was printed and not shown, and what was told."""
-    with (
-        subprocess.Popen(
-            [*_PROGRAM, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        ) as running,
-        selectors.DefaultSelector() as streams,
-    ):
-        kept: dict[Any, bytearray] = {running.stdout: bytearray(), running.stderr: bytearray()}
-        for stream in kept:
-            streams.register(stream, selectors.EVENT_READ)
-        try:
-            while streams.get_map():
-                for key, _ in streams.select():
-                    piece = os.read(key.fd, _PIECE)
-                    if not piece:
-                        streams.unregister(key.fileobj)
-                        continue
-                    is_told = key.fileobj is running.stderr
-                    if is_told or not is_shown:
-                        kept[key.fileobj] += piece
-                    if is_told or is_shown:
-                        out = sys.stderr if is_told else sys.stdout
-                        out.write(piece.decode(errors="replace"))
-                        out.flush()
-        except BaseException:
-            running.terminate()  # it ends its command, and cleans up
-            raise
-        code = running.wait()
-    printed, told = (bytes(kept[stream]).decode(errors="replace") for stream in (running.stdout, running.stderr))
-    return code, printed, told
-
-
-# ``%dive run`` in a cell waits without blocking the kernel: the call is awaited.
-#
-# IPython awaits what a cell awaits, but not what a magic returns. So the text of a cell is changed before it runs:
-# ``%dive run x``, which IPython has made ``get_ipython().run_line_magic('dive', 'run x')``, becomes ``await
-# get_ipython().run_line_magic('dive', 'await run x')``, also after ``r =``. Where that is impossible (in a function,
-# inside ``%%time`` or ``%%capture``) the call stays as it is, and the magic blocks.
-# `tests/notebook/test_awaiting.py` lists the texts that are changed, and those that are not.
-
+Result: TypeAlias = Any
 
 AWAIT = "await"
 """Sub-command before another one: return a coroutine instead of blocking."""
-AWAITED = ("run", "resume", "fork", "answer", "signal")
-
-_CALL = "run_line_magic('dive', "
-_HELP = re.compile(r"^(\s*%dive\s+)([a-z-]+)\s*\?{1,2}\s*$")
-_OVERVIEW = re.compile(r"^(\s*)%%?dive\s*\?{1,2}\s*$")
-_NO_WAY_IN = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-
-
-def await_magics(lines: list[str]) -> list[str]:
-    """Put ``await`` before the calls of a cell that take long."""
-    if not any(_CALL in line for line in lines):
-        return lines
-    try:
-        tree = parse_python("".join(lines))
-    except SyntaxError:
-        return lines
-    changed = list(lines)
-    for call, offset in reversed(list(_calls(tree))):
-        row = call.lineno - 1
-        line = changed[row].encode()
-        before = line[: call.col_offset]
-        between = line[call.col_offset : offset]
-        behind = line[offset:]
-        changed[row] = (before + b"await " + between + f"{AWAIT} ".encode() + behind).decode()
-    return changed
-
-
-def _calls(tree: ast.AST) -> Iterator[tuple[ast.Call, int]]:
-    """Yield the calls to be awaited, and where in their line the sub-command begins, in the order of the text."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, _NO_WAY_IN):
-            continue
-        if isinstance(node, ast.Call) and (command := _command(node)) is not None:
-            yield node, command
-        yield from _calls(node)
-
-
-def _command(call: ast.Call) -> int | None:
-    if not (isinstance(call.func, ast.Attribute) and call.func.attr == "run_line_magic" and len(call.args) == 2):
-        return None
-    magic, line = call.args
-    if not (isinstance(magic, ast.Constant) and magic.value == "dive" and isinstance(line, ast.Constant)):
-        return None
-    word = str(line.value).split(maxsplit=1)[:1]
-    return line.col_offset + 1 if word and word[0] in AWAITED else None
-
-
-def help_for_commands(lines: list[str]) -> list[str]:
-    """Turn ``%dive run?`` into ``%dive help run``: IPython alone would look for an object called ``run``."""
-    return [_OVERVIEW.sub(r"\1%dive help", _HELP.sub(r"\1help \2", line)) for line in lines]
-
-
-def runs_inside(code: CodeType) -> bool:
-    """Return whether this thread is executing `code` now."""
-    frame = sys._getframe()  # noqa: SLF001 - the public way, inspect.stack, reads every source file
-    while frame.f_back is not None:
-        frame = frame.f_back
-        if frame.f_code is code:
-            return True
-    return False
-
-
-Result: TypeAlias = Any
+TRY = "try"
 LISTED = "; %dive runs lists them"
 OVERVIEW = """\
 %%dive                            define agents and workflows, in YAML
@@ -223,83 +65,636 @@ OVERVIEW = """\
 %%dive agent NAME                 define one agent
 %%dive script AGENT               what an agent answers, offline: a list of replies
 %%dive try STEP                   try a step of a run with other keys
-      ... --dialect dive          the same, as the old system read it"""
+      ... --dialect dive          the same, in the legacy Dive dialect"""
+_NO_WORKER = "no worker is there; begin one in a shell: divebook worker FILE"
+_RUN_OPTIONS = ("store", "durability", "model", "note")
+"""Options of ``run`` and ``ask`` that `Session.start` takes under the same name."""
 
 
 @magics_class
-class DiveMagics(TryingMagics):
-    """Magics of one shell."""
+class DiveMagics(Magics):
+    """The magic ``%dive`` of one shell, with all its sub-commands.
+
+    The methods with `command` are the sub-commands, in the order of ``%dive help``. Their docstrings are the help that
+    people read, and `command` reads the words and options from them.
+    """
 
     @no_var_expand
     @needs_local_scope
     @line_cell_magic
     def dive(self, line: str, cell: str | None = None, local_ns: Mapping[str, Any] | None = None) -> Result:
-        """Define and run workflows; ``%dive help`` lists what can be done."""
-        from divebook.notebook.report import located, short_errors
+        """Define and run workflows; ``%dive help`` lists the sub-commands.
+
+        Parameters
+        ----------
+        line
+            The first line without ``%dive`` or ``%%dive``.
+        cell
+            The lines below ``%%dive``; None for a line magic.
+        local_ns
+            Local variables of the function that contains the line, if any.
+        """
+        from divebook.notebook.cell_errors import located, short_errors
 
         if cell is not None:
-            from divebook.notebook.cells import take_cell
-
-            lines_above, number = self._place(cell)
-            return take_cell(self._session, line, cell, lines_above, self._names(local_ns), number=number)
+            return self._run_cell(line, cell, self._names(local_ns))
         with short_errors(), located(line_in_cell(self.shell)):
-            return self._command(line, self._names(local_ns))
+            return self._run_command(line, self._names(local_ns))
 
     def _names(self, local: Mapping[str, Any] | None) -> Names:
-        """Return the names of the place that a line stands in, a function's own among them."""
+        """Return the variables that expressions on the line may use, including local ones of a function."""
         from divebook.notebook.commands import Names
 
         if self.shell is None:
             return Names()
-        return Names({**self.shell.user_ns, **(local or {})}, tuple(own_variables(self.shell)))
+        variables = {**self.shell.user_ns, **(local or {})}
+        return Names(variables, tuple(user_variables(self.shell)))
 
-    def _place(self, text: str) -> tuple[int, int]:
-        """Return how many lines of the cell as written come before its body, and the cell's number, 0 if unknown.
+    def _position_of_cell(self, text: str) -> tuple[int, int]:
+        """Return the number of lines of the cell before its body, and the number of the cell (0 if unknown).
 
-        Some versions of IPython count a cell before it runs: the history tells which one it is.
+        Some versions of IPython count a cell before it runs, so the number is looked up in the history.
         """
         history = getattr(self.shell, "history_manager", None)
         cells = [] if history is None else history.input_hist_raw
         written = cells[-1] if cells else ""
         blank = len(written) - len(written.lstrip())
         is_this_cell = written.lstrip().startswith("%%dive") and written.rstrip().endswith(text.rstrip())
-        return (1 + written.count("\n", 0, blank), len(cells) - 1) if is_this_cell else (1, 0)
+        if not is_this_cell:
+            return 1, 0
+        return 1 + written.count("\n", 0, blank), len(cells) - 1
 
-    def _command(self, line: str, names: Names) -> Result:
+    def _run_cell(self, line: str, text: str, names: Names) -> StepTrial | None:
+        """Add the definitions of a cell to the session, or try a step with the keys of the cell; return the trial."""
+        from divebook.notebook.cell_errors import short_errors
+        from divebook.notebook.cells import define_cell
+        from divebook.notebook.commands import split
+
+        lines_above, number = self._position_of_cell(text)
+        kind, *words = split(line) or [""]
+        if kind != TRY:
+            define_cell(self._session, line, text, lines_above, names, number=number)
+            return None
+        with short_errors([""] * lines_above + text.splitlines()):
+            arguments = COMMANDS[TRY].parse(words, names)
+            return self._try_with_keys(arguments, text, lines_above, number)
+
+    def _run_command(self, line: str, names: Names) -> Result:
+        """Run the sub-command of a line, and wait for the run that it returns.
+
+        With `AWAIT` as the first word the result is a coroutine, which the cell awaits. Interrupts are deferred until
+        the run is shown: from then on an interrupt of the kernel pauses the run.
+        """
         from divebook.notebook.commands import split
         from divebook.notebook.run import Run
 
         words = split(line)
-        awaited = words[:1] == [AWAIT]
-        name, *rest = words[awaited:] or ("help",)
-        called = command_called(name, COMMANDS)
+        is_awaited = words[:1] == [AWAIT]
+        name, *rest = words[is_awaited:] or ("help",)
+        sub_command = command_called(name, COMMANDS)
         if not HELP_OPTIONS.isdisjoint(rest):
-            tell(called.whole_help)
-            return at_once(None) if awaited else None
-        arguments = called.parse(rest, names)
-        if "--background" not in called.flags:
-            return called.method(self, arguments)
+            print_answer(sub_command.whole_help)
+            return immediate(None) if is_awaited else None
+        arguments = sub_command.parse(rest, names)
+        if "--background" not in sub_command.flags:
+            return sub_command.method(self, arguments)
         front_end = present_front_end(self.shell)
         self._session.streams_text = front_end.shows_widgets
-        with INTERRUPTS.kept_back():  # until it is shown, and can be paused
-            begun = self._begun(called, arguments, front_end)
-            if not isinstance(begun, Run | CodeChangedError):
-                return at_once(begun) if awaited else begun
-            if arguments.has("background") and not isinstance(begun, CodeChangedError):
-                return in_background(begun, arguments, front_end, awaited=awaited)
-            return (finish_in_cell if awaited else finish_here)(begun, arguments, front_end)
+        with INTERRUPTS.kept_back():
+            result = self._run_or_choice(sub_command, arguments, front_end)
+            if not isinstance(result, Run | CodeChangedError):
+                return immediate(result) if is_awaited else result
+            if arguments.has("background") and not isinstance(result, CodeChangedError):
+                return show_in_background(result, arguments, front_end, is_awaited=is_awaited)
+            if is_awaited:
+                return await_in_cell(result, arguments, front_end)
+            return wait_in_cell(result, arguments, front_end)
 
-    def _begun(self, called: Command, arguments: Arguments, front_end: FrontEnd) -> Result:
-        """Return what came of it; or what a person must say first, where somebody sits there who can."""
+    def _run_or_choice(self, sub_command: Command, arguments: Arguments, front_end: FrontEnd) -> Result:
+        """Return the result of a sub-command, or a `CodeChangedError` whose choices the cell offers as buttons.
+
+        Where no buttons can be shown, the default choice is made; without a default the error is raised.
+        """
         try:
-            return called.method(self, arguments)
+            return sub_command.method(self, arguments)
         except CodeChangedError as error:
-            is_asked = front_end.shows_widgets and not arguments.has("background") and not arguments.has("strict")
-            if not is_asked and error.default is None:
+            has_buttons = front_end.shows_widgets and not arguments.has("background") and not arguments.has("strict")
+            if has_buttons:
+                return error
+            if error.default is None:
                 raise
-            return error if is_asked else error.begin(error.default or "")
+            return error.begin(error.default)
 
-    # --- sub-commands: their docstrings are their help, and name their options ------------------------------------
+    @property
+    def _session(self) -> Session:
+        from divebook.notebook.session import current_session
+
+        return current_session()
+
+    # --- sub-commands that start a run ------------------------------------------------------------------------------
+
+    @command("run [NAME] [KEY=VALUE ...]")
+    def run(self, arguments: Arguments) -> Run:
+        """Run a workflow and show the result.
+
+        NAME           the workflow; without it, the one that was defined last
+        KEY=VALUE      an input, in YAML: n=3  names=[a, b]  title='two words'
+        KEY=$NAME      an input whose value is a variable of the kernel, or an expression: n=$df.head(2)
+        -b, --background   return at once; `await run` or `run.wait()` wait for the end
+        --no-check     let the cell succeed although the run fails or is cancelled
+        --strict       fail the cell also if the run has to wait for an answer or a signal
+        --new          start a new run, even if this cell has started one before
+        --changed again|keep|reuse  where functions were edited since: again runs from the first call that this can
+                       reach, and reuses what comes before it; keep shows the old run; without it the cell offers both.
+                       Where the definition was edited: reuse makes only the calls that differ, again (the default) all
+                       of them; the cell states what would be reused, and offers both
+        --tag TAG      a tag to find the run by (%dive runs --tag TAG), also several
+        --note TEXT    a note to keep with the run
+        --no-data      leave the data of the run out of the notebook; only text, table and picture are saved
+        --store PATH   keep the log there
+        --durability full|relaxed   relaxed: faster, but a power failure may take the latest events
+        --bounds max_cost=2.50,max_llm_calls=40   what it may spend
+        --model NAME   the model of all agents in this run: provider:model, or scripted (offline)
+        --answer STEP=VALUE         an answer up front, also several; STEP:2=... for its second question, or an id;
+                                    in YAML where data is asked for, or STEP:=JSON
+        --answers FILE              answers up front: YAML that maps steps to answers; as in DIVEBOOK_ANSWERS
+
+        `r = %dive run ...` keeps the run. Interrupting the kernel pauses it. A run that fails is shown, and fails the
+        cell, so that Run All stops there: `r = %dive show ID` returns it. The same cell with the same workflow and
+        inputs continues the run that it started, or shows it if it has completed: Run All repeats nothing.
+        """
+        workflow = self._workflow_of(arguments)
+        return self._start(workflow, _inputs(arguments, workflow), arguments)
+
+    @command("ask AGENT PROMPT")
+    def ask(self, arguments: Arguments) -> Run:
+        """Ask an agent something, and show the conversation.
+
+        AGENT          the agent
+        PROMPT         what to ask it: a text in quotes, or a variable of the kernel ($question)
+        -b, --background   return at once; `await run` or `run.wait()` wait for the end
+        --thread ID    continue the conversation of that name, in whatever run it was, or start it
+        --output NAME  the class of the answer: a pydantic model or dataclass of the kernel, or another allowed one
+        --model NAME   the model that it asks: provider:model, or scripted (offline)
+        --new          ask again, even if this cell has asked before
+        --no-check     let the cell succeed although the run fails or is cancelled
+        --strict       fail the cell also if the run has to wait for an answer or a signal
+        --bounds max_cost=2.50,max_llm_calls=40   what it may spend
+        --tag TAG      a tag to find the run by (%dive runs --tag TAG), also several
+        --note TEXT    a note to keep with the run
+        --no-data      leave the data of the run out of the notebook; only text, table and picture are saved
+        --store PATH   keep the log there
+        --durability full|relaxed   relaxed: faster, but a power failure may take the latest events
+        --answer STEP=VALUE         an answer up front, also several; `%dive run?` says more
+        --answers FILE              answers up front: YAML that maps steps to answers
+
+        `r = %dive ask ...` keeps the run, a run of a workflow with this one step: `r.variables["answer"]` is the
+        answer, `r.conversation`, `r.messages` and `r.tool_calls` show the way to it. The same cell continues the run
+        that it started, or shows it: Run All asks nothing twice.
+        """
+        from divebook.notebook.session_functions import ask_workflow, class_of_answer
+
+        if len(arguments.words) != 2:
+            raise UsageError("%dive ask needs the name of an agent, and a text in quotes; %dive list has the agents")
+        agent, prompt = arguments.words
+        output = class_of_answer(arguments.options.get("output"), arguments.names.variables)
+        name = self._session.environment.agent(agent).name
+        workflow = ask_workflow(name, output, arguments.options.get("thread"))
+        return self._start(workflow, {"prompt": prompt}, arguments)
+
+    @command("fork ID")
+    def fork(self, arguments: Arguments) -> Run:
+        """Start a run that shares the first events of another one, and continues live after those.
+
+        The other run stays unchanged.
+
+        ID             the execution; the beginning of its id is enough
+        --at N         the last event that it shares; without it, all before the first answer or result that changes
+        --set NAME=VALUE            a variable from there on, also several; values in YAML
+        --input NAME=VALUE          an input from there on, also several
+        --answer QUESTION=VALUE     another answer to a question, by its id, also several
+        --result OPERATION=VALUE    another result of a call, by its id, also several
+        --prompt STEP=TEXT          another prompt of a step, also several
+        --model NAME   the model of all its agents: provider:model, or scripted (offline)
+        -b, --background   return at once
+        --no-check     let the cell succeed although the run fails or is cancelled
+        --strict       fail the cell also if the run has to wait for an answer or a signal
+        --no-data      leave the data of the run out of the notebook
+        --store PATH   where its log is
+
+        `r = %dive fork ID --at 12 --set city=Bonn` keeps the new run. `%dive show ID` steps through the events of the
+        other one, with their numbers and ids.
+        """
+        execution_id = arguments.only_word("execution id", LISTED)
+        at = arguments.options.get("at")
+        if at is not None and not at.isdecimal():
+            raise UsageError(f"--at needs the number of an event, not {at!r}; %dive show {execution_id} has them")
+        source = self._session.run_of(execution_id, store=arguments.options.get("store"))
+        last_shared = None if at is None else int(at)
+        return source.fork(last_shared, _change(arguments), model=arguments.options.get("model"))
+
+    @command("resume ID ...")
+    def resume(self, arguments: Arguments) -> Run | ResumePlan | pd.DataFrame:
+        """Resume an execution where its log ends, or with a corrected definition.
+
+        Completed steps are not run again. Several executions resume at once; a frame shows the result of each.
+
+        ID             the execution; the beginning of its id is enough
+        --definition new    continue as a new run, with the definition as it is now: all calls up to the first
+                       difference are reused, and later ones that are equal; the plan is printed first
+        --plan         with --definition: only print what would be reused and what would run, and its cost
+        --strategy NAME     from_failure (as without it), from_start (a new run, with the same inputs), skip_failed (a
+                       fork in which steps that have failed count as done)
+        -b, --background   return at once
+        --no-check     let the cell succeed although the run fails or is cancelled
+        --strict       fail the cell also if the run has to wait for an answer or a signal
+        --no-data      leave the data of the run out of the notebook
+        --store PATH   where its log is
+        --bounds max_cost=2.50,...  bounds in place of those it had
+        --answer STEP=VALUE         an answer up front, also several; `%dive run?` says more
+        --answers FILE              answers up front: YAML that maps steps to answers
+        """
+        from divebook.environment.variants import NEW
+        from divebook.notebook.run import Run
+
+        if len(arguments.words) > 1:
+            return self._resume_each(arguments)
+        execution_id = arguments.only_word("execution id", LISTED)
+        options = arguments.options
+        definition = options.get("definition")
+        strategy = options.get("strategy")
+        store = options.get("store")
+        bounds = _bounds(arguments)
+        answers = _answers(arguments)
+        if definition not in (None, NEW):
+            raise UsageError(f"--definition is new, the definition of now, not {definition!r}")
+        if strategy is not None and (definition is not None or bounds is not None):
+            raise UsageError("--strategy goes with neither --definition nor --bounds")
+        if arguments.has("plan") and definition is None:
+            raise UsageError("--plan says what --definition new would do; write both")
+        environment = self._session.over(store)
+        if strategy is not None:
+            return Run(environment.retry(execution_id, strategy), environment, answers)
+        if definition is None:
+            return self._session.resume(execution_id, store=store, bounds=bounds, answers=answers)
+        plan = environment.resume(execution_id, bounds, definition=NEW, plan=True)
+        if arguments.has("plan"):
+            return plan
+        print_answer("\n".join(plan.lines))
+        return Run(environment.resume(execution_id, bounds, definition=NEW), environment, answers)
+
+    def _start(self, workflow: Workflow, inputs: Mapping[str, Any], arguments: Arguments) -> Run:
+        """Start a run, or continue the one that this cell started before (`divebook.notebook.rerun`)."""
+        from divebook.notebook.rerun import edit_policy
+
+        options: dict[str, Any] = {name: arguments.options.get(name) for name in _RUN_OPTIONS}
+        options["bounds"] = _bounds(arguments)
+        options["answers"] = _answers(arguments)
+        options["tags"] = arguments.several("tag")
+        front_end = present_front_end(self.shell)
+        on_edit = edit_policy(arguments.options.get("changed"))
+        place = self._session.ordinals.next(front_end, workflow.name)
+        if place is None:
+            return self._session.start(workflow, inputs, **options)
+        if on_edit is None:
+            on_edit = "ask" if front_end.shows_widgets else "again"
+        run = self._session.start_at(
+            place, workflow, inputs, always_new=arguments.has("new"), on_edit=on_edit, **options
+        )
+        if run.remark:
+            print_answer(run.remark)
+        return run
+
+    def _workflow_of(self, arguments: Arguments) -> Workflow:
+        """Return the workflow of the first word; without one, the workflow that was defined last."""
+        return self._session.workflow(arguments.words[0] if arguments.words else None)
+
+    def _resume_each(self, arguments: Arguments) -> pd.DataFrame:
+        from divebook.notebook.session_functions import runs
+
+        for option in ("definition", "strategy", "answer", "answers"):
+            if option in arguments.options:
+                raise UsageError(f"--{option} goes with one execution; name one, or leave it out")
+        selection = runs(of=arguments.words, store=arguments.options.get("store"))
+        return selection.resume(_bounds(arguments), wait=not arguments.has("background"))
+
+    # --- queues and workers ------------------------------------------------------------------------------------------
+
+    @command("enqueue [NAME] [KEY=VALUE ...]")
+    def enqueue(self, arguments: Arguments) -> Run:
+        """Put a workflow into a queue, from which a worker takes it, and show its run live.
+
+        NAME           the workflow; without it, the one that was defined last
+        KEY=VALUE      an input, as for %dive run
+        --queue NAME   the queue that it waits in; without it, default
+        --priority N   higher ones start first
+        --at TIME      when it may start: 2026-05-01T08:00, local time
+        --key TEXT     with a key it is enqueued once, whichever cell asks
+        --on-conflict HOW  where that run has other inputs: warn (as without it), refuse or return
+        --new          another run, even if this cell has enqueued one before
+        --tag TAG      a tag to find the run by (%dive runs --tag TAG), also several
+        --note TEXT    a note to keep with the run
+        --store PATH   keep the log there: workers need the same
+
+        A worker is a process: `divebook worker FILE --queue NAME` in a shell, on any machine that has the store. The
+        same cell with the same workflow and inputs shows the run that it has enqueued: Run All enqueues nothing twice.
+        """
+        from divebook.environment.queues import DEFAULT_QUEUE, time_named
+        from divebook.environment.settings import WARN
+        from divebook.notebook.rerun import start_key
+        from divebook.notebook.run import Run
+
+        options = arguments.options
+        environment = self._session.over(options.get("store"))
+        workflow = self._workflow_of(arguments)
+        inputs = _inputs(arguments, workflow)
+        front_end = present_front_end(self.shell)
+        place = self._session.ordinals.next(front_end, workflow.name)
+        start_options: dict[str, Any] = {
+            "key": options.get("key"),
+            "on_conflict": options.get("on-conflict", WARN),
+            "note": options.get("note"),
+            "tags": arguments.several("tag"),
+        }
+        if place is not None:
+            start_options |= place.start_options
+            if start_options["key"] is None and not arguments.has("new"):
+                start_options["key"] = start_key(environment, workflow, inputs, place, None)
+        execution = environment.enqueue(
+            workflow,
+            inputs,
+            queue=options.get("queue", DEFAULT_QUEUE),
+            priority=_priority(options.get("priority", "0")),
+            at=time_named(options.get("at")),
+            **start_options,
+        )
+        return show_while_running(Run(execution, environment), front_end)
+
+    @command("queue")
+    def queue(self, arguments: Arguments) -> pd.DataFrame:
+        """List the runs that wait in queues with the reason, as a DataFrame, and print the running workers.
+
+        --store PATH   where the logs are
+        """
+        from divebook.analysis.lists import queue_frame
+
+        environment = self._session.over(arguments.options.get("store"))
+        workers = environment.workers()
+        for worker in workers:
+            queues = ", ".join(worker.queues)
+            print_answer(f"worker {worker.id}: {queues}; drives {worker.driving} of {worker.parallel}")
+        if not workers:
+            print_answer(_NO_WORKER)
+        return queue_frame(environment)
+
+    # --- look into a run ---------------------------------------------------------------------------------------------
+
+    @command("why NAME [RUN]")
+    def why(self, arguments: Arguments) -> Provenance:
+        """Show where the value of a variable came from.
+
+        The events, steps, calls, variables, inputs and choices that led to it, back to the start.
+
+        NAME           the variable; inputs.NAME for an input, state for all variables
+        RUN            the execution; the beginning of its id is enough; by default the newest
+        --at N         as it was at event N, and not at the end
+        --row N        of a list or DataFrame that items have made: row N, from 0
+        --column NAME  and of that row this column
+        --store PATH   where its log is
+
+        `w = %dive why total`, then `w.frame()` is a DataFrame, `w.graph` a flow chart in Mermaid's language.
+        """
+        if not arguments.words:
+            raise UsageError("%dive why needs the name of a variable: %dive why total")
+        at = _number(arguments, "at", "an event")
+        row = _number(arguments, "row", "a row")
+        column = arguments.options.get("column")
+        run = self._run_of_word(arguments, 1)
+        return run.environment.why(run.id, arguments.words[0], at, row=row, column=column)
+
+    @command("inspect [RUN]")
+    def inspect(self, arguments: Arguments) -> Inspection:
+        """Show what a run waited for and spent.
+
+        The critical path, time by kind, what was tried again, and what agents, models and steps cost.
+
+        RUN            the execution; the beginning of its id is enough; by default the newest
+        --store PATH   where its log is
+
+        `i = %dive inspect`, then `i.critical_path`, `i.times`, `i.retries`, `i.costs("step")` are DataFrames.
+        """
+        run = self._run_of_word(arguments)
+        return run.environment.inspect(run.id)
+
+    @command("verify [RUN]")
+    def verify(self, arguments: Arguments) -> Verification:
+        """Check the definition of a run against its log, without a call.
+
+        The first difference names event, step, line, what was expected and what came instead.
+
+        RUN               the execution; the beginning of its id is enough; by default the newest
+        --definition new  with the workflow as it is defined now, and not as the log has it
+        --store PATH      where its log is
+
+        `v = %dive verify`, then `v.equal`, `v.divergence`, `v.unchecked`, `v.answered`.
+        """
+        from divebook.runtime.forks import recorded_opening
+
+        run = self._run_of_word(arguments)
+        definition = arguments.options.get("definition")
+        if definition not in (None, "new"):
+            raise UsageError(f"--definition is new, or is left out for that of the log, not {definition!r}")
+        environment = run.environment
+        if definition is None:
+            return environment.verify(run.id)
+        name = recorded_opening(run.id, environment.store).workflow_name
+        return environment.verify(run.id, environment.workflow(name))
+
+    @command("to-test [RUN]")
+    def to_test(self, arguments: Arguments) -> Path:
+        """Write a run as a test for pytest, with its log and definition beside it.
+
+        The test needs neither key nor network, and fails at the first difference from the log, with event, step and
+        line. Secrets are removed.
+
+        RUN           the execution; the beginning of its id is enough; by default the newest
+        --to FILE     the file of the test; by default test_NAME.py, NAME being the workflow
+        --force       overwrite the files of an earlier one
+        --store PATH  where its log is
+
+        `%dive to-test`, then `!python -m pytest test_sum.py`.
+        """
+        run = self._run_of_word(arguments)
+        return run.to_test(arguments.options.get("to"), overwrite="force" in arguments.options)
+
+    @command("what-if [RUN]")
+    def what_if(self, arguments: Arguments) -> WhatIf | RepeatedWhatIf | Plan:
+        """Run a run once more with one change, and show both side by side.
+
+        Calls with a recorded result are answered from the log; the run itself stays unchanged. Scripts are computed,
+        sleeps skipped, models asked; actions and tools without a recorded result are not executed.
+
+        RUN            the execution; the beginning of its id is enough; by default the newest
+        --at N         the last event that stays; without it, so that the change takes full effect
+        --set NAME=VALUE            a variable from there on, also several; values in YAML
+        --input NAME=VALUE          an input from there on, also several
+        --answer QUESTION=VALUE     another answer to a question, by its id, also several
+        --result OPERATION=VALUE    another result of a call, by its id, also several
+        --prompt STEP=TEXT          another prompt of a step, also several
+        --model NAME   the model of all its agents: provider:model, or scripted (offline)
+        --tools recorded|read-only|live   which actions and tools may be executed where no result is recorded
+        --bounds max_cost=0.50,...  what each may spend itself
+        --repeat N     how many to make: where models are asked, the results differ
+        --plan         only show what would be reused, and what would be live; no call is made
+        --store PATH   where the log of the run is
+
+        `w = %dive what-if --input city=Bonn`, then `w.outputs`, `w.served`, `w.live`, `w.blocked`, `w.unused`,
+        `w.cost`, `w.diff`; `w.comparison.frame()` has both runs place by place.
+        """
+        at = _number(arguments, "at", "an event")
+        repeat = _number(arguments, "repeat", "what-ifs")
+        change = _change(arguments, arguments.options.get("model"))
+        run = self._run_of_word(arguments)
+        options: WhatIfOptions = {
+            "bounds": _bounds(arguments),
+            "tools": arguments.options.get("tools", "recorded"),
+        }
+        if arguments.has("plan"):
+            return run.environment.what_if(run.id, change, at, plan=True, **options)
+        if repeat is None:
+            return run.environment.what_if(run.id, change, at, **options)
+        return run.environment.what_if(run.id, change, at, repeat=repeat, **options)
+
+    def _run_of_word(self, arguments: Arguments, position: int = 0) -> Run:
+        """Return the run that the word at a position identifies; without that word, the newest run."""
+        execution_id = arguments.words[position] if len(arguments.words) > position else None
+        return self._session.run_or_newest(execution_id, store=arguments.options.get("store"))
+
+    # --- files of a run ----------------------------------------------------------------------------------------------
+
+    @command("files [RUN]")
+    def files(self, arguments: Arguments) -> ChangedFiles:
+        """List the files that a run has changed in its workspace, each to be unfolded.
+
+        RUN               the execution; the beginning of its id is enough; by default the newest
+        --since N         from event N on, and not from the beginning
+        --at N            up to event N, and not to the end
+        --workspace NAME  which workspace, where it has used several
+        --store PATH      where its log is
+        """
+        since = _number(arguments, "since", "an event")
+        at = _number(arguments, "at", "an event")
+        return self._files_of_run(arguments).changed(since, at, whole=False)
+
+    @command("diff [RUN] [FILE] ...")
+    def diff(self, arguments: Arguments) -> ChangedFiles:
+        """Show what a run has changed in its files, as git does.
+
+        RUN               the execution; the beginning of its id is enough; by default the newest
+        FILE              only these files, by their paths in the workspace
+        --since N         from event N on, and not from the beginning
+        --at N            up to event N, and not to the end
+        --workspace NAME  which workspace, where it has used several
+        --store PATH      where its log is
+
+        `d = %dive diff`, then `d.patch` is a text that `git apply` takes, `d.files` are the differences one by one.
+        """
+        since = _number(arguments, "since", "an event")
+        at = _number(arguments, "at", "an event")
+        return self._files_of_run(arguments).changed(since, at, arguments.words[1:] or None)
+
+    @command("apply [RUN] [FILE] ...")
+    def apply(self, arguments: Arguments) -> str:
+        """Apply the changes of a run to the folder that it has a copy of: all of them, or none.
+
+        If a file has changed there meanwhile, the error names it, and nothing is written. Hidden files and
+        version-control metadata (`.git/`) are applied only if you name them or their folder.
+
+        RUN               the execution; the beginning of its id is enough; by default the newest
+        FILE              only these files, by their paths in the workspace
+        --to FOLDER       into this folder, not that which was copied
+        --workspace NAME  which workspace, where it has used several
+        --store PATH      where its log is
+        """
+        files = self._files_of_run(arguments)
+        to = arguments.options.get("to")
+        applied = files.apply(to, arguments.words[1:] or None)
+        return applied.told(to or files.source, "%dive apply RUN {}")
+
+    @command("restore [RUN]")
+    def restore(self, arguments: Arguments) -> str:
+        """Write the files of a run's workspace as they were at an event into a folder: all of them, or none.
+
+        Hidden files and version-control metadata (`.git/`) stay unchanged there, unless you name them.
+
+        RUN               the execution; the beginning of its id is enough; by default the newest
+        --to FOLDER       the folder, which then holds nothing else
+        --at N            as they were at event N, and not at the end
+        --include PATH    also this hidden file, or all of this hidden folder; can be repeated
+        --force           also if the folder holds something
+        --workspace NAME  which workspace, where it has used several
+        --store PATH      where its log is
+        """
+        from divebook.workspace.snapshots.restore import left_out_text
+
+        to = arguments.options.get("to")
+        if to is None:
+            raise UsageError("%dive restore needs a folder: %dive restore RUN --at 12 --to then")
+        files = self._files_of_run(arguments)
+        at = _number(arguments, "at", "an event")
+        tree = files.restore(to, at, force=arguments.has("force"), by_name=arguments.several("include"))
+        left_out = left_out_text([path for path, _ in tree.problems], "--include {}")
+        report = f"{len(tree.entries)} files and folders as of event {at or files.last} are in {to}"
+        return f"{report}. {left_out}" if left_out else report
+
+    def _files_of_run(self, arguments: Arguments) -> KeptFiles:
+        run = self._run_of_word(arguments)
+        return run.environment.files(run.id, arguments.options.get("workspace"))
+
+    # --- try a step --------------------------------------------------------------------------------------------------
+
+    @command("try STEP")
+    def try_(self, arguments: Arguments) -> StepTrial:
+        """Run one step of a run again with its recorded state, and show the result beside the recorded one.
+
+        The run stays unchanged. Models are asked; actions and tools have the recorded result of the same call, and are
+        otherwise not executed. The cell `%%dive try STEP` takes the same words, and below them keys that replace those
+        of the step, such as `Prompt: Shorter, please`.
+
+        STEP           the step, as the workflow of the run names it; of a workflow function, an agent that it asked
+        --from RUN     the execution; the beginning of its id is enough; by default the newest
+        --times N      how often; 1 by default
+        --set NAME=VALUE            another value of a variable, also several; values in YAML
+        --input NAME=VALUE          another value of an input, also several
+        --visit N      which time that the run entered it, from 1 on; by default the last
+        --item N       of Each, this item alone, from 0 on; by default all
+        --model NAME   the model that it asks: provider:model, or scripted (offline)
+        --tools recorded|read-only|live   which actions and tools may be executed where no result is recorded
+        --bounds max_cost=0.50,...  what each try may spend
+        --store PATH   where the log of the run is
+
+        `t = %dive try draft --times 3`, then `t.tries[0].value`, `t.frame()`; `t.keep()` writes the workflow with the
+        changed step into a new cell.
+        """
+        from divebook.notebook.session import try_step
+
+        return try_step(self._session, arguments)
+
+    def _try_with_keys(self, arguments: Arguments, text: str, lines_above: int, number: int) -> StepTrial:
+        """Try a step like `try_`, with keys from the body of a ``%%dive try`` cell in place of its own."""
+        from divebook.notebook.session import try_step
+        from divebook.workflow.reader import with_keys
+
+        if not text.strip():
+            return try_step(self._session, arguments)
+        source_name = f"Cell [{number}]" if number else "cell"
+
+        def with_new_keys(workflow: Workflow) -> Workflow:
+            return with_keys(workflow, arguments.words[0], text, source_name=source_name, line_offset=lines_above)
+
+        return try_step(self._session, arguments, with_new_keys)
+
+    # --- runs of the store, questions, definitions and help ---------------------------------------------------------
 
     @command("runs [--status STATUS]")
     def runs(self, arguments: Arguments) -> Result:
@@ -312,14 +707,14 @@ class DiveMagics(TryingMagics):
         --workflow NAME      only those of one workflow
         --tag TAG            only those with this tag
         --origin ORIGIN      only those of one origin: run, resume, fork, what-if, trial, child, import
-        --notebook PATH      only those that this notebook began
+        --notebook PATH      only those that this notebook started
         -n, --limit N        at most N in the frame (0: all, the default)
         --store PATH         where their logs are
         """
-        from divebook.notebook.functions import runs
+        from divebook.notebook.session_functions import runs
 
         options = arguments.options
-        limit = arguments.options.get("limit", "0")
+        limit = options.get("limit", "0")
         if not limit.isdecimal():
             raise UsageError(f"--limit needs a number, not {limit!r}")
         filters: dict[str, Any] = {
@@ -329,27 +724,28 @@ class DiveMagics(TryingMagics):
 
     @command("show ID")
     def show(self, arguments: Arguments) -> Run:
-        """Show an execution, running or past; while it goes on, here or in another process, its view is live.
+        """Show an execution, running or past; while it runs, here or in another process, its view is live.
 
         ID             the execution; the beginning of its id is enough
         --store PATH   where its log is
         """
-        found = self._session.run_of(arguments.only_word("execution id", LISTED), store=arguments.options.get("store"))
-        return shown_while_it_goes_on(found, present_front_end(self.shell))
+        execution_id = arguments.only_word("execution id", LISTED)
+        run = self._session.run_of(execution_id, store=arguments.options.get("store"))
+        return show_while_running(run, present_front_end(self.shell))
 
     @command("open [FILE] [ID]")
     def open(self, arguments: Arguments) -> SavedNotebook | SavedRun | Run:
         """Open the run that a file holds, or the runs of a saved notebook.
 
-        Their store is not needed, and none changes; no code in them is run. What `run.to_html`, `run.to_notebook` and
-        `divebook export` wrote is a run again.
+        Their store is not needed, and none changes; no code in them is run. Files of `run.to_html`, `run.to_notebook`
+        and `divebook export` open as a run.
 
         FILE           .html, .jsonl or .ipynb; by default this notebook, as last saved
         ID             the run, if not all of a saved notebook; the beginning of its id is enough
 
         `run = %dive open run.html`; `runs = %dive open old.ipynb`, then `runs[0].replay()`, `runs[0].events`.
         """
-        from divebook.notebook.saved import carries_log, open_notebook, open_page
+        from divebook.notebook.saved_notebook import carries_log, open_notebook, open_page
         from divebook.store.embedded import PAGE
 
         if len(arguments.words) > 2:
@@ -369,17 +765,17 @@ class DiveMagics(TryingMagics):
 
     @command("compare ID ID ...")
     def compare(self, arguments: Arguments) -> Comparison:
-        """Lay runs of one workflow side by side.
+        """Compare runs of one workflow side by side.
 
-        What is the same, changed, added and removed, the first difference first; prompts, answers and variables word
-        by word, with cost, tokens and time beside them.
+        Equal, changed, added and removed calls, the first difference first; prompts, answers and variables word by
+        word, with cost, tokens and time.
 
         ID             an execution; the beginning of its id is enough; the first is compared with each of the others
         --store PATH   where their logs are
 
         `c = %dive compare ID ID`, then `c.first`, `c.frame()`.
         """
-        from divebook.notebook.functions import compare
+        from divebook.notebook.session_functions import compare
 
         if len(arguments.words) < 2:
             raise UsageError(f"%dive compare needs the ids of two executions or more{LISTED}")
@@ -389,14 +785,14 @@ class DiveMagics(TryingMagics):
     def recover(self, arguments: Arguments) -> None:
         """List or resume interrupted executions.
 
-        They go on in the background.
+        They run in the background.
 
         ID             resume this one; the beginning of its id is enough
         --all          resume all of them, as far as the defined agents and actions allow it
         --page N       which page of a long list
         --store PATH   where their logs are
 
-        The variable DIVEBOOK_RECOVER, or Recover in the Config of a definition, says what happens automatically:
+        The variable DIVEBOOK_RECOVER, or Recover in the Config of a definition, sets what happens automatically:
         ask (a line at %load_ext), auto (they are resumed), off (nothing).
         """
         from divebook.notebook.recovery import lines_after_recovering, listing
@@ -406,42 +802,43 @@ class DiveMagics(TryingMagics):
         if not (page.isdecimal() and int(page)):
             raise UsageError(f"--page needs a number from 1 on, not {page!r}")
         if not (arguments.words or arguments.has("all")):
-            tell(listing(self._session.interrupted(store=store), int(page)))
+            print_answer(listing(self._session.interrupted(store=store), int(page)))
             return
         if arguments.words and arguments.has("all"):
             raise UsageError("%dive recover takes an execution id or --all, not both")
-        chosen = None if arguments.has("all") else arguments.only_word("execution id", LISTED)
-        recovered = self._session.recover(chosen, store=store)
-        tell("\n".join(lines_after_recovering(recovered)))
+        execution_id = None if arguments.has("all") else arguments.only_word("execution id", LISTED)
+        recovered = self._session.recover(execution_id, store=store)
+        print_answer("\n".join(lines_after_recovering(recovered)))
 
     @command("inbox")
     def inbox(self, arguments: Arguments) -> None:
-        """Show the questions that are open.
+        """Show the open questions.
 
-        They are cards to be answered in place, or text with commands.
+        They are cards that can be answered in place, or text with commands.
 
         --store PATH   where the logs are
         """
-        from divebook.notebook.lists import InboxOutput
-        from divebook.notebook.report import questions
+        from divebook.notebook.run_list import InboxOutput
+        from divebook.notebook.session_text import questions
 
         store = arguments.options.get("store")
         environment = self._session.over(store)
         if present_front_end(self.shell).shows_widgets and environment.interrupts():
             InboxOutput(environment, store)
         else:
-            tell(questions(environment, store))
+            print_answer(questions(environment, store))
 
     @command("rules")
     def rules(self, arguments: Arguments) -> None:
         """List the rules that people made when they approved calls.
 
-        --revoke ID    let one hold no more, for calls that are judged from now on
+        --revoke ID    revoke one, for all calls from now on
         --store PATH   where the logs are
         """
-        from divebook.notebook.report import rules
+        from divebook.notebook.session_text import rules
 
-        tell(rules(self._session.over(arguments.options.get("store")), arguments.options.get("revoke")))
+        environment = self._session.over(arguments.options.get("store"))
+        print_answer(rules(environment, arguments.options.get("revoke")))
 
     @command("answer QUESTION ANSWER", data_word=1)
     def answer(self, arguments: Arguments) -> Run:
@@ -465,23 +862,22 @@ class DiveMagics(TryingMagics):
 
         if len(arguments.words) != 2:
             raise UsageError("%dive answer needs the id of a question and an answer; %dive inbox lists the questions")
-        (name, response) = arguments.words
+        question, word = arguments.words
         options = arguments.options
-        given = arguments.data.get(1, response)
-        if isinstance(given, str):
-            given = typed_answer(given, options.get("as"), options.get("result"))
+        answer = arguments.data.get(1, word)
+        if isinstance(answer, str):
+            answer = typed_answer(answer, options.get("as"), options.get("result"))
         elif "as" in options or "result" in options:
-            raise UsageError(f"{response} is a {type(given).__name__} already; --as and --result are for texts")
-        alike = arguments.has("alike")
-        by = options.get("by")
-        store = options.get("store")
-        return self._session.answer(name, given, alike=alike, by=by, store=store)
+            raise UsageError(f"{word} is a {type(answer).__name__} already; --as and --result are for texts")
+        return self._session.answer(
+            question, answer, alike=arguments.has("alike"), by=options.get("by"), store=options.get("store")
+        )
 
     @command("signal ID NAME [PAYLOAD]", data_word=2)
     def signal(self, arguments: Arguments) -> Run:
         """Send a signal to an execution.
 
-        What becomes of the execution is shown.
+        The execution is then shown.
 
         ID             the execution; the beginning of its id is enough
         NAME           the signal, as the step has it
@@ -497,21 +893,22 @@ class DiveMagics(TryingMagics):
 
         if len(arguments.words) not in (2, 3):
             raise UsageError("%dive signal needs the id of an execution, the name of a signal, and perhaps a payload")
-        execution_id, name, *payload = arguments.words
-        given = arguments.data.get(2, value_typed(payload[0]) if payload else None)
+        execution_id, name, *rest = arguments.words
+        typed_payload = value_typed(rest[0]) if rest else None
+        payload = arguments.data.get(2, typed_payload)
         options = arguments.options
-        return self._session.signal(execution_id, name, given, by=options.get("by"), store=options.get("store"))
+        return self._session.signal(execution_id, name, payload, by=options.get("by"), store=options.get("store"))
 
     @command("cancel ID ...")
     def cancel(self, arguments: Arguments) -> Result:
         """Cancel one execution or several; they can be resumed.
 
-        Of several a frame says what became of each.
+        For several a frame shows the result of each.
 
         ID             an execution; the beginning of its id is enough
         --store PATH   where its log is
         """
-        from divebook.notebook.functions import runs
+        from divebook.notebook.session_functions import runs
 
         if len(arguments.words) > 1:
             return runs(of=arguments.words, store=arguments.options.get("store")).cancel()
@@ -519,101 +916,130 @@ class DiveMagics(TryingMagics):
 
     @command("annotate ID ...")
     def annotate(self, arguments: Arguments) -> pd.DataFrame:
-        """Say something of one execution or several: a note, labels, tags.
+        """Annotate one execution or several: a note, labels, tags.
 
-        A frame says what became of each. It is an event of each log, also after its end.
+        A frame shows the result of each. The annotation is an event of each log, also after its end.
 
         ID             an execution; the beginning of its id is enough
-        --note TEXT    the note; "" takes it away
-        --label NAME=VALUE    a label, also several; values in YAML, null takes it away
+        --note TEXT    the note; "" removes it
+        --label NAME=VALUE    a label, also several; values in YAML, null removes it
         --tag TAG      a tag to find it by, also several
-        --untag TAG    take a tag away, also several
+        --untag TAG    remove a tag, also several
         --store PATH   where its log is
         """
         from divebook.config.answers import annotating
-        from divebook.notebook.functions import runs
+        from divebook.notebook.session_functions import runs
 
         if not arguments.words:
             raise UsageError(f"%dive annotate needs the id of an execution{LISTED}")
-        said = {option: arguments.several(option) for option in ("tag", "untag", "label")}
         verb = annotating(
-            note=arguments.options.get("note"), tags=said["tag"], untag=said["untag"], labels=said["label"]
+            note=arguments.options.get("note"),
+            tags=arguments.several("tag"),
+            untag=arguments.several("untag"),
+            labels=arguments.several("label"),
         )
         return runs(of=arguments.words, store=arguments.options.get("store")).handle(verb)
 
     @command("list")
     def list(self, _arguments: Arguments) -> None:
-        """List what is defined.
+        """List the defined workflows, agents and actions."""
+        from divebook.notebook.session_text import contents
 
-        Workflows, agents and actions.
-        """
-        from divebook.notebook.report import contents
-
-        tell(contents(self._session.environment))
+        print_answer(contents(self._session.environment))
 
     @command("keys [PART]")
     def keys(self, arguments: Arguments) -> None:
         """List the keys that definitions can have.
 
-        What each holds, and what it means.
+        The type and the meaning of each key.
 
         PART           such as Step, Agent or Each; without it, the names of the parts
         """
         from divebook.workflow.schema import TABLES, reference
 
         if not arguments.words:
-            tell(f"parts of a definition: {', '.join(TABLES)}; %dive keys PART lists the keys of one")
+            print_answer(f"parts of a definition: {', '.join(TABLES)}; %dive keys PART lists the keys of one")
             return
         label, lines = reference(arguments.words[0])
         width = max(len(line.key) for line in lines)
-        tell("\n".join([label, *(f"  {line.key:{width}}  {line}" for line in lines)]))
+        print_answer("\n".join([label, *(f"  {line.key:{width}}  {line}" for line in lines)]))
 
     @command("help [WORD]")
     def help(self, arguments: Arguments) -> None:
         """Explain a sub-command or a key of definitions, or list all sub-commands.
 
         WORD           the sub-command, as `%dive COMMAND?` and `%dive COMMAND --help` do; or a key, such as Ask, Retry
-                       or Each: what it means and holds, with an example
+                       or Each: its meaning and type, with an example
         """
         if arguments.words:
-            tell(help_with(arguments.words[0], COMMANDS))
+            print_answer(help_with(arguments.words[0], COMMANDS))
             return
         width = max(len(entry.usage) for entry in COMMANDS.values())
-        lines = [f"%dive {entry.usage:<{width}}  {entry.help.partition(chr(10))[0]}" for entry in COMMANDS.values()]
-        tell("\n".join([OVERVIEW, "", *lines]))
+        lines = []
+        for entry in COMMANDS.values():
+            summary = entry.help.partition("\n")[0]
+            lines.append(f"%dive {entry.usage:<{width}}  {summary}")
+        print_answer("\n".join([OVERVIEW, "", *lines]))
 
 
-COMMANDS = {
-    found.usage.split()[0]: found
-    for kind in reversed(DiveMagics.__mro__)
-    for found in vars(kind).values()
-    if isinstance(found, Command)
-}
+COMMANDS = {entry.usage.split()[0]: entry for entry in vars(DiveMagics).values() if isinstance(entry, Command)}
+"""The sub-commands by name, in the order of ``%dive help``."""
 
 
-# Which cell of a notebook some code stands in: kernels compile cells under file names that mean nothing to people.
+# --- values of options ---------------------------------------------------------------------------------------------
 
 
-_IDS: dict[int, str] = {}
-"""By the number of a cell's execution: the id that the front end has for the cell."""
+def _inputs(arguments: Arguments, workflow: Workflow) -> dict[str, Any]:
+    """Return the values of ``KEY=VALUE``, with the declared types of the workflow's inputs."""
+    from divebook.notebook.commands import values
+
+    types = {definition.name: definition.type for definition in workflow.inputs}
+    return values(arguments.inputs, types, arguments.names.variables, arguments.names.user_names)
 
 
-def remember_cell(info: Any) -> None:
-    """Note which cell is about to run; for IPython's event ``pre_run_cell``."""
-    shell = get_ipython()
-    if shell is not None and info.store_history and getattr(info, "cell_id", None):
-        # its place among the inputs is its number: some versions of IPython have counted it by now
-        _IDS[len(shell.history_manager.input_hist_raw)] = info.cell_id
+def _change(arguments: Arguments, model: str | None = None) -> Change:
+    """Return the change that the options of a fork or what-if describe."""
+    from divebook.config.answers import change_from
+
+    return change_from(
+        arguments.several("set"),
+        arguments.several("input"),
+        arguments.several("answer"),
+        arguments.several("result"),
+        prompts=arguments.several("prompt"),
+        model=model,
+    )
 
 
-def cell_of(file: str) -> CodeCell | None:
-    """Return the cell that was compiled under a file name in this process, by the number of its last execution."""
-    shell = get_ipython()
-    known = getattr(getattr(shell, "compile", None), "_filename_map", {})  # there is no public way to ask for it
-    number = known.get(file)
-    if shell is None or number is None:
+def _bounds(arguments: Arguments) -> Bounds | None:
+    """Return the value of ``--bounds``; None without the option."""
+    from divebook.config.answers import bounds_from
+
+    return bounds_from(arguments.options.get("bounds"))
+
+
+def _answers(arguments: Arguments) -> Answers:
+    """Return the answers of ``--answer``, ``--answers`` and ``DIVEBOOK_ANSWERS``."""
+    from divebook.config.answers import answers_from
+
+    return answers_from(arguments.several("answer"), arguments.options.get("answers"))
+
+
+def _number(arguments: Arguments, option: str, of: str) -> int | None:
+    """Return the integer value of an option; None without the option. Errors state that it counts `of`."""
+    text = arguments.options.get(option)
+    if text is None:
         return None
-    written = shell.history_manager.input_hist_raw[number : number + 1]
-    text = written[0] if written else ""
-    above = text[: len(text) - len(text.lstrip())].count("\n")
-    return CodeCell(f"Cell [{number}]", above, _IDS.get(number, ""))
+    if not text.isdecimal():
+        raise UsageError(f"--{option} needs the number of {of}, not {text!r}")
+    return int(text)
+
+
+def _priority(text: str) -> int:
+    """Return the value of ``--priority``, which may be negative."""
+    from divebook.errors import InputError
+
+    try:
+        return int(text)
+    except ValueError as error:
+        raise InputError(f"--priority {text!r} is no whole number; write --priority 5") from error

@@ -1,7 +1,15 @@
-"""The outline of a YAML text that is still being written: which keys lead to the cursor, and what stands elsewhere.
+"""Outline of an unfinished YAML text: the keys that lead to the cursor, and the values elsewhere in the text.
 
-It guesses where YAML would give up, since a text under a cursor is seldom whole. It knows what definitions are made of:
-mappings and lists by indentation or in brackets, quoted and block texts, comments.
+A YAML parser rejects a text that is still being written. `Outline` reads it line by line instead, with a stack of the
+mappings and lists that are still open. It understands the parts that definitions use: mappings and lists by indentation
+or in brackets, quoted texts, block texts and comments. For the lines ::
+
+    Steps:
+      - Name: plan
+        Type: |
+
+the stack at the cursor is the mapping at column 0 with the key ``Steps``, the list at column 2 at position 0, and the
+mapping at column 4 with the key ``Type``: the place is ``("Steps", 0, "Type")``.
 """
 
 from __future__ import annotations
@@ -20,36 +28,38 @@ _QUOTES = "\"'"
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Where the cursor stands."""
+    """Position of the cursor in the outline."""
 
     place: Place
-    """The keys and positions that lead to the mapping, list or value that is being written."""
+    """The keys and list positions that lead to the mapping, list or value at the cursor."""
     fragment: str
-    """The beginning of the word before the cursor."""
+    """The part of a word before the cursor."""
     after_key: bool
-    """Whether a key stands before it, so that a value is due."""
-    given: frozenset[str] = frozenset()
-    """The keys that the mapping has already."""
+    """Whether a key comes before the cursor on the same level, so that a value is expected."""
+    keys: frozenset[str] = frozenset()
+    """The keys that the mapping has above the cursor."""
 
 
 @dataclass(slots=True)
 class _Open:
-    """A mapping or list that is not finished."""
+    """A mapping or list that has not ended yet."""
 
     column: int
     is_list: bool = False
     is_flow: bool = False
+    """Whether it is written in brackets."""
     key: str | None = None
     index: int = 0
     keys: set[str] = field(default_factory=set)
 
     @property
     def part(self) -> str | int | None:
+        """Its present position in a place: a key of a mapping, an index of a list."""
         return self.index if self.is_list else self.key
 
 
 class Outline:
-    r"""Reads a text line by line.
+    r"""Reader of an unfinished YAML text, line by line.
 
     Examples
     --------
@@ -59,10 +69,13 @@ class Outline:
 
     def __init__(self, text: str) -> None:
         self.values: dict[Place, str] = {}
-        """The texts that keys have, by place."""
+        """The plain values of keys, by place."""
         self._open: list[_Open] = []
+        """The open mappings and lists, outermost first."""
         self._text_below: int | None = None
+        """Column of the key whose block text is being read; None outside a block text."""
         self._token = 0
+        """In brackets: position in the line at which the present word starts."""
         for line in text.splitlines():
             self._read(line)
 
@@ -80,7 +93,7 @@ class Outline:
             self._entry(line, start)
 
     def spot(self, head: str) -> Spot | None:
-        """Return where the cursor stands after `head`, the beginning of the line that follows; None inside a text."""
+        """Return the position of a cursor after `head`, the start of the next line; None in a block text or comment."""
         if self._in_flow:
             return self._spot_in_flow(head, 0)
         column = _indent(head)
@@ -98,13 +111,13 @@ class Outline:
         return self._spot_here(head[start:], after_key=key is not None, column=start)
 
     def block_text(self, head: str) -> Place | None:
-        """Return the place of the block text that a line beginning with `head` belongs to; None if it does to none."""
+        """Return the place of the block text that contains a line starting with `head`; None outside block texts."""
         return self._place if not self._in_flow and self._is_text(head, _indent(head)) else None
 
     # --- by indentation --------------------------------------------------------------------------------------------
 
     def _is_text(self, line: str, column: int) -> bool:
-        """Tell whether the line belongs to a block text, which ends with the first line that is not deeper."""
+        """Return whether the line belongs to a block text, which ends at the first line that is not deeper."""
         if self._text_below is None:
             return False
         if column > self._text_below or not line.strip():
@@ -113,7 +126,7 @@ class Outline:
         return False
 
     def _items(self, line: str, start: int) -> int:
-        """Open a list item for every dash at the beginning; return where the rest begins."""
+        """Open a list item for each dash at the start; return the column of the rest."""
         while dash := _DASH.match(line, start):
             while self._open and self._open[-1].column > start:
                 self._open.pop()
@@ -148,7 +161,7 @@ class Outline:
         self._open[-1].keys.add(key)
 
     def _close_to(self, column: int) -> None:
-        """Close what a key at this column ends."""
+        """Close the mappings and lists that a key at this column ends."""
         while self._open and (
             self._open[-1].column > column or (self._open[-1].is_list and self._open[-1].column == column)
         ):
@@ -159,12 +172,12 @@ class Outline:
         in_mapping = top is not None and not top.is_list and top.column == column
         if after_key or top is None or not in_mapping:
             return Spot(self._place, fragment.lstrip(_QUOTES), after_key)
-        return Spot(self._place[:-1], fragment.lstrip(_QUOTES), after_key=False, given=frozenset(top.keys))
+        return Spot(self._place[:-1], fragment.lstrip(_QUOTES), after_key=False, keys=frozenset(top.keys))
 
     # --- in brackets -----------------------------------------------------------------------------------------------
 
     def _end_forgotten_flow(self, line: str, column: int) -> None:
-        """Close the brackets that are still open where the line cannot belong to them."""
+        """Close brackets that a person forgot to close: the line is not indented below the mapping around them."""
         outside = next((frame for frame in reversed(self._open) if not frame.is_flow), None)
         if outside is None or column > outside.column or line.strip()[:1] in ("", "}", "]", "#"):
             return
@@ -221,7 +234,7 @@ class Outline:
         fragment = head[self._token :].lstrip().lstrip(_QUOTES)
         return Spot(self._place, fragment, top.key is not None, frozenset(top.keys))
 
-    # --- what was found --------------------------------------------------------------------------------------------
+    # --- values --------------------------------------------------------------------------------------------
 
     @property
     def _place(self) -> Place:

@@ -1,50 +1,57 @@
-"""Telling of interrupted executions when the extension is loaded, and taking them up where that is wished for."""
+"""Interrupted executions: print them when the extension is loaded, and resume them if the settings say ``auto``.
+
+``%load_ext divebook`` imports this module, so it loads the store and the session only where they are needed.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from divebook.errors import DivebookError, NeedsPersonError
-from divebook.notebook.commands import tell
+from divebook.notebook.commands import print_answer
 
 if TYPE_CHECKING:  # loading the extension must be quick
     from divebook.config.answers import Recovered
     from divebook.notebook.session import Session
     from divebook.store import EventStore, ExecutionRecord
 
-MOST_LINES = 5
-MOST_LISTED = 50
+MAX_LINES = 5
+"""Executions that are named one by one after an automatic recovery."""
+MAX_LISTED = 50
+"""Executions on one page of ``%dive recover``."""
 STORE_VARIABLE = "DIVEBOOK_STORE"
 STORE_FILE = ".divebook/executions.db"
 RECOVER_VARIABLE = "DIVEBOOK_RECOVER"
 """As in `divebook.store.registry` and `divebook.config.answers`, which would load SQLite and the engine."""
 
 
-def tell_on_load() -> None:
-    """Print a line if the usual store has interrupted executions; look at nothing if there is no such file."""
-    if os.environ.get(RECOVER_VARIABLE) == "off" or not _is_there():
+def print_interrupted() -> None:
+    """Print a line if the default store has interrupted executions; do nothing if its file does not exist."""
+    if os.environ.get(RECOVER_VARIABLE) == "off" or not _store_exists():
         return
     try:
         lines = _lines_on_load()
     except DivebookError as error:
         lines = [f"interrupted runs cannot be looked for: {error}"]
     for line in lines:
-        tell(line)
+        print_answer(line)
 
 
 def existing_store() -> EventStore | None:
-    """Return the usual store, or None if it is a file that is not there."""
+    """Return the default store; None if its file does not exist."""
     from divebook.store import open_store
 
-    return open_store() if _is_there() else None
+    return open_store() if _store_exists() else None
 
 
-def _is_there() -> bool:
-    named = os.environ.get(STORE_VARIABLE) or STORE_FILE
-    return "://" in named or Path(named).expanduser().is_file()
+def _store_exists() -> bool:
+    """Return whether the default store is a URL or an existing file."""
+    address = os.environ.get(STORE_VARIABLE) or STORE_FILE
+    return "://" in address or Path(address).expanduser().is_file()
 
 
 def _lines_on_load() -> list[str]:
@@ -56,60 +63,66 @@ def _lines_on_load() -> list[str]:
     from divebook.config.answers import AUTO, way_to_recover
 
     if way_to_recover() != AUTO:
-        return [_interrupted(len(orphans))]
+        return [_count_line(len(orphans))]
     from divebook.notebook.session import current_session
 
     recovered = current_session().recover_by_itself()
-    lines = _taken_up(recovered)
-    is_told = len(recovered.resumed) > MOST_LINES
-    return lines if is_told or not recovered.waiting else [*lines, _interrupted(recovered.waiting)]
+    lines = _recovered_lines(recovered)
+    if recovered.waiting and len(recovered.resumed) <= MAX_LINES:  # otherwise the one line contains the number
+        lines.append(_count_line(recovered.waiting))
+    return lines
 
 
-def _interrupted(count: int) -> str:
+def _count_line(count: int) -> str:
     return f"{'1 run was' if count == 1 else f'{count:,} runs were'} interrupted: %dive recover"
 
 
 def lines_after_defining(session: Session) -> list[str]:
-    """Take up what new definitions have made possible, if the settings say so; return what to print of it."""
+    """Resume executions that new definitions allow, if the settings say ``auto``; return the lines to print."""
     from divebook.config.answers import AUTO, way_to_recover
 
     if way_to_recover(session.environment.config) != AUTO:
         return []
-    return _taken_up(session.recover_by_itself())
+    return _recovered_lines(session.recover_by_itself())
 
 
-def _taken_up(recovered: Recovered) -> list[str]:
-    """Return a line for each execution that goes on by itself, or needs a person; one for all where they are many."""
+def _recovered_lines(recovered: Recovered) -> list[str]:
+    """Return a line for each execution that was resumed automatically or needs a person; one line if there are many."""
     count = len(recovered.resumed)
-    needy = [str(error) for _, error in recovered.refused if type(error) is NeedsPersonError]
-    if count <= MOST_LINES:
-        many = f"{len(needy)} interrupted runs need a person: %dive recover"
-        return [*resumed_lines(recovered), *(needy if len(needy) <= MOST_LINES else [many])]
-    person = f", {len(needy)} of them need a person" if needy else ""
-    left = f"; {recovered.waiting:,} are left{person}: %dive recover" if recovered.waiting else ""
-    return [f"resumed {count:,} runs: %dive runs{left}"]
+    needs_person = [str(error) for _, error in recovered.refused if type(error) is NeedsPersonError]
+    if count <= MAX_LINES:
+        lines = resumed_lines(recovered)
+        if len(needs_person) <= MAX_LINES:
+            return [*lines, *needs_person]
+        return [*lines, f"{len(needs_person)} interrupted runs need a person: %dive recover"]
+    line = f"resumed {count:,} runs: %dive runs"
+    if recovered.waiting:
+        person = f", {len(needs_person)} of them need a person" if needs_person else ""
+        line += f"; {recovered.waiting:,} are left{person}: %dive recover"
+    return [line]
 
 
 def lines_after_recovering(recovered: Recovered) -> list[str]:
-    """Return what came of taking up what somebody asked for: the first of each kind, and how many more there are."""
-    kinds = ("resumed", resumed_lines(recovered)), ("not resumed", refused_lines(recovered))
-    return [line for kind, lines in kinds for line in _first(lines, kind)] or ["nothing to recover"]
+    """Return the lines that ``%dive recover`` prints: of each kind the first ones, and the number of further ones."""
+    lines = [*_first(resumed_lines(recovered), "resumed"), *_first(refused_lines(recovered), "not resumed")]
+    return lines or ["nothing to recover"]
 
 
 def _first(lines: list[str], kind: str) -> list[str]:
-    more = [f"and {len(lines) - MOST_LISTED:,} more {kind}"] if len(lines) > MOST_LISTED else []
-    return [*lines[:MOST_LISTED], *more]
+    if len(lines) <= MAX_LISTED:
+        return lines
+    return [*lines[:MAX_LISTED], f"and {len(lines) - MAX_LISTED:,} more {kind}"]
 
 
 def resumed_lines(recovered: Recovered) -> list[str]:
-    """Return a line for each execution that goes on."""
+    """Return a line for each execution that was resumed."""
     from divebook.text.redaction import one_line
 
     return [f"resumed {run.id} of {one_line(run.workflow.name, 40)}: %dive show {run.id}" for run in recovered.resumed]
 
 
 def refused_lines(recovered: Recovered) -> list[str]:
-    """Return a line for each execution that cannot go on, with the reason."""
+    """Return a line for each execution that cannot be resumed, with the reason."""
     from divebook.text.redaction import one_line
 
     return [
@@ -118,16 +131,17 @@ def refused_lines(recovered: Recovered) -> list[str]:
 
 
 def listing(records: Sequence[ExecutionRecord], page: int = 1) -> str:
-    """Return a page of the interrupted executions as text, the newest ones first, and how to go on."""
+    """Return a page of the interrupted executions as text, newest first, with the commands that resume them."""
     from divebook.text.format import local_time
     from divebook.text.redaction import one_line
 
     lines = [
-        f"  {found.execution_id}  {one_line(found.workflow_name, 40)}  {found.status}  {local_time(found.started_at)}"
-        for found in records[(page - 1) * MOST_LISTED : page * MOST_LISTED]
+        f"  {record.execution_id}  {one_line(record.workflow_name, 40)}  {record.status}  "
+        f"{local_time(record.started_at)}"
+        for record in records[(page - 1) * MAX_LISTED : page * MAX_LISTED]
     ]
     if not lines:
         return f"there is no page {page}" if records else "nothing to recover"
-    pages = -(-len(records) // MOST_LISTED)
+    pages = math.ceil(len(records) / MAX_LISTED)
     more = [f"  page {page} of {pages}, {len(records):,} runs: %dive recover --page N"] if pages > 1 else []
-    return "\n".join(["interrupted", *lines, *more, "to go on: %dive recover ID, or %dive recover --all"])
+    return "\n".join(["interrupted", *lines, *more, "to continue: %dive recover ID, or %dive recover --all"])

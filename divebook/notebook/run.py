@@ -1,4 +1,4 @@
-"""`Run`: what people hold in their hands when they run a workflow."""
+"""`Run`: the handle of one execution in notebooks and scripts, with its display and its saved data."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from divebook.workflow.resources import NOTEBOOK_DATA, Config
 if TYPE_CHECKING:
     from divebook.config.answers import Answers
     from divebook.environment.variants import GivenChange, StepChanges, TrialOptions
-    from divebook.notebook.lasting import RunReplay
+    from divebook.notebook.replay_view import RunReplay
     from divebook.replay.files import KeptFiles
     from divebook.replay.resume_changed import ResumePlan
     from divebook.replay.trial import StepTrial
@@ -45,54 +45,55 @@ if TYPE_CHECKING:
     from divebook.workflow.definition import Workflow
 
 
-# The data of a run in its output: ``application/vnd.divebook.run+json``, beside the text and HTML that everybody sees.
-#
-# It holds what stepping through the run needs (definition, events, states, questions and answers, the header's
-# numbers), so that the notebook alone replays it: in JupyterLab by the extension that comes with divebook, in Python by
-# `divebook.open_notebook`. It is at most 256 kB; of larger runs long texts are cut first, then a sample of the events
-# is kept, with all failures and questions, and it always says where the whole log is. Secrets are left out as
-# `divebook.text.redaction` says. It is switched off by ``DIVEBOOK_NOTEBOOK_DATA=off``, by ``NotebookData: off`` in a
-# definition's ``Config``, or for one run by ``%dive run --no-data``.
-
-
 VARIABLE = "DIVEBOOK_NOTEBOOK_DATA"
 ON, OFF = NOTEBOOK_DATA
+POLL_INTERVAL = 0.1
+"""Seconds between two checks while a run is awaited: an idle event loop does not notice interrupts of the kernel."""
+
+
+# --- the data of a run in its output ---------------------------------------------------------------------------------
+#
+# The MIME type is ``application/vnd.divebook.run+json``, beside text and HTML. The data contain everything that a
+# replay needs (definition, events, states, questions and answers, numbers of the header). The notebook alone can replay
+# the run: in JupyterLab by divebook's extension, in Python by `divebook.open_notebook`.
+#
+# The size is at most 256 kB. For larger runs, long texts are cut first, then events are sampled; all failures and
+# questions stay, and the data name the store with the whole log. Secrets are removed by `divebook.text.redaction`.
+# ``DIVEBOOK_NOTEBOOK_DATA=off``, ``NotebookData: off`` in a definition's ``Config``, and ``%dive run --no-data`` (for
+# one run) switch the data off.
 
 
 def data_of(
-    execution: Execution, log: Sequence[Event], config: Config, *, next_step: str = "", wanted: bool | None = None
+    execution: Execution, log: Sequence[Event], config: Config, *, next_step: str = "", enabled: bool | None = None
 ) -> dict[str, Any]:
-    """Return the data of a run by its type, or nothing if that is switched off; `wanted` overrides the settings."""
-    if wanted is False or (wanted is None and _said(config) == OFF):
+    """Return the data of a run by MIME type; empty if they are switched off. `enabled` overrides the settings."""
+    if enabled is False or (enabled is None and _data_setting(config) == OFF):
         return {}
     if execution.damage is not None or not execution.state.last_sequence:
         return {}
     return {MIME: saved_run(execution, log, sent_secrets(config), next_step=next_step)}
 
 
-def _said(config: Config) -> str:
-    said = os.environ.get(VARIABLE) or config.notebook_data or ON
-    if said not in NOTEBOOK_DATA:
-        raise NotFoundError("setting for notebook data", said, NOTEBOOK_DATA, f"{VARIABLE} cannot be {said!r}")
-    return said
+def _data_setting(config: Config) -> str:
+    """Return ``on`` or ``off``; raise `NotFoundError` for another value of the environment variable."""
+    setting = os.environ.get(VARIABLE) or config.notebook_data or ON
+    if setting not in NOTEBOOK_DATA:
+        raise NotFoundError("setting for notebook data", setting, NOTEBOOK_DATA, f"{VARIABLE} cannot be {setting!r}")
+    return setting
 
 
 def sent_secrets(config: Config) -> Iterator[str]:
-    """Return what providers are sent under names that look secret."""
+    """Yield the values of request headers of providers whose names look secret."""
     for provider in config.providers:
         for name, values in provider.request_headers.items():
             if looks_secret(name):
                 yield from values
 
 
-TICK = 0.1
-"""Seconds between two looks while a run is awaited: an idle event loop does not see that its kernel is interrupted."""
-
-
 class Run(ReadExecution):
-    """One execution of a workflow, live or past, that shows itself in notebooks and terminals.
+    """Handle of one execution of a workflow, running or past, with a display for notebooks and terminals.
 
-    `divebook.run` and ``%dive run`` make them. Waiting works the same in a cell and in a script.
+    `divebook.run` and ``%dive run`` return it. Waiting works equally in a cell and in a script.
 
     Examples
     --------
@@ -108,15 +109,15 @@ class Run(ReadExecution):
         self._environment = environment
         self._answers = answers
         self.shown_in: int | None = None
-        """Number of the execution of a cell that shows it already."""
+        """Execution number of the cell that shows it already."""
         self.remark = ""
-        """What is said beside it: that it was not run again, say."""
+        """Note beside it, for example that it was not run again."""
         self.keeps_data: bool | None = None
-        """Whether its output carries its data; None as ``DIVEBOOK_NOTEBOOK_DATA`` and the Config say."""
+        """Whether its output contains its data; None follows ``DIVEBOOK_NOTEBOOK_DATA`` and the Config."""
         self.strict = False
-        """Whether waiting for it raises an error where it has to wait for an answer or a signal itself."""
+        """Whether `wait` raises an error if it has to wait for an answer or a signal."""
 
-    # --- what it is ------------------------------------------------------------------------------------------------
+    # --- the execution -----------------------------------------------------------------------------------------------
 
     @property
     def execution(self) -> Execution:
@@ -125,12 +126,12 @@ class Run(ReadExecution):
 
     @property
     def environment(self) -> Environment:
-        """Where it runs."""
+        """The environment that runs it."""
         return self._environment
 
     @property
     def state(self) -> ExecutionState:
-        """The fold of its log so far; an immutable snapshot."""
+        """State after the present log; an immutable snapshot."""
         return self._execution.state
 
     @property
@@ -140,99 +141,100 @@ class Run(ReadExecution):
 
     @property
     def interrupts(self) -> list[Question]:
-        """The questions that wait for an answer, oldest first."""
+        """The open questions, oldest first."""
         return self._execution.interrupts
 
     def _log(self) -> History:
         return self._execution.history()
 
-    # --- what to do with it ----------------------------------------------------------------------------------------
+    # --- actions ----------------------------------------------------------------------------------------
 
     @property
     def chain(self) -> list[str]:
-        """Ids of the executions of which one went on as the next, the first one first; mostly this one alone.
+        """Ids of an execution and its successors, first to last; mostly only this one.
 
         ``divebook.frames(run.environment.store, where={"chain": run.id})`` reads them as one.
         """
         return self._execution.chain
 
     def wait(self, timeout: float | None = None, *, check: bool = False) -> Self:
-        """Block until it has ended, or waits for an answer; return itself.
+        """Block until the run has ended, or waits for an answer; return this handle.
 
-        An interrupt of the kernel ends the waiting, not the run; `cancel` does that.
+        An interrupt of the kernel ends the waiting, not the run. Use `cancel` to end the run.
 
         Parameters
         ----------
         timeout
-            Seconds; TimeoutError afterwards, while the run goes on.
+            Seconds, after which a TimeoutError is raised. The run continues.
         check
-            Raise ExecutionFailedError or ExecutionCancelledError unless it completed.
+            Raise ExecutionFailedError or ExecutionCancelledError unless the run completed.
 
         Raises
         ------
         ExecutionWaitingError
-            It is `strict`, and has to wait for an answer or a signal.
+            The handle is `strict`, and the run has to wait for an answer or a signal.
         """
         self._execution.wait(timeout)
         if self._answers is not None:
             self._answers.settle(self._execution)
         if check:
             self._execution.wait(check=True)
-        return self._strictly()
+        return self._checked_strictly()
 
     def __await__(self) -> Generator[Any, None, Self]:
-        """Wait on any asyncio loop, the kernel's included; return itself."""
-        return self._settled().__await__()
+        """Wait like `wait` on any asyncio loop, including the kernel's; return this handle."""
+        return self._wait_async().__await__()
 
-    async def _settled(self) -> Self:
+    async def _wait_async(self) -> Self:
         waiter = asyncio.ensure_future(_wait(self._execution, self._answers))
         while not waiter.done():
-            await asyncio.wait((waiter,), timeout=TICK)
+            await asyncio.wait((waiter,), timeout=POLL_INTERVAL)
         waiter.result()
-        return self._strictly()
+        return self._checked_strictly()
 
-    def _strictly(self) -> Self:
+    def _checked_strictly(self) -> Self:
+        """Return this handle; raise `ExecutionWaitingError` if it is `strict` and the run has to wait."""
         if self.strict and self.status == WAITING:
             raise waiting_error(self._execution)
         return self
 
     @property
     def unused_answers(self) -> tuple[str, ...]:
-        """Answers up front for which no question came."""
+        """Keys of answers up front that no question used."""
         return () if self._answers is None else self._answers.unused
 
     def pause(self) -> Self:
-        """Let nothing more begin until it is resumed; returns at once, `wait` for it to come to rest."""
+        """Start no more steps until the run is resumed. Returns at once; `wait` until it is paused."""
         self._execution.pause()
         return self
 
     def compare(self, other: FramedLog | str, *more: FramedLog | str) -> Comparison:
-        """Lay it side by side with other runs, or with those of other ids in its store: the first difference first.
+        """Compare it with other runs, or with executions of its store by id; the first difference comes first.
 
-        As the last value of a cell both runs are shown beside each other; see `divebook.compare`.
+        As the last value of a cell the result shows both runs side by side; see `divebook.compare`.
         """
         return self._environment.compare(self, other, *more)
 
     def what_if(
         self, change: GivenChange = None, at: int | None = None, **options: Any
     ) -> WhatIf | RepeatedWhatIf | Plan:
-        """Go through it once more with one change, answered from its log; see `divebook.Environment.what_if`."""
-        found: WhatIf | RepeatedWhatIf | Plan = self._environment.what_if(self.id, change, at, **options)
-        return found
+        """Run it once more with one change, answered from its log; see `divebook.Environment.what_if`."""
+        result: WhatIf | RepeatedWhatIf | Plan = self._environment.what_if(self.id, change, at, **options)
+        return result
 
     def try_step(
         self, step: str, changes: StepChanges = None, *, times: int = 1, **options: Unpack[TrialOptions]
     ) -> StepTrial:
-        """Do one of its steps again with the state it had, beside what is recorded; see `Environment.try_step`."""
+        """Run one of its steps again with its recorded state, as a trial; see `Environment.try_step`."""
         return self._environment.try_step(self.id, step, changes, times=times, **options)
 
     def refresh(self) -> Self:
-        """Read on in the log, if another process has written to it."""
+        """Read the events that another process has added to the log; return this handle."""
         self._execution.refresh()
         return self
 
     def cancel(self) -> Self:
-        """Stop it in such a way that it can be resumed; returns at once, `wait` for the end."""
+        """Cancel the run; it can be resumed later. Returns at once; `wait` for the end."""
         self._environment.cancel(self.id)
         return self
 
@@ -243,15 +245,15 @@ class Run(ReadExecution):
     def resume(self, *, definition: GivenDefinition, plan: Literal[True]) -> ResumePlan: ...
 
     def resume(self, *, definition: GivenDefinition | None = None, plan: bool = False) -> Self | ResumePlan:
-        """Take it up again where its log ends; returns at once, `wait` for the end.
+        """Resume the run where its log ends. Returns at once; `wait` for the end.
 
-        With ``definition="new"`` it is a new run from now on, which goes on with the definition of now and keeps all
-        that this one would do again; with ``plan=True`` only what that would be is returned, without a single call. See
+        With ``definition="new"`` this handle then refers to a new execution. It uses the present definition, and reuses
+        all calls that the definition makes too. With ``plan=True`` only the plan is returned, without a call. See
         `Environment.resume`.
         """
         if plan:
-            found: ResumePlan = self._environment.resume(self.id, definition=definition or NEW, plan=True)
-            return found
+            resume_plan: ResumePlan = self._environment.resume(self.id, definition=definition or NEW, plan=True)
+            return resume_plan
         self._execution = self._environment.resume(self.id, definition=definition)
         return self
 
@@ -266,13 +268,13 @@ class Run(ReadExecution):
         change: Change | Mapping[str, Any] | None = None,
         **options: Unpack[StartOptions],
     ) -> Run:
-        """Return a new run that shares its first events and goes on live after those; see `Environment.fork`."""
+        """Return a new run that shares its first events and continues live after them; see `Environment.fork`."""
         return Run(self._environment.fork(self.id, at, change, **options), self._environment)
 
     def again(self) -> Self:
-        """Be a new run from now on: of the workflow as it is defined now, with the same inputs; returns at once.
+        """Start a new execution with the same inputs and the present definition, and refer to it. Returns at once.
 
-        It is started as this one was, so that the cell which began this one takes it for its own.
+        It is started with the options of the old one, so that its cell finds it when it runs again.
         """
         old = self._execution
         opening = recorded_opening(old.id, old.store)
@@ -281,41 +283,41 @@ class Run(ReadExecution):
         return self
 
     def answer(self, interrupt_id: str, response: Any, by: str | None = None) -> Self:
-        """Answer one of its questions; it goes on at once, `wait` for the end."""
+        """Answer one of its questions; the run continues at once, `wait` for the end."""
         self._execution = self._environment.answer(interrupt_id, response, self.id, by)
         return self
 
     def signal(self, name: str, payload: Any = None, by: str | None = None) -> Self:
-        """Send it a signal; it goes on at once if it waited for that, `wait` for the end."""
+        """Send it a signal; if the run waited for it, it continues at once. `wait` for the end."""
         self._execution = self._environment.signal(self.id, name, payload, by)
         return self
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The words that lists show it with and find it by."""
+        """Its tags, which lists show and can filter by."""
         return self._environment.store.record(self.id).tags
 
     def tag(self, *tags: str) -> Self:
-        """Give it tags, also once it has ended; see `divebook.Environment.annotate`."""
+        """Add tags, also after its end; see `divebook.Environment.annotate`."""
         self._environment.tag(self.id, *tags)
         return self
 
     def untag(self, *tags: str) -> Self:
-        """Take tags away from it."""
+        """Remove tags."""
         self._environment.untag(self.id, *tags)
         return self
 
     def note(self, text: str) -> Self:
-        """Give it a note in place of the one that it has, also once it has ended; an empty one takes it away."""
+        """Set its note, also after its end; an empty text removes it."""
         self._environment.note(self.id, text)
         return self
 
     def label(self, **labels: Any) -> Self:
-        """Give it labels, also once it has ended: ``run.label(quality="good")``; None takes one away."""
+        """Set labels, also after its end: ``run.label(quality="good")``; the value None removes a label."""
         self._environment.label(self.id, **labels)
         return self
 
-    # --- how it shows ----------------------------------------------------------------------------------------------
+    # --- display and export ------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         return f"<Run {self.id} of {self._execution.workflow.name!r}: {self._execution.standing}>"
@@ -326,20 +328,20 @@ class Run(ReadExecution):
         return as_text(report_of(self._execution, self._execution.history()))
 
     def view(self) -> LiveView:
-        """Return a live view of it, an anywidget, for front ends that show widgets by themselves.
+        """Return a live view, an anywidget, for front ends that display widgets themselves.
 
-        marimo needs no more than the run as the last value of a cell; `marimo.ui.anywidget(run.view())` does the same.
+        In marimo a run as the last value of a cell is enough; `marimo.ui.anywidget(run.view())` has the same effect.
         """
-        from divebook.notebook.lasting import view_of
+        from divebook.notebook.run_view import view_of
 
         return view_of(self)
 
     def _display_(self) -> LiveView:
-        """Return what marimo shows of it."""
+        """Return the widget that marimo displays."""
         return self.view()
 
     def _ipython_display_(self) -> None:
-        """Show nothing more where this cell has shown it already; otherwise leave it to the bundle."""
+        """Display nothing if this cell shows the run already; otherwise let IPython display the MIME bundle."""
         from IPython.core.getipython import get_ipython
 
         shell = get_ipython()
@@ -350,13 +352,13 @@ class Run(ReadExecution):
         return str(self.static_bundle(with_data=False)["text/html"])
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        """Return its static form."""
+        """Return the saved form by MIME type."""
         return self.static_bundle()
 
     def static_bundle(self, *, with_data: bool = True) -> dict[str, Any]:
-        """Return what needs neither kernel nor trust: text, HTML, and the data of the run to be stepped through.
+        """Return the saved form by MIME type: text, HTML and data for a replay. It needs no kernel and no trust.
 
-        `divebook.notebook.run` says what is in the data, what is left out, and how to do without.
+        A comment in `divebook.notebook.run` describes the data, and how to switch them off.
         """
         from divebook.notebook.report import as_html, as_text, report_of
         from divebook.projections.summary import ReadLog
@@ -364,35 +366,35 @@ class Run(ReadExecution):
         with collector_resting():
             log = ReadLog.of(self._execution.history())
             report = report_of(self._execution, log)
-            shown = {"text/plain": as_text(report), "text/html": as_html(report)}
+            bundle = {"text/plain": as_text(report), "text/html": as_html(report)}
             if not with_data:
-                return shown
+                return bundle
             config = self._environment.config
-            wanted = self.keeps_data
-            return shown | data_of(self._execution, log, config, next_step=report.next, wanted=wanted)
+            data = data_of(self._execution, log, config, next_step=report.next, enabled=self.keeps_data)
+            return bundle | data
 
     def to_html(self, file: str | Path, *, log: bool = True, overwrite: bool = False) -> Path:
-        """Write it as one page that shows it without divebook, and opens again as a run; return its path.
+        """Write it as one HTML page that needs no divebook to be read; return the path.
 
-        ``%dive open run.html`` opens it. Secrets are left out; `log=False` leaves out the log too, which has all texts
-        in full, so that only what the page shows is in it.
+        ``%dive open run.html`` opens it again as a run. Secrets are removed. The log contains all texts in full; with
+        `log=False` the file contains only the texts that the page shows.
         """
         secrets = sent_secrets(self._environment.config)
         return self._execution.to_html(file, log=log, overwrite=overwrite, known_secrets=secrets)
 
     def to_notebook(self, file: str | Path, *, overwrite: bool = False) -> Path:
-        """Write it as a notebook that tells of it in sections and carries its log; return its path.
+        """Write it as a notebook that describes it in sections and contains its log; return the path.
 
-        ``%dive open run.ipynb`` opens it again as a run. Secrets are left out.
+        ``%dive open run.ipynb`` opens it again as a run. Secrets are removed.
         """
         secrets = sent_secrets(self._environment.config)
         return self._execution.to_notebook(file, overwrite=overwrite, known_secrets=secrets)
 
     def to_test(self, file: str | Path | None = None, *, overwrite: bool = False) -> Path:
-        """Write it as a test for pytest, with its log and definition beside it; return its path.
+        """Write it as a test for pytest, with its log and definition beside it; return the path.
 
-        The test needs neither key nor network, and fails at the first thing that is done otherwise than its log says:
-        event, step and line. By default it is ``test_NAME.py`` in the current folder. Secrets are left out.
+        The test needs neither key nor network. It fails at the first difference from the log, and names event, step and
+        line. The default is ``test_NAME.py`` in the current folder. Secrets are removed.
         """
         from divebook.export.pytest import write_test
 
@@ -400,60 +402,61 @@ class Run(ReadExecution):
         return write_test(self._environment, self._execution, file, overwrite=overwrite, known_secrets=secrets)
 
     def files(self, workspace: str | None = None) -> KeptFiles:
-        """Return the files of its workspace, at any event: to look at, take over, put back."""
+        """Return the files of its workspace at any event, to compare, apply or restore them."""
         return self._environment.files(self.id, workspace)
 
     def verify(self, definition: Workflow | None = None) -> Verification:
-        """Drive its definition against its log without a call; see `divebook.Environment.verify`."""
+        """Check its definition against its log without a call; see `divebook.Environment.verify`."""
         return self._environment.verify(self.id, definition)
 
     def replay(self) -> RunReplay:
-        """Return what goes through its log event by event: a view, and the methods of `Execution.replay`.
+        """Return a replay of its log: a view, and the methods of `Execution.replay`.
 
-        Each follows the other: after ``r = run.replay()`` and ``r`` as the last value of a cell,
-        ``r.run_to(error=True)`` goes to the first failure, in the page as well, and ``r.position`` is where somebody
-        went in the page.
+        View and methods share one position: after ``r = run.replay()`` and ``r`` as the last value of a cell,
+        ``r.run_to(error=True)`` moves the page to the first failure, and ``r.position`` is the position in the page.
         """
-        from divebook.notebook.lasting import RunReplay
+        from divebook.notebook.replay_view import RunReplay
 
         name = f"{self._execution.workflow.name} {self.id}"
         return RunReplay(self._execution, name, self.static_bundle, moves=shows_widgets())
 
 
 def waiting_error(execution: Execution) -> ExecutionWaitingError:
-    """Return what is wrong if an execution has to wait."""
-    asked = [one_line(question.question, 200) for question in execution.interrupts[:1]]
+    """Return the error for an execution that has to wait: its first question, and all signals."""
+    first_question = one_line(execution.interrupts[0].question, 200) if execution.interrupts else ""
     signals = [str(awaited) for awaited in awaited_signals(execution.state)]
-    return ExecutionWaitingError(execution.id, "".join(asked), " and ".join(signals))
+    return ExecutionWaitingError(execution.id, first_question, " and ".join(signals))
 
 
 async def _wait(execution: Execution, answers: Answers | None) -> None:
+    """Await an execution, and give it the answers up front."""
     await execution
     if answers is None:
         return
-    own = ThreadPoolExecutor(1)  # that of the loop, which is the kernel's, would keep its thread after an unload
+    # The kernel's loop has an executor, but its thread would survive an unload of the extension.
+    executor = ThreadPoolExecutor(1)
     try:
-        await asyncio.wrap_future(own.submit(contextvars.copy_context().run, answers.settle, execution))
+        await asyncio.wrap_future(executor.submit(contextvars.copy_context().run, answers.settle, execution))
     finally:
-        own.shutdown(wait=False)
+        executor.shutdown(wait=False)
 
 
-# What the page around a notebook hears of its kernel: JupyterLab tells of questions wherever a person looks.
+# --- the connection to the page around a notebook --------------------------------------------------------------------
 
 
-def open_line(environment: Environment) -> Callable[[], None]:
-    """Let pages of JupyterLab follow the questions and the runs of an environment; return what ends that.
+def connect_page(environment: Environment) -> Callable[[], None]:
+    """Send the questions and runs of an environment to pages of JupyterLab; return the function that ends it.
 
-    Nothing is opened but in a kernel with a front end that shows widgets.
+    JupyterLab shows questions in every tab. Outside a kernel with a front end that shows widgets nothing is sent.
     """
     if not _has_page():
         return lambda: None
-    from divebook.notebook.lasting import PAGES
+    from divebook.notebook.view_output import PAGES
     from divebook.widgets.lists import RunsFeed, inbox_publisher_of
     from divebook.widgets.views import Handlers, InboxComm, RunsComm
 
     questions = InboxComm(inbox_publisher_of(environment), Handlers(environment.answer))
-    questions.when_hosted(PAGES.learn)
+    questions.when_hosted(PAGES.on_hosting)
     runs = RunsComm(RunsFeed(environment))
 
     def close() -> None:

@@ -1,6 +1,6 @@
-"""The environment of a notebook or script: what its cells defined, its store, the runs it started.
+"""The session of a notebook or script: its environment with definitions, store and runs.
 
-There is one per process, made when first needed. Magics and the functions of `divebook.notebook.functions` share it.
+Each process has one session, created at the first use. The magics and `divebook.notebook.session_functions` share it.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from IPython.core.error import UsageError
 
 from divebook.agents import ScriptedModel
 from divebook.config import with_documents
-from divebook.config.answers import Answers, Recovered, interrupted, take_up, take_up_by_itself
+from divebook.config.answers import Answers, Recovered, interrupted, recover_automatically, resume_all
 from divebook.engine.state import kept_until_taken
 from divebook.environment.environment import Environment
 from divebook.environment.settings import StartOptions
 from divebook.environment.variants import TrialOptions
 from divebook.errors import ExecutionError, LeaseHeldError, NotFoundError, Problem, SetupError
 from divebook.events.catalog import COMPLETED
-from divebook.notebook.commands import tell
-from divebook.notebook.reattach import (
+from divebook.notebook.commands import print_answer
+from divebook.notebook.rerun import (
     KEEP,
     REUSE,
     CellPlace,
+    EditPolicy,
     Ordinals,
     PreviousRun,
-    WhenEdited,
-    changed_meanwhile,
+    changed_definition,
+    changed_error,
+    changed_functions,
     earlier_run,
-    edit_of,
     elsewhere_note,
     note_of,
-    redefined,
+    run_label,
     start_key,
-    whose,
 )
-from divebook.notebook.run import Run, open_line
+from divebook.notebook.run import Run, connect_page
 from divebook.projections.summary import Overview, newest_run
 from divebook.questions.bounds import Bounds
 from divebook.runtime.loop import ENGINE
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Defined:
-    """What a cell or file did to the session."""
+    """Definitions that a cell or file added to the session, as text for people."""
 
     defined: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
@@ -67,21 +67,21 @@ class Defined:
 
 
 def print_visibly(text: str) -> None:
-    """Print what a workflow prints.
+    """Print text that a workflow prints.
 
-    It runs in the engine's threads. The context of the cell that started the run travels with it, so that the kernel
-    puts the text below that cell, whatever cell is running by then.
+    Workflows run in the engine's threads. The context of the cell that started the run is copied to them, so that the
+    kernel puts the text below that cell, whatever cell runs by then.
     """
-    tell(text.removesuffix("\n"))
+    print_answer(text.removesuffix("\n"))
 
 
 class Session:
-    """The environment, definitions and runs that a notebook works with.
+    """Environment, definitions and runs of a notebook.
 
     Parameters
     ----------
     store
-        Where executions rest; by default what ``DIVEBOOK_STORE`` says, or ``.divebook/executions.db``.
+        Address of the store; by default ``DIVEBOOK_STORE``, or ``.divebook/executions.db``.
 
     Examples
     --------
@@ -96,24 +96,24 @@ class Session:
     def __init__(self, store: str | None = None) -> None:
         self._store = store
         self._environments: dict[str | None, Environment] = {}
-        self._close_line: Callable[[], None] = lambda: None
+        self._close_page_connection: Callable[[], None] = lambda: None
         self.last_workflow: str | None = None
         """The workflow that was defined last."""
         self.ordinals = Ordinals()
-        """Of the runs of the present cell."""
-        self._kept: dict[str, Mapping[str, str]] = {}
-        """The functions of the moment in which a person kept a run that others had made, by its id."""
+        """Numbers of the runs of the present cell."""
+        self._code_when_kept: dict[str, Mapping[str, str]] = {}
+        """By execution id: the function versions at which a person chose to keep the run of older functions."""
         self.streams_text = False
-        """Whether models stream as soon as a run begins: a view of it comes up in a moment."""
+        """Whether models stream as soon as a run starts, since a view of it appears a moment later."""
 
     @property
     def environment(self) -> Environment:
-        """The environment, made when first asked for."""
+        """The environment, created at the first access."""
         return self._over(None)
 
     @property
     def present(self) -> Environment | None:
-        """The environment if it was made already."""
+        """The environment; None if it was not created yet."""
         return self._environments.get(None)
 
     def over(self, store: str | None) -> Environment:
@@ -125,40 +125,43 @@ class Session:
         return environment
 
     def _over(self, store: str | None) -> Environment:
-        found = self._environments.get(store)
-        if found is None:
+        """Return the environment over a store (None for the default one), and create it at the first call."""
+        environment = self._environments.get(store)
+        if environment is None:
             documents = None if store is None else self.environment.documents
-            found = Environment("notebook", store=store or self._store, documents=documents, printer=print_visibly)
-            self._environments[store] = found
+            environment = Environment(
+                "notebook", store=store or self._store, documents=documents, printer=print_visibly
+            )
+            self._environments[store] = environment
             if store is None:
-                self._close_line = open_line(found)
-        return found
+                self._close_page_connection = connect_page(environment)
+        return environment
 
     def close(self) -> None:
-        """Close its environments; runs that have not ended stay in their stores as they are."""
-        self.leave()
+        """Close the environments. Runs that have not ended stay unchanged in their stores."""
+        self.disconnect()
         for environment in self._environments.values():
             environment.close()
         self._environments.clear()
 
-    def leave(self) -> None:
-        """Tell pages nothing any more; runs go on."""
-        self._close_line()
+    def disconnect(self) -> None:
+        """Stop sending news to pages. Runs continue."""
+        self._close_page_connection()
 
     # --- definitions -----------------------------------------------------------------------------------------------
 
     def define(self, definitions: Definitions | str, *, dialect: Dialect = OWN, folder: Path | None = None) -> Defined:
-        """Take in definitions, or the text of some; what has the name of something old replaces it.
+        """Add definitions, or the definitions of a text. They replace older ones of the same names.
 
         Parameters
         ----------
         folder
-            What the paths in them are relative to; by default the current folder.
+            Folder to which paths in the definitions are relative; by default the current folder.
 
         Raises
         ------
         DefinitionError
-            With every problem found; nothing is taken in.
+            The definitions have problems; the error lists all of them, and nothing is added.
         """
         if isinstance(definitions, str):
             definitions = read_definitions(definitions, source_name="text", dialect=dialect)
@@ -167,27 +170,31 @@ class Session:
         )
         require(definitions, "what to define", expected, fits=isinstance(definitions, Definitions))
         environment = self.environment
-        return self._take(with_documents(definitions, folder or Path.cwd(), environment.documents, environment.policy))
+        return self._add(with_documents(definitions, folder or Path.cwd(), environment.documents, environment.policy))
 
     def follow_script(self, agent: str, written: Any) -> str:
-        """Have an agent answer from a script, with all else that it has; return what is to be said of it."""
+        """Give an agent a scripted model, and keep its other settings; return a confirmation."""
         scripted = self.environment.agent(agent).with_script(ScriptedModel.read(written))
         self.environment.add_agent(scripted, replace=True)
         return f"agent {agent!r} answers from this script"
 
-    def _take(self, definitions: Definitions) -> Defined:
+    def _add(self, definitions: Definitions) -> Defined:
         environment = self.environment
-        old = {("agent", name) for name in environment.agents} | {("workflow", n) for n in environment.workflows}
+        old_agents = set(environment.agents)
+        old_workflows = set(environment.workflows)
         environment.define(definitions)
         if definitions.workflows:
             self.last_workflow = definitions.workflows[-1].name
-        described = [(("agent", a.name), self._agent_text(a.name)) for a in definitions.agents]
-        described += [(("workflow", w.name), _workflow_text(w)) for w in definitions.workflows]
-        return Defined(
-            tuple(text for key, text in described if key not in old),
-            tuple(text for key, text in described if key in old),
-            (*definitions.warnings, *environment.not_yet(definitions)),
-        )
+        new: list[str] = []
+        replaced: list[str] = []
+        for agent in definitions.agents:
+            texts = replaced if agent.name in old_agents else new
+            texts.append(self._agent_text(agent.name))
+        for workflow in definitions.workflows:
+            texts = replaced if workflow.name in old_workflows else new
+            texts.append(_workflow_text(workflow))
+        warnings = (*definitions.warnings, *environment.not_yet(definitions))
+        return Defined(tuple(new), tuple(replaced), warnings)
 
     def _agent_text(self, name: str) -> str:
         return f"agent {name!r} ({self.environment.agent(name).model_name})"
@@ -214,59 +221,95 @@ class Session:
         inputs: Mapping[str, Any],
         *,
         store: str | None = None,
-        anew: bool = False,
-        edited: WhenEdited = "again",
+        always_new: bool = False,
+        on_edit: EditPolicy = "again",
         answers: Answers | None = None,
         **options: Unpack[StartOptions],
     ) -> Run:
-        """Go on with what a cell began before, or start a workflow there; see `divebook.notebook.reattach`.
+        """Continue or show the run that a cell started before, or start a workflow there (`divebook.notebook.rerun`).
+
+        There are three cases: the definition of the earlier run has changed, there is no earlier run to continue, or
+        the earlier run is continued, perhaps with edited functions.
+
+        Parameters
+        ----------
+        always_new
+            Start a new run even if the cell has an earlier one.
+        on_edit
+            Reaction to edited code; ``ask`` raises the choice as a `CodeChangedError`.
 
         Raises
         ------
         ExecutionError
-            Its last run has not ended, and the definition or the inputs have changed since.
+            The last run has not ended, and the definition or the inputs have changed since.
         CodeChangedError
-            Functions have changed that its last run called, and `edited` is ``ask``.
+            Code has changed that its last run used, and `on_edit` is ``ask``.
         """
         environment = self.over(store)
-        earlier = None if anew else earlier_run(environment, workflow, inputs, place)
-        options.update(place.said)
-        options["key"] = None if anew else start_key(environment, workflow, inputs, place, earlier)
-        renewed = redefined(environment, workflow, earlier)
+        earlier = None if always_new else earlier_run(environment, workflow, inputs, place)
+        options.update(place.start_options)
+        options["key"] = None if always_new else start_key(environment, workflow, inputs, place, earlier)
+        definition_edit = changed_definition(environment, workflow, earlier)
 
-        def started(chosen: str) -> Run:
-            if renewed is not None and chosen == REUSE:
-                return renewed.run_again(environment, answers, options)
+        def start_new(choice: str) -> Run:
+            if definition_edit is not None and choice == REUSE:
+                return definition_edit.run_again(environment, answers, options)
             run = self.start(workflow, inputs, store=store, answers=answers, **options)
-            run.remark = (renewed.advice if renewed else "") if run.execution.was_driven else elsewhere_note(run.id)
+            if not run.execution.was_driven:
+                run.remark = elsewhere_note(run.id)
+            elif definition_edit is not None:
+                run.remark = definition_edit.advice
             return run
 
-        if renewed is not None and edited == "ask":
-            raise renewed.offer(started)
-        if earlier is None or earlier.is_done_with or (renewed and edited == REUSE):
-            return started(edited)
+        if definition_edit is not None and on_edit == "ask":
+            raise definition_edit.error(start_new)
+        if earlier is None or earlier.is_superseded or (definition_edit is not None and on_edit == REUSE):
+            return start_new(on_edit)
         if earlier.changed:
-            raise changed_meanwhile(earlier)
+            raise changed_error(earlier)
+        return self._continue_or_fork(
+            earlier, environment, workflow, inputs, on_edit=on_edit, answers=answers, options=options
+        )
+
+    def _continue_or_fork(
+        self,
+        earlier: PreviousRun,
+        environment: Environment,
+        workflow: Workflow,
+        inputs: Mapping[str, Any],
+        *,
+        on_edit: EditPolicy,
+        answers: Answers | None,
+        options: StartOptions,
+    ) -> Run:
+        """Continue the earlier run of a cell; if functions that it called were edited, do as `on_edit` states.
+
+        If a person keeps the earlier run, there is no further question until the next edit.
+        """
         execution = environment.execution(earlier.record.execution_id)
         code = environment.code_of(workflow)
-        edit = None if self._kept.get(execution.id) == code else edit_of(environment, execution)
+        was_kept = self._code_when_kept.get(execution.id) == code
+        edit = None if was_kept else changed_functions(environment, execution)
 
-        def begin(chosen: str) -> Run:
-            if chosen == KEEP:
-                self._kept[execution.id] = code
-            if edit is None or chosen == KEEP:
-                return self._go_on_with(Run(execution, environment, answers), earlier)
-            begun = environment.fork(edit.execution_id, edit.until, **options) if edit.until else None
-            run = Run(begun or environment.start(workflow, inputs, **options), environment, answers)
+        def begin(choice: str) -> Run:
+            if choice == KEEP:
+                self._code_when_kept[execution.id] = code
+            if edit is None or choice == KEEP:
+                return self._continue(Run(execution, environment, answers), earlier)
+            if edit.until:
+                new = environment.fork(edit.execution_id, edit.until, **options)
+            else:
+                new = environment.start(workflow, inputs, **options)
+            run = Run(new, environment, answers)
             run.remark = edit.note(run.id)
             return run
 
-        if edit is not None and edited == "ask":
-            raise edit.offer(begin)
-        return begin(edited)
+        if edit is not None and on_edit == "ask":
+            raise edit.error(begin)
+        return begin(on_edit)
 
-    def _go_on_with(self, run: Run, earlier: PreviousRun) -> Run:
-        """Show the run that a cell has begun, and resume it if it has not completed."""
+    def _continue(self, run: Run, earlier: PreviousRun) -> Run:
+        """Return the earlier run of a cell with a remark; resume it if it has not completed."""
         if run.status != COMPLETED and not run.execution.is_live:
             (line,) = Overview(run.execution.store).lines([earlier.record])
             try:
@@ -275,10 +318,10 @@ class Session:
                 run.remark = elsewhere_note(run.id)
                 return run
             except ExecutionError:
-                if run.refresh().status != COMPLETED:  # another kernel has brought it to its end
+                if run.refresh().status != COMPLETED:  # another kernel has completed it
                     raise
             else:
-                run.remark = f"{whose(earlier)} {line.way_on}; --new starts a new run"
+                run.remark = f"{run_label(earlier)} {line.way_on}; --new starts a new run"
         if not run.remark and run.status == COMPLETED:
             run.remark = note_of(run.execution, earlier)
         return run
@@ -291,8 +334,8 @@ class Session:
         if name is None:
             raise SetupError("no workflow is defined yet; define one in a cell that begins with %%dive workflow NAME")
         if not self.environment.workflows:
-            told = f"workflow not found: {name}. Run the cell that defines it first"
-            raise NotFoundError("workflow", name, message=told)
+            message = f"workflow not found: {name}. Run the cell that defines it first"
+            raise NotFoundError("workflow", name, message=message)
         return self.environment.workflow(name)
 
     def run_of(self, execution_id: str, *, store: str | None = None) -> Run:
@@ -301,7 +344,7 @@ class Session:
         return Run(environment.execution(execution_id), environment)
 
     def run_or_newest(self, execution_id: str | None, *, store: str | None = None) -> Run:
-        """Return a run, or where none is named the newest one; raises `NotFoundError` where there is none."""
+        """Return a run, without an id the newest one; raise `NotFoundError` if there is none."""
         if execution_id is not None:
             return self.run_of(execution_id, store=store)
         environment = self.over(store)
@@ -311,7 +354,7 @@ class Session:
         return Run(environment.execution(newest.execution_id), environment)
 
     def open(self, file: Path) -> Run:
-        """Return the run that a file holds; it stands in a store in memory."""
+        """Return the run that a file contains, in a new store in memory."""
         beside = self.over(None).beside(MemoryStore())
         return Run(beside.import_log(file), beside)
 
@@ -323,46 +366,47 @@ class Session:
         bounds: Bounds | Mapping[str, Any] | None = None,
         answers: Answers | None = None,
     ) -> Run:
-        """Take a run up again where its log ends."""
+        """Resume a run where its log ends."""
         environment = self.over(store)
         return Run(environment.resume(execution_id, bounds), environment, answers)
 
     def interrupted(self, execution_id: str | None = None, *, store: str | None = None) -> list[ExecutionRecord]:
-        """Return the executions that can be recovered: all, or the one whose id begins so."""
+        """Return the executions that can be recovered: all, or the one whose id starts with `execution_id`."""
         return interrupted(self.over(store), execution_id)
 
     def recover(self, execution_id: str | None = None, *, store: str | None = None) -> Recovered:
-        """Take up one interrupted execution, or all that the definitions allow; they go on in the background."""
+        """Resume one interrupted execution, or all that the definitions allow, in the background."""
         environment = self.over(store)
-        return take_up(environment, interrupted(environment, execution_id))
+        return resume_all(environment, interrupted(environment, execution_id))
 
     def recover_by_itself(self) -> Recovered:
-        """Resume interrupted executions automatically, as ``Recover: auto`` says."""
-        return take_up_by_itself(self.environment, interrupted(self.environment))
+        """Resume interrupted executions as ``Recover: auto`` requires."""
+        return recover_automatically(self.environment, interrupted(self.environment))
 
     def answer(
         self, interrupt_id: str, response: Any, *, alike: bool = False, by: str | None = None, store: str | None = None
     ) -> Run:
-        """Answer a question, and all that are alike; its run goes on."""
+        """Answer a question, with `alike` also all equal questions; its run continues."""
         environment = self.over(store)
         if not alike:
             return Run(environment.answer(interrupt_id, response, by=by), environment)
         first, *others = environment.answer_alike(interrupt_id, response, by)
         if others:
-            tell(f"the same answer lets {plural(len(others), 'other run')} go on")
+            print_answer(f"the same answer lets {plural(len(others), 'other run')} continue")
         return Run(first, environment)
 
     def signal(
         self, execution_id: str, name: str, payload: Any = None, *, by: str | None = None, store: str | None = None
     ) -> Run:
-        """Send a signal; its run goes on if it waited for that."""
+        """Send a signal; the run continues if it waited for it."""
         environment = self.over(store)
-        if (text := kept_until_taken(environment.execution(execution_id).state, name)) is not None:
-            tell(text)
+        note = kept_until_taken(environment.execution(execution_id).state, name)
+        if note is not None:
+            print_answer(note)
         return Run(environment.signal(execution_id, name, payload, by), environment)
 
     def cancel(self, execution_id: str, *, store: str | None = None) -> Run:
-        """Cancel a run of this process, or one that no process drives any more."""
+        """Cancel a run of this process, or one that no process drives."""
         environment = self.over(store)
         return Run(environment.cancel(execution_id).wait(), environment)
 
@@ -379,26 +423,26 @@ _sessions: list[Session] = []
 
 
 def current_session() -> Session:
-    """Return this process's session, made when first asked for."""
+    """Return the session of this process, and create it at the first call."""
     return _sessions[-1] if _sessions else open_session()
 
 
 def open_session(store: str | None = None) -> Session:
-    """Begin anew: a session without definitions, over the given or the usual store."""
+    """Return a new session without definitions, over a store or the default one; it replaces the present session."""
     reset_session()
     _sessions.append(Session(store))
     return _sessions[-1]
 
 
 def present_environment() -> Environment | None:
-    """Return the environment of this process's session, if it has one already."""
+    """Return the environment of the session; None if it was not created yet."""
     return _sessions[-1].present if _sessions else None
 
 
 def close_session() -> None:
-    """Forget the session and close what it opened; where nothing else runs, the engine's thread ends as well.
+    """Close the session with its environments. The engine's thread ends too, unless something else runs in it.
 
-    Views are closed first: they read the stores.
+    Views are closed first, since they read the stores.
     """
     from divebook.widgets.publisher import stop_publishers  # loading the extension must be quick
 
@@ -409,28 +453,34 @@ def close_session() -> None:
 
 
 def reset_session() -> None:
-    """Forget the session; runs that it started go on."""
+    """Replace the session by none. Runs that it started continue."""
     while _sessions:
-        _sessions.pop().leave()
+        _sessions.pop().disconnect()
 
 
-# A step of a run that is tried in a notebook, and a trial that is kept as a cell or a file.
+# --- trials of a step ------------------------------------------------------------------------------------------------
 
 
 def try_step(
     session: Session, arguments: Arguments, changes: Callable[[Workflow], Workflow] | None = None
 ) -> StepTrial:
-    """Try the step that a line names."""
+    """Run the trial that a line of ``%dive try`` describes.
+
+    Parameters
+    ----------
+    changes
+        Returns the workflow with another definition of the step, for ``%%dive try``.
+    """
     from divebook.config.answers import bounds_from, change_from
 
     if len(arguments.words) != 1:
-        found = " ".join(arguments.words) or "nothing"
-        raise UsageError(f"%dive try needs the name of one step, found {found}: %dive try draft --from exec_1f0c")
+        words = " ".join(arguments.words) or "nothing"
+        raise UsageError(f"%dive try needs the name of one step, found {words}: %dive try draft --from exec_1f0c")
     options = arguments.options
     (step,) = arguments.words
     run = session.run_or_newest(options.get("from"), store=options.get("store"))
     change = change_from(arguments.several("set"), arguments.several("input"))
-    said: TrialOptions = {
+    trial_options: TrialOptions = {
         "variables": change.variables,
         "inputs": change.inputs,
         "model": options.get("model"),
@@ -439,25 +489,28 @@ def try_step(
         "bounds": bounds_from(options.get("bounds")),
     }
     if "tools" in options:
-        said["tools"] = options["tools"]
+        trial_options["tools"] = options["tools"]
     times = _number(arguments, "times")
-    return run.try_step(step, changes, times=1 if times is None else times, **said)
+    return run.try_step(step, changes, times=1 if times is None else times, **trial_options)
 
 
 def _number(arguments: Arguments, option: str) -> int | None:
-    written = arguments.options.get(option)
-    if written is not None and not written.isdecimal():
-        raise UsageError(f"--{option} needs a number, not {written!r}")
-    return None if written is None else int(written)
+    """Return the integer value of an option; None without the option."""
+    text = arguments.options.get(option)
+    if text is None:
+        return None
+    if not text.isdecimal():
+        raise UsageError(f"--{option} needs a number, not {text!r}")
+    return int(text)
 
 
 def keep(trial: StepTrial, file: str | Path | None = None, *, overwrite: bool = False) -> Path | None:
-    """Write what defines the workflow with the changed step into a new cell, or into a file, whose path is returned.
+    """Write the definition with the changed step into a new cell below, or into a file; return the path of the file.
 
     Raises
     ------
     SetupError
-        The workflow is a Python function, or there is no notebook to write into.
+        The workflow is a Python function, or there is no notebook for a cell.
     """
     if trial.entry.call is not None or any(step.type == FUNCTION for step in trial.workflow.steps):
         line = "change the line of its code"
@@ -477,5 +530,5 @@ def keep(trial: StepTrial, file: str | Path | None = None, *, overwrite: bool = 
     if shell is None:
         raise SetupError("there is no notebook to write a cell into; name a file: trial.keep('draft.yaml')")
     shell.set_next_input(trial.definition, replace=False)
-    tell(f"the cell below defines workflow {trial.workflow.name!r} with the changed step; run it to take it")
+    print_answer(f"the cell below defines workflow {trial.workflow.name!r} with the changed step; run it to take it")
     return None

@@ -20,6 +20,26 @@ DOORS += [("import",), ("export", "exec_0"), ("backup",), ("check", "--store")]
 DOORS += [("gc", "--older-than"), ("runs", "--store"), ("run", "hello.yaml", "-v"), ("run", "hello.yaml", "--bounds")]
 
 
+NUMBERS = [
+    (("runs", "--help"), "--limit N", "[N>=0]"),
+    (("recover", "--help"), "--page N", "[N>=1]"),
+    (("diff", "--help"), "--since N", "[N>=1]"),
+    (("why", "--help"), "--row N", "[N>=0]"),
+    (("worker", "--help"), "--patience SECONDS", "[SECONDS>=0]"),
+]
+
+
+@pytest.mark.parametrize(("words", "option", "limit"), NUMBERS, ids=str)
+def test_help_shows_the_lower_limit_of_a_number(divebook, words, option, limit):
+    text = " ".join(divebook(*words).stdout.split())
+    assert limit in text[text.index(option) :].split("  --")[0]
+
+
+def test_a_number_below_its_limit_is_a_usage_error_that_names_the_range(divebook):
+    result = divebook("recover", "--page", "0")
+    assert (result.exit_code, "it must be an integer from 1 to" in result.stderr) == (2, True), result.stderr
+
+
 @pytest.mark.parametrize("door", DOORS, ids=" ".join)
 def test_nonsense_ends_without_a_traceback(divebook, hello, door):
     for nonsense in NONSENSE:

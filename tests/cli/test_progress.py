@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from divebook import Environment, Step, Workflow
-from divebook.cli.result import KEPT, Board, LineProgress, LiveProgress, Progress
+from divebook.cli.result import MAX_FINISHED, Board, LineProgress, LiveProgress, Progress
 from divebook.projections.formatter import Steps
 from divebook.runtime.loop import ENGINE
 from tests.execution.worlds import held_up
@@ -26,7 +26,7 @@ class Fed(Board):
     def see(self, event):
         span = self.steps.see(event)
         if span is not None:
-            self.take(span)
+            self.update(span)
 
 
 @pytest.fixture(scope="module")
@@ -79,12 +79,12 @@ def test_a_step_that_waits_for_a_timer_says_so():
 
 def test_a_board_forgets_old_steps_and_still_counts_them():
     workflow = Workflow(
-        "w", [Step("s", script="state.get('n', 0) + 1", store="n", next=[("s", f"state.n < {KEPT + 5}")])]
+        "w", [Step("s", script="state.get('n', 0) + 1", store="n", next=[("s", f"state.n < {MAX_FINISHED + 5}")])]
     )
     board = Fed()
     for event in Environment(store="memory:").start(workflow).wait().history():
         board.see(event)
-    assert (board.count, len(board.finished)) == (KEPT + 5, KEPT)
+    assert (board.count, len(board.finished)) == (MAX_FINISHED + 5, MAX_FINISHED)
 
 
 def test_executions_that_run_side_by_side_do_not_hide_each_other():

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from divebook.agents.agent import Agent, digest_of
-from divebook.config.content import Sources, build_content, named_files, resolve_content
+from divebook.config.content import Sources, build_content, files_at, resolve_content
 from divebook.documents import Policy
 from divebook.documents.fetch import MAX_BYTES, Page
 from divebook.documents.repository import alternatives, has_wildcards
@@ -359,14 +359,14 @@ def test_patterns_find_the_files_that_pathlib_finds(tmp_path):
         parts = random.choices(["**", "*", "a", "b*", "?", "[!a]*", ".c", "*.txt", "x.txt"], k=random.randint(1, 5))
         pattern = "/".join([*parts, "*.txt"])
         files = sorted({path for path in tmp_path.glob(pattern) if path.is_file()})
-        assert named_files(pattern, tmp_path, Policy("files", "hidden")) == files, pattern
+        assert files_at(pattern, tmp_path, Policy("files", "hidden")) == files, pattern
         named = itertools.takewhile(lambda part: not has_wildcards(part), parts)
         if ".c" in named:  # a hidden folder that is named is refused; one that only matches is left out
             with pytest.raises(SetupError, match=r"\.c is hidden; to allow it"):
-                named_files(pattern, tmp_path, Policy("files"))
+                files_at(pattern, tmp_path, Policy("files"))
             continue
         visible = [path for path in files if ".c" not in path.parts]
-        assert named_files(pattern, tmp_path, Policy("files")) == visible, pattern
+        assert files_at(pattern, tmp_path, Policy("files")) == visible, pattern
         hidden += len(files) - len(visible)
     assert hidden > 100
 
@@ -376,5 +376,5 @@ def test_many_wildcards_over_folders_visit_each_folder_once(tmp_path, monkeypatc
     listed = []
     iterdir = Path.iterdir
     monkeypatch.setattr("pathlib.Path.iterdir", lambda folder: listed.append(folder) or iterdir(folder))
-    assert named_files("**/a/" * 12 + "*.txt", tmp_path, Policy("files")) == []
+    assert files_at("**/a/" * 12 + "*.txt", tmp_path, Policy("files")) == []
     assert len(listed) == len(set(listed)) == 31

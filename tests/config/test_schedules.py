@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from divebook import Environment, ScheduleDefinition, Step, Worker, Workflow
-from divebook.config.modules import take_in_held
+from divebook.config.modules import add_values
 from divebook.config.schedules import Schedules, coming, latest, latest_due, next_due
 from divebook.errors import AlreadyRegisteredError, DefinitionError, SetupError
 from divebook.steps.syntax import syntax_problems
@@ -188,7 +188,7 @@ def test_schedules_that_are_declared_in_python():
     workflow = Workflow("w", [Step("s", script="1")])
     nightly = ScheduleDefinition("n", cron="* * * * *", workflow="w", zone="UTC")
     environment = Environment(store="memory:")
-    take_in_held(environment, [workflow, nightly])
+    add_values(environment, [workflow, nightly])
     assert environment.schedules == (nightly,)
     with pytest.raises(AlreadyRegisteredError, match="n"):
         environment.add_schedule(nightly)

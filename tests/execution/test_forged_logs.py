@@ -6,7 +6,7 @@ import pytest
 
 from divebook import SqliteStore, Step, Workflow
 from divebook.analysis.lists import questions_frame, runs_frame
-from divebook.config.answers import take_up_by_itself
+from divebook.config.answers import recover_automatically
 from divebook.errors import DivebookError, StoreError
 from divebook.events import Event
 from divebook.events.codec import event_from_dict, event_to_dict
@@ -67,7 +67,7 @@ def test_a_forged_log_hides_nothing_but_itself(world_of_forged):
     assert len(runs_frame(world.executions(), world.store)) == len(names) + 1
     assert asking.id in set(questions_frame(world.interrupts())["execution_id"])
     records = world.recoverable()
-    recovered = take_up_by_itself(world, records)
+    recovered = recover_automatically(world, records)
     assert len(recovered.resumed) + len(recovered.refused) + recovered.left == len(records)
     for execution in recovered.resumed:
         try:

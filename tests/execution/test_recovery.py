@@ -3,11 +3,11 @@
 import pytest
 
 from divebook import Step, Workflow
-from divebook.config.answers import MOST_AT_ONCE, take_up_by_itself
+from divebook.config.answers import MAX_RESUMED, recover_automatically
 from divebook.errors import ExecutionError, NeedsPersonError
 from divebook.events import catalog
 from divebook.events.event import Event
-from divebook.notebook.recovery import MOST_LISTED, _taken_up, listing
+from divebook.notebook.recovery import MAX_LISTED, _recovered_lines, listing
 from divebook.runtime.clock import MICROSECONDS, Ids, SystemChance, SystemClock
 from divebook.runtime.queueing import PAUSES, next_attempt
 from divebook.steps.actions import Action
@@ -82,29 +82,29 @@ def test_attempts_are_counted_anew_once_it_got_on():
     assert next_attempt(world.store, name, NOW) == 1
 
 
-def test_many_interrupted_executions_are_taken_up_some_at_a_time_and_a_poisoned_log_hides_itself_alone():
+def test_many_interrupted_executions_are_recovered_lines_some_at_a_time_and_a_poisoned_log_hides_itself_alone():
     world = environment(actions=[work()], clock=Watch())
     names = [killed(world.store, *(1, 2, 3)[: number % 4], name=f"exec_{number}") for number in range(200)]
     foreign = catalog.ExecutionStarted("w", {})
     world.store.append("exec_bad", [Event("event_" + "0" * 26, "exec_bad", 1, NOW, foreign)], 0)
     records = world.recoverable()
     assert len(records) == len(names) + 1
-    recovered = take_up_by_itself(world, records)
-    assert len(recovered.resumed) == MOST_AT_ONCE
+    recovered = recover_automatically(world, records)
+    assert len(recovered.resumed) == MAX_RESUMED
     assert len(recovered.resumed) + len(recovered.refused) + recovered.left == len(records)
     assert {execution.wait(20).status for execution in recovered.resumed} == {"completed"}
 
 
 def test_a_long_list_of_interrupted_executions_ends_with_how_many_more_there_are():
     world = environment(actions=[work()], clock=Watch())
-    for number in range(MOST_LISTED + 7):
+    for number in range(MAX_LISTED + 7):
         killed(world.store, name=f"exec_{number}")
     lines = listing(world.recoverable()).splitlines()
     assert lines[-2:] == [
         "  page 1 of 2, 57 runs: %dive recover --page N",
-        "to go on: %dive recover ID, or %dive recover --all",
+        "to continue: %dive recover ID, or %dive recover --all",
     ]
-    assert len(lines) == MOST_LISTED + 3
+    assert len(lines) == MAX_LISTED + 3
     assert len(listing(world.recoverable(), 2).splitlines()) == 7 + 3
     assert listing(world.recoverable(), 3) == "there is no page 3"
 
@@ -125,9 +125,9 @@ def test_thousands_of_interrupted_executions_take_a_page_of_work_and_a_line():
         killed(world.store, name=f"exec_{number}")
     records = world.recoverable()
     world.store.reads = 0
-    recovered = take_up_by_itself(world, records)
-    assert world.store.reads < 20 * MOST_AT_ONCE
-    assert (len(recovered.resumed), recovered.waiting) == (MOST_AT_ONCE, 5000 - MOST_AT_ONCE)
-    assert _taken_up(recovered) == ["resumed 50 runs: %dive runs; 4,950 are left: %dive recover"]
+    recovered = recover_automatically(world, records)
+    assert world.store.reads < 20 * MAX_RESUMED
+    assert (len(recovered.resumed), recovered.waiting) == (MAX_RESUMED, 5000 - MAX_RESUMED)
+    assert _recovered_lines(recovered) == ["resumed 50 runs: %dive runs; 4,950 are left: %dive recover"]
     assert {execution.wait(20).status for execution in recovered.resumed} == {"completed"}
-    assert len(world.recoverable()) == 5000 - MOST_AT_ONCE
+    assert len(world.recoverable()) == 5000 - MAX_RESUMED

@@ -7,7 +7,7 @@ from IPython.core.error import UsageError
 
 from divebook import Agent, ScriptedModel
 from divebook.errors import NotFoundError
-from divebook.notebook import run_magics
+from divebook.notebook import magics
 from divebook.notebook.frontend import FrontEnd
 
 FOUND = [{"call": {"search": {"query": "owls"}}}]
@@ -49,7 +49,7 @@ def test_what_is_asked_is_a_text_and_no_template(cell, asked):
 def test_the_same_cell_asks_nothing_twice(cell, asked, monkeypatch):
     place = {"notebook": "n.ipynb", "cell": "c1", "source": "s", "kernel": "k"}
     counts = itertools.count()
-    monkeypatch.setattr(run_magics, "present_front_end", lambda _: FrontEnd(cell=place, count=next(counts)))
+    monkeypatch.setattr(magics, "present_front_end", lambda _: FrontEnd(cell=place, count=next(counts)))
     first, _ = cell("%dive ask reader 'When do owls hunt?'")
     again, printed = cell("%dive ask reader 'When do owls hunt?'")
     assert (again.id, asked) == (first.id, ["owls"])

@@ -59,7 +59,7 @@ def test_the_inbox_and_answers_are_functions_too(session):
 
 
 def test_the_listing_says_what_to_type(session):
-    from divebook.notebook.report import questions
+    from divebook.notebook.session_text import questions
 
     run = divebook.run(DEPLOY).wait()
     told = questions(session.environment)
@@ -76,7 +76,7 @@ def test_a_signal_carries_a_run_on(session):
     run = divebook.run(WAIT).wait()
     assert repr(run) == f"<Run {run.id} of 'wait': waiting for the signal 'go'>"
     assert f"waits for the signal 'go'\nto send it: %dive signal {run.id} go or run.signal('go')" in str(run)
-    assert "to go on" not in str(run)
+    assert "to continue" not in str(run)
     assert f"<code>%dive signal {run.id} go</code>" in run._repr_html_()
     assert run.signal("go", {"a": 1}).wait().variables == {"payload": {"a": 1}}
 

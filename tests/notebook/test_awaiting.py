@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from divebook.notebook.magics import await_magics, help_for_commands, runs_inside
+from divebook.notebook.extension import await_magics, help_for_commands, runs_inside
 
 RUN = "get_ipython().run_line_magic('dive', 'run x')\n"
 AWAITED = "await get_ipython().run_line_magic('dive', 'await run x')\n"

@@ -9,9 +9,9 @@ import pytest
 from IPython.core.error import UsageError
 
 from divebook.errors import CodeChangedError, ExecutionError
-from divebook.notebook import choosing, magics, run_magics
+from divebook.notebook import code_change_choice, magics
 from divebook.notebook.frontend import FrontEnd, notebook_of, present_front_end
-from divebook.notebook.reattach import CellPlace
+from divebook.notebook.rerun import CellPlace
 from divebook.notebook.session import current_session
 
 FUNCTIONS = """
@@ -46,7 +46,7 @@ HERE = place(notebook="n.ipynb", cell="c1")
 
 def start(where=HERE, inputs=None, **wishes):
     session = current_session()
-    wishes.setdefault("edited", "again")
+    wishes.setdefault("on_edit", "again")
     return session.start_at(where, session.workflow("flow"), inputs or {"n": 1}, **wishes).wait(20)
 
 
@@ -102,16 +102,16 @@ def test_an_edit_that_the_run_has_not_called_leaves_its_result(edit, shell):
 def test_a_person_is_offered_both(edit, shell):
     old = start()
     edit("return x + 1", "return x + 100")
-    told = r"helper changed .*--changed again .*reuses 1 call; 2 completed calls made anew.*--changed keep"
+    told = r"helper changed .*--changed again .*reuses 1 call; 2 completed calls repeated.*--changed keep"
     with pytest.raises(ExecutionError, match=told):
-        start(edited="ask")
+        start(on_edit="ask")
     assert made(shell) == []
-    assert start(edited="keep").id == old.id
-    assert start(edited="ask").id == old.id, "it was kept, and nothing was edited since"
+    assert start(on_edit="keep").id == old.id
+    assert start(on_edit="ask").id == old.id, "it was kept, and nothing was edited since"
     edit("return x + 1", "return x + 200")
     with pytest.raises(CodeChangedError):
-        start(edited="ask")
-    assert start(edited="again").outputs["result"] == 201
+        start(on_edit="ask")
+    assert start(on_edit="again").outputs["result"] == 201
 
 
 class Page:
@@ -119,15 +119,15 @@ class Page:
 
     def __init__(self, monkeypatch, presses):
         self.offered = []
-        monkeypatch.setattr(choosing, "OfferOutput", self._shown)
-        monkeypatch.setattr(choosing, "GREETING", 0.0)
+        monkeypatch.setattr(code_change_choice, "ChoiceOutput", self._shown)
+        monkeypatch.setattr(code_change_choice, "GREETING_TIMEOUT", 0.0)
         self._presses = presses
 
     def _shown(self, error):
         self.offered.append(error)
         presses_stop = self._presses is KeyboardInterrupt
         is_watched = bool(self._presses) and not presses_stop
-        output = SimpleNamespace(chosen=self._presses or "", is_watched=is_watched, leave=lambda: None)
+        output = SimpleNamespace(choice=self._presses or "", is_watched=is_watched, remove=lambda: None)
         output.view = SimpleNamespace(greeted=Stopped() if presses_stop else threading.Event())
         if output.is_watched:
             output.view.greeted.set()
@@ -148,9 +148,8 @@ def edited(edit, shell, monkeypatch):
     front_end = FrontEnd(has_kernel=True, takes_input=True, cell=HERE.cell, count=7)
     old = start()
     edit("return x + 1", "return x + 100")
-    for module in (magics, run_magics):
-        monkeypatch.setattr(module, "present_front_end", lambda _shell: front_end)
-    monkeypatch.setattr(magics, "finish_here", lambda begun, *_: choosing.chosen_blocking(begun))
+    monkeypatch.setattr(magics, "present_front_end", lambda _shell: front_end)
+    monkeypatch.setattr(magics, "wait_in_cell", lambda begun, *_: code_change_choice.wait_for_choice(begun))
     return old
 
 
@@ -179,8 +178,8 @@ def test_where_no_button_is_pressed_the_cell_fails_and_names_the_commands(edited
 
 def test_an_offer_is_understood_without_a_kernel(edited):
     with pytest.raises(CodeChangedError) as caught:
-        start(edited="ask")
-    bundle = choosing.static_bundle(caught.value)
+        start(on_edit="ask")
+    bundle = code_change_choice.static_bundle(caught.value)
     assert "<code>--changed again</code>: runs it from the first call that this can reach" in bundle["text/html"]
     assert "<code>--changed keep</code>: shows the old one as it is" in bundle["text/html"]
     assert bundle["text/plain"] == str(caught.value)
@@ -191,7 +190,7 @@ def test_a_run_that_failed_is_mended_where_it_is(edit, shell):
     failed = start()
     assert failed.status == "failed"
     edit()
-    run = start(edited="ask")
+    run = start(on_edit="ask")
     assert (run.id, run.outputs["result"], made(shell)) == (failed.id, 2, ["inc", "after"])
 
 
@@ -202,15 +201,15 @@ def test_a_run_that_was_mended_is_shown_and_nothing_is_asked(cell, shell):
     failed = start()
     assert failed.status == "failed"
     cell(twice)
-    with pytest.raises(CodeChangedError, match="goes on with the old one, with its 1 completed call,"):
-        start(edited="ask")
-    mended = start(edited="keep")
+    with pytest.raises(CodeChangedError, match="continues the old one, with its 1 completed call,"):
+        start(on_edit="ask")
+    mended = start(on_edit="keep")
     assert (mended.id, mended.outputs["result"], made(shell)) == (failed.id, 3, ["inc", "after"])
-    assert start(edited="ask").id == failed.id
+    assert start(on_edit="ask").id == failed.id
     assert made(shell) == ["inc", "after"]
     cell(twice.replace("return x + 1", "return x + 10"))
-    with pytest.raises(CodeChangedError, match="its start; 3 completed calls made anew"):
-        start(edited="ask")
+    with pytest.raises(CodeChangedError, match="its start; 3 completed calls made always_new"):
+        start(on_edit="ask")
 
 
 def test_what_was_edited_before_its_call_counts_as_called_with_the_new_code(edit, shell):
@@ -228,7 +227,7 @@ def test_what_was_edited_before_its_call_counts_as_called_with_the_new_code(edit
     )
     assert waiting.answer(waiting.interrupts[0].id, "yes").wait(20).outputs["result"] == 101
     calls = list(made(shell))
-    again = start(edited="ask")
+    again = start(on_edit="ask")
     assert (again.id, again.outputs["result"], made(shell)) == (waiting.id, 101, calls)
 
 

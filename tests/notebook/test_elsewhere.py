@@ -6,14 +6,14 @@ import pytest
 
 from divebook import Worker
 from divebook.errors import InputError, StartKeyTakenError, StartKeyWarning
-from divebook.notebook import magics, run_magics
+from divebook.notebook import magics, run_in_cell
 from divebook.notebook.frontend import FrontEnd
 
 
 def test_a_run_that_goes_on_is_shown_live_also_where_a_worker_is_to_drive_it(cell, session, monkeypatch):
     shown = []
     monkeypatch.setattr(magics, "present_front_end", lambda _: FrontEnd(has_kernel=True, takes_input=True))
-    monkeypatch.setattr(run_magics, "show_live", lambda run, _: SimpleNamespace(leave=lambda: shown.append(run.id)))
+    monkeypatch.setattr(run_in_cell, "show_live", lambda run, _: SimpleNamespace(leave=lambda: shown.append(run.id)))
     cell("%%dive workflow w\nSteps:\n  - {Name: s, Type: wait, Seconds: 60}\n")
     waits, sleeps = session.environment.enqueue("w"), session.environment.start("w")
     assert [cell(f"%dive show {one.id}")[0].id for one in (waits, sleeps)] == shown == [waits.id, sleeps.id]
@@ -33,13 +33,13 @@ ADD = "%%dive workflow add\nInputs: [{Name: n, Type: int}]\nSteps: [{Name: s, Sc
 
 def test_a_cell_leaves_a_run_to_a_worker_and_enqueues_it_once(cell, session, monkeypatch):
     place = {"cell": "c1", "notebook": "n.ipynb", "source": "s", "kernel": "k"}
-    monkeypatch.setattr(run_magics, "present_front_end", lambda _: FrontEnd(cell=place, count=7))
+    monkeypatch.setattr(magics, "present_front_end", lambda _: FrontEnd(cell=place, count=7))
     cell(ADD)
     run, _ = cell("%dive enqueue add n=2 --queue sums --priority 4 --tag mine --note 'for later'")
     assert (run.status, run.state.queue, run.state.priority) == ("enqueued", "sums", 4)
     record = session.environment.store.record(run.id)
     assert (record.tags, record.note, record.notebook) == (("mine",), "for later", "n.ipynb")
-    monkeypatch.setattr(run_magics, "present_front_end", lambda _: FrontEnd(cell=place, count=8))
+    monkeypatch.setattr(magics, "present_front_end", lambda _: FrontEnd(cell=place, count=8))
     assert cell("%dive enqueue add n=2 --queue sums")[0].id == run.id
     assert cell("%dive enqueue add n=2 --queue sums --new")[0].id != run.id
     with Worker(session.environment, ["sums"]):

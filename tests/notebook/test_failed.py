@@ -55,7 +55,7 @@ def test_a_saved_page_begins_with_a_card_whose_traceback_is_folded(execution):
     assert page.index("✕ KeyError: &#x27;b&#x27;") < page.index("<caption")
     assert "x = 1" in page
     assert re.search(r"<details style=[^>]*><summary[^>]*>Traceback</summary><pre[^>]*>  Cell \[\d+\], line 6", page)
-    assert page.count("To go on:") == 1
+    assert page.count("To continue:") == 1
 
 
 def test_of_a_run_that_went_on_the_failures_are_counted_and_named(session):

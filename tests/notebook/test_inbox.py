@@ -5,7 +5,7 @@ from concurrent.futures import Executor, Future
 import pytest
 
 import divebook
-from divebook.notebook import lasting, lists
+from divebook.notebook import run_list, view_output
 from divebook.widgets import views
 from divebook.widgets.lists import inbox_publisher_of
 from divebook.widgets.views import Handlers, InboxView, Intents
@@ -51,32 +51,32 @@ def places(monkeypatch):
         shown.append(Handle(bundle))
         return shown[-1]
 
-    monkeypatch.setattr(lasting, "display_bundle", display)
-    monkeypatch.setattr(lasting, "PAGES", lasting.Pages())
+    monkeypatch.setattr(view_output, "display_bundle", display)
+    monkeypatch.setattr(view_output, "PAGES", view_output.Pages())
     return shown
 
 
 def test_the_cards_come_with_text_and_html_that_say_how_to_answer(session, places):
     run = divebook.run(PLAIN).wait()
-    shown = lists.InboxOutput(session.environment, store="there.db")
+    shown = run_list.InboxOutput(session.environment, store="there.db")
     live, static = places
     asked = f"{run.interrupts[0].id}@{run.id}"
-    assert live.bundle[lasting.WIDGET_VIEW]["model_id"] == shown.view.model_id
+    assert live.bundle[view_output.WIDGET_VIEW]["model_id"] == shown.view.model_id
     assert live.bundle["text/plain"] == ""  # that it is not said twice where a page shows no view
     assert f"to answer: %dive answer {asked} TEXT --store there.db" in static.bundle["text/plain"]
     assert f"<code>%dive answer {asked} TEXT --store there.db</code>" in static.bundle["text/html"]
-    assert lasting.WIDGET_VIEW not in static.bundle
+    assert view_output.WIDGET_VIEW not in static.bundle
     shown.view.close()
 
 
 def test_what_was_asked_by_strangers_is_harmless(session):
     divebook.run(ASKING.replace("Action: note", "Script: '1'")).wait()
-    assert "Go &lt;on&gt;?" in lists.static_bundle(session.environment)["text/html"]
+    assert "Go &lt;on&gt;?" in run_list.static_bundle(session.environment)["text/html"]
 
 
 def test_once_all_who_asked_have_ended_text_takes_the_place_of_the_cards(session, places):
     run = divebook.run(PLAIN).wait()
-    shown = lists.InboxOutput(session.environment)
+    shown = run_list.InboxOutput(session.environment)
     live, static = places
     feed = inbox_publisher_of(session.environment).feed
     shown.view._tell(feed.frame())
@@ -93,18 +93,18 @@ def test_once_all_who_asked_have_ended_text_takes_the_place_of_the_cards(session
 
 def test_on_a_page_that_hosts_them_the_cards_stay_and_one_output_holds_all(session, places):
     run = divebook.run(PLAIN).wait()
-    shown = lists.InboxOutput(session.environment)
+    shown = run_list.InboxOutput(session.environment)
     live, below = places
     publisher = inbox_publisher_of(session.environment)
     shown.view._receive(shown.view, {"type": "hosted", "view": "v"}, [])
     publisher.turn()
-    assert set(live.bundle) == {"text/plain", "text/html", lasting.HOSTED_VIEW}
-    assert below.bundle == lasting.NOTHING
+    assert set(live.bundle) == {"text/plain", "text/html", view_output.HOSTED_VIEW}
+    assert below.bundle == view_output.NOTHING
     run.answer(run.interrupts[0].interrupt_id, "this one", by="ann").wait()
     publisher.feed.look_again()
     shown.view._tell(publisher.feed.frame())
     assert live.bundle["text/plain"].startswith("no open questions")
-    assert live.bundle[lasting.HOSTED_VIEW] == {"model_id": shown.view.model_id}
+    assert live.bundle[view_output.HOSTED_VIEW] == {"model_id": shown.view.model_id}
     assert shown.view.comm is not None
     shown.view.close()
 
@@ -131,10 +131,10 @@ def test_a_frame_of_questions_shows_cards_where_there_are_widgets(session, place
     frame = divebook.inbox()
     with pytest.raises(NotImplementedError):
         frame._ipython_display_()
-    front_end = lists.present_front_end(None)
+    front_end = run_list.present_front_end(None)
     monkeypatch.setattr(type(front_end), "shows_widgets", True)
     frame._ipython_display_()
-    assert lasting.WIDGET_VIEW in places[0].bundle
+    assert view_output.WIDGET_VIEW in places[0].bundle
     widget = frame._display_()
     assert isinstance(widget, InboxView)
     assert type(frame[frame["kind"] == "clarification"]).__name__ == "DataFrame"

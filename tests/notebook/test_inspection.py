@@ -3,7 +3,7 @@
 import pytest
 from IPython.core.error import UsageError
 
-from divebook.notebook.completion import told_at
+from divebook.notebook.completion import help_at
 
 CURSOR = "‸"
 STEP = "%%dive workflow w\nSteps:\n"
@@ -11,7 +11,7 @@ STEP = "%%dive workflow w\nSteps:\n"
 
 def told(text):
     before, _, behind = text.partition(CURSOR)
-    return told_at(before + behind, len(before))
+    return help_at(before + behind, len(before))
 
 
 @pytest.mark.parametrize(

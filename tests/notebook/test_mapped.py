@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import divebook
-from divebook.notebook import mapping
+from divebook.notebook import map_rows
 from divebook.notebook.frontend import FrontEnd
 from tests.notebook.test_saved import notebook
 
@@ -24,8 +24,8 @@ def shown(session, monkeypatch):
         return SimpleNamespace(leave=lambda: found.append("left"))
 
     page = FrontEnd(has_kernel=True, takes_input=True)
-    monkeypatch.setattr(mapping, "present_front_end", lambda _: page)
-    monkeypatch.setattr(mapping, "show_live", live)
+    monkeypatch.setattr(map_rows, "present_front_end", lambda _: page)
+    monkeypatch.setattr(map_rows, "show_live", live)
     monkeypatch.setattr("IPython.display.display", lambda run: found.append(f"saved {run.status}"))
     return found
 

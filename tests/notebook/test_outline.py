@@ -32,7 +32,7 @@ STEPS = "Steps:\n  - Name: a\n"
 )
 def test_the_place_of_a_key_is_found(above, head, place, fragment, keys):
     spot = Outline(above).spot(head)
-    assert (spot.place, spot.fragment, spot.after_key, spot.given) == (place, fragment, False, keys)
+    assert (spot.place, spot.fragment, spot.after_key, spot.keys) == (place, fragment, False, keys)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 import divebook
-from divebook.notebook import lasting
-from divebook.notebook import output as outputs
+from divebook.notebook import live_output, view_output
 from divebook.widgets import views
 from divebook.widgets.publisher import Publisher, publisher_of
 from tests.notebook.test_inbox import Handle
@@ -19,12 +18,12 @@ def slow(session, monkeypatch):
     """Return the output of a run that waits, its publisher, what it saves, and a clock on which saving takes 1 s."""
     monkeypatch.setattr(views, "built", lambda name: f"/* {name} */")
     monkeypatch.setattr(Publisher, "_start", lambda _: None)
-    monkeypatch.setattr(lasting.PAGES, "host", True)
+    monkeypatch.setattr(view_output.PAGES, "host_views", True)
     divebook.define(ASKING)
     run, saved = divebook.run("asking").wait(), []
     clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr(outputs, "time", SimpleNamespace(monotonic=lambda: clock.now))
-    monkeypatch.setattr(lasting, "display_bundle", Handle)
+    monkeypatch.setattr(live_output, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(view_output, "display_bundle", Handle)
     shown = run.static_bundle
 
     def bundle(**options):
@@ -35,7 +34,7 @@ def slow(session, monkeypatch):
     monkeypatch.setattr(run, "static_bundle", bundle)
     publisher = publisher_of(run.execution)
     publisher._clock = lambda: clock.now
-    output = outputs.LiveOutput(run)
+    output = live_output.LiveOutput(run)
     saved.clear()
     yield output, publisher, saved, clock
     output.view.close()
@@ -48,23 +47,23 @@ def test_what_could_not_be_saved_at_once_is_saved_later(slow):
     saved.clear()
     publisher.turn()  # the first frame says how the run stands, and saving rests
     assert saved == []
-    clock.now += outputs.REST / 2
+    clock.now += live_output.SAVE_PAUSE / 2
     publisher.turn()
     assert saved == []
-    clock.now += outputs.REST
+    clock.now += live_output.SAVE_PAUSE
     publisher.turn()
     assert saved == ["waiting"]
-    clock.now += 2 * outputs.REST
+    clock.now += 2 * live_output.SAVE_PAUSE
     publisher.turn()
     assert saved == ["waiting"]  # once is enough
 
 
 def test_what_no_page_hosted_yet_is_saved_once_one_does(slow, monkeypatch):
     _, publisher, saved, clock = slow
-    monkeypatch.setattr(lasting.PAGES, "host", None)
+    monkeypatch.setattr(view_output.PAGES, "host_views", None)
     publisher.turn()
     assert saved == []
-    monkeypatch.setattr(lasting.PAGES, "host", True)
+    monkeypatch.setattr(view_output.PAGES, "host_views", True)
     clock.now += 2
     publisher.turn()
     assert saved == ["waiting"]
@@ -72,12 +71,12 @@ def test_what_no_page_hosted_yet_is_saved_once_one_does(slow, monkeypatch):
 
 def test_what_is_saved_below_a_view_is_brought_up_to_date_after_its_cell(slow, monkeypatch):
     output, publisher, saved, clock = slow
-    monkeypatch.setattr(lasting.PAGES, "host", False)
+    monkeypatch.setattr(view_output.PAGES, "host_views", False)
     output.leave()  # with it what is saved has its place
     assert saved == ["waiting"]
     saved.clear()
     publisher.turn()
-    clock.now += 2 * outputs.REST
+    clock.now += 2 * live_output.SAVE_PAUSE
     publisher.turn()
     assert saved == ["waiting"]
     assert "Publish it?" in output._output._below.bundle["text/html"]

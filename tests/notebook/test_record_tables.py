@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow
-from divebook.notebook.report import MOST_ROWS, as_html, as_table, as_text, records_of, report_of
+from divebook.notebook.report import MAX_RECORDS, as_html, as_table, as_text, records_of, report_of
 
 
 @dataclass
@@ -41,9 +41,9 @@ def test_what_is_no_list_of_records_is_shown_as_before(value):
 
 
 def test_a_long_table_says_how_much_is_left_out():
-    lines = as_table([{"n": number, "text": "x" * 100} for number in range(MOST_ROWS + 3)]).splitlines()
+    lines = as_table([{"n": number, "text": "x" * 100} for number in range(MAX_RECORDS + 3)]).splitlines()
     assert lines[-1] == "... 3 more"
     assert max(map(len, lines)) < 60
-    said = [{"bird": f"owl {number}"} for number in range(MOST_ROWS + 3)]
+    said = [{"bird": f"owl {number}"} for number in range(MAX_RECORDS + 3)]
     schema = {"type": "array", "items": {"type": "object"}}
     assert "    ... 3 more" in as_text(report({"response": said}, schema)).splitlines()

@@ -37,7 +37,7 @@ def usual(folder, shell):
 
 
 def told(capsys):
-    recovery.tell_on_load()
+    recovery.print_interrupted()
     return capsys.readouterr().out
 
 
@@ -106,7 +106,7 @@ def test_the_magic_lists_and_takes_up(usual, cell):
     execution_id = leave(usual)
     listed = cell("%dive recover")[1]
     assert f"  {execution_id}  hello  running" in listed
-    assert "to go on: %dive recover ID, or %dive recover --all" in listed
+    assert "to continue: %dive recover ID, or %dive recover --all" in listed
     assert cell(f"%dive recover {execution_id[:-3]}")[1].startswith(f"resumed {execution_id} of hello")
     assert current_session().run_of(execution_id).wait(20).status == "completed"
     assert cell("%dive recover --all")[1] == "nothing to recover\n"

@@ -3,8 +3,8 @@
 import pytest
 
 from divebook.errors import CodeChangedError, ExecutionError
-from divebook.notebook import choosing
-from divebook.notebook.lasting import go_on
+from divebook.notebook import code_change_choice
+from divebook.notebook.run_view import continue_failed
 from divebook.notebook.session import current_session
 from tests.notebook.test_edits import HERE, Page
 
@@ -46,26 +46,26 @@ def failed(cell, shell):
 
 
 def test_without_a_choice_it_is_a_new_run_that_says_what_would_have_been_reused(failed, shell):
-    run = start(edited="again")
+    run = start(on_edit="again")
     assert (run.status, run.id != failed.id, shell.user_ns["MADE"]) == ("completed", True, [1, 2, 30])
-    assert run.remark.endswith(f"--changed reuse would have gone on with it: {PLAN}")
+    assert run.remark.endswith(f"--changed reuse would have continued it: {PLAN}")
 
 
 def test_what_is_the_same_is_reused_and_the_cell_holds_the_run_that_goes_on(failed, shell):
-    run = start(edited="reuse")
+    run = start(on_edit="reuse")
     assert (run.status, shell.user_ns["MADE"]) == ("completed", [30])
-    assert f"since this cell's run {failed.id}; {run.id} goes on from event " in run.remark
+    assert f"since this cell's run {failed.id}; {run.id} continues from event " in run.remark
     record = run.execution.store.record(run.id)
     assert (record.origin, record.parent, record.cell) == ("resume", failed.id, "c1/1")
-    assert start(edited="ask").id == run.id
+    assert start(on_edit="ask").id == run.id
     assert shell.user_ns["MADE"] == [30]
 
 
 def test_what_was_continued_from_its_card_is_what_the_cell_shows_from_then_on(failed, shell):
     old = failed.id
-    go_on(failed)
+    continue_failed(failed)
     assert (failed.wait(20).status, failed.id != old, shell.user_ns["MADE"]) == ("completed", True, [30])
-    assert start(edited="ask").id == failed.id
+    assert start(on_edit="ask").id == failed.id
     assert shell.user_ns["MADE"] == [30]
 
 
@@ -74,29 +74,29 @@ def test_what_was_continued_from_its_card_is_what_the_cell_shows_from_then_on(fa
 )
 def test_a_person_is_offered_the_plan_and_nobody_is_waited_for_long(failed, shell, monkeypatch, pressed, made):
     with pytest.raises(CodeChangedError) as caught:
-        start(edited="ask")
+        start(on_edit="ask")
     assert caught.value.choices == {"reuse": PLAN, "again": "runs all of it, as a new run"}
     assert caught.value.default == "again"
     assert shell.user_ns["MADE"] == []
     Page(monkeypatch, pressed)
-    assert choosing.chosen_blocking(caught.value).wait(20).status == "completed"
+    assert code_change_choice.wait_for_choice(caught.value).wait(20).status == "completed"
     assert shell.user_ns["MADE"] == made
 
 
 def test_an_offer_that_is_shown_and_not_taken_up_is_a_new_run(failed, shell, monkeypatch):
-    monkeypatch.setattr(choosing, "PATIENCE", 0.0)
+    monkeypatch.setattr(code_change_choice, "CHOICE_TIMEOUT", 0.0)
     with pytest.raises(CodeChangedError) as caught:
-        start(edited="ask")
+        start(on_edit="ask")
     page = Page(monkeypatch, "seen")
     shown = page._shown
 
     def unpressed(error):
         output = shown(error)
-        output.chosen = ""
+        output.choice = ""
         return output
 
-    monkeypatch.setattr(choosing, "OfferOutput", unpressed)
-    choosing.chosen_blocking(caught.value).wait(20)
+    monkeypatch.setattr(code_change_choice, "ChoiceOutput", unpressed)
+    code_change_choice.wait_for_choice(caught.value).wait(20)
     assert shell.user_ns["MADE"] == [1, 2, 30]
 
 
@@ -108,12 +108,12 @@ def test_a_run_that_waits_is_cancelled_by_nobody_but_a_person(cell, shell):
     assert waiting.status == "waiting"
     shell.user_ns["MADE"].clear()
     cell(asks.replace("x: 3", "x: 30"))
-    with pytest.raises(ExecutionError, match="--definition new goes on with the new one; --new starts a new run"):
-        start(edited="again")
+    with pytest.raises(ExecutionError, match="--definition new continues with the new one; --new starts a new run"):
+        start(on_edit="again")
     with pytest.raises(CodeChangedError) as caught:
-        start(edited="ask")
+        start(on_edit="ask")
     assert caught.value.default is None
-    run = start(edited="reuse")
+    run = start(on_edit="reuse")
     assert (run.status, shell.user_ns["MADE"], waiting.refresh().status) == ("waiting", [], "cancelled")
 
 
@@ -121,5 +121,5 @@ def test_where_only_scripts_would_be_reused_nothing_is_offered(cell):
     cell("%%dive workflow row\nSteps: [{Name: a, Script: 1, Store: a}, {Name: b, Script: 2, Store: b}]")
     old = start()
     cell("%%dive workflow row\nSteps: [{Name: a, Script: 1, Store: a}, {Name: b, Script: 3, Store: b}]")
-    run = start(edited="ask")
+    run = start(on_edit="ask")
     assert (run.id != old.id, run.variables["b"], run.remark) == (True, 3, "")

@@ -6,7 +6,7 @@ import pytest
 
 from divebook import Environment, Step, Workflow
 from divebook.errors import ExecutionFailedError
-from divebook.notebook import run_magics
+from divebook.notebook import magics
 from divebook.notebook.frontend import FrontEnd
 from divebook.projections.failures import kept_in
 from divebook.projections.spans import spans_of
@@ -41,7 +41,7 @@ def undone(session):
 
 def test_nothing_is_resumed_of_it_and_the_cell_begins_another(cell, undone, session, monkeypatch):
     counts = itertools.count()
-    monkeypatch.setattr(run_magics, "present_front_end", lambda _: FrontEnd(cell=PLACE, count=next(counts)))
+    monkeypatch.setattr(magics, "present_front_end", lambda _: FrontEnd(cell=PLACE, count=next(counts)))
     for _ in range(2):
         with pytest.raises(ExecutionFailedError) as raised:
             cell("%dive run trip")

@@ -11,10 +11,10 @@ from divebook import Action, Each, Environment, Run, Step, Workflow, open_notebo
 from divebook.cli.result import print_result
 from divebook.errors import ExecutionError, ExecutionFailedError, ExecutionPausedError, SetupError
 from divebook.events.catalog import StepCompleted
-from divebook.notebook import lasting, waiting
+from divebook.notebook import run_view, run_wait
 from divebook.notebook.frontend import FrontEnd
-from divebook.notebook.report import waiting_lines
-from divebook.notebook.waiting import finish_awaited, finish_blocking
+from divebook.notebook.run_wait import await_run, wait_for_run
+from divebook.notebook.session_text import waiting_lines
 from divebook.text.format import AS_TEXT
 from tests.execution.worlds import held_up
 from tests.notebook.test_saved import notebook
@@ -251,7 +251,7 @@ def test_long_values_leave_room_for_the_question_until_the_run_is_over():
 
 def test_resume_in_a_view_does_nothing_where_only_an_answer_helps():
     asking = run(Step("ask", type="interrupt", ask="Which?", store="x")).wait()
-    resume = lasting._handlers(asking, lambda: None).resume
+    resume = run_view._handlers(asking, lambda: None).resume
     with pytest.raises(ExecutionError, match="Answer the question to continue"):
         resume()
     assert [event.event_type for event in asking.execution.history()].count("execution_resumed") == 0
@@ -265,10 +265,10 @@ def test_a_paused_run_says_so_in_both_forms(gate):
     assert all("‖ paused" in form for form in forms_of(held))
 
 
-@pytest.mark.parametrize("finish", [finish_blocking, lambda run, here: asyncio.run(finish_awaited(run, here))])
+@pytest.mark.parametrize("finish", [wait_for_run, lambda run, here: asyncio.run(await_run(run, here))])
 def test_a_pause_from_the_page_fails_the_cell_as_an_interrupt_does(gate, finish, monkeypatch):
     begun, awaited = threading.Event(), threading.Event()
-    monkeypatch.setattr(waiting, "_is_elsewhere", lambda _: awaited.set())
+    monkeypatch.setattr(run_wait, "_is_in_other_process", lambda _: awaited.set())
 
     def wait():
         begun.set()
@@ -299,7 +299,7 @@ def test_a_run_that_was_paused_before_fails_no_cell_that_shows_it(gate):
     assert held.wait().status == "waiting"
     way_on = f"Run the cell again to continue, or: %dive resume {held.id}"
     assert waiting_lines(held.execution) == [f"{held.id} is paused. {way_on}"]
-    assert finish_blocking(held, FrontEnd()) is held
+    assert wait_for_run(held, FrontEnd()) is held
 
 
 def test_a_run_that_is_held_up_says_what_holds_it_up():

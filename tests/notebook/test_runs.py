@@ -4,8 +4,8 @@ import pytest
 
 import divebook
 from divebook.errors import NotFoundError
-from divebook.notebook import lasting
-from divebook.notebook import lists as listed
+from divebook.notebook import run_list as listed
+from divebook.notebook import view_output
 from divebook.widgets import views
 from tests.notebook.test_inbox import Handle
 
@@ -46,7 +46,7 @@ def test_as_text_and_html_they_say_what_tells_them_apart(two):
 
 
 def test_a_long_list_is_cut_and_says_so(two, monkeypatch):
-    monkeypatch.setattr(listed, "SHOWN", 1)
+    monkeypatch.setattr(listed, "MAX_ROWS", 1)
     assert repr(divebook.runs()).splitlines()[-1] == "and more: .frame() has all"
     assert "and more" in divebook.runs()._repr_html_()
     assert "more" not in repr(divebook.runs(limit=1))
@@ -76,15 +76,15 @@ def test_a_run_is_opened_below_the_browser_and_closed(two, monkeypatch):
         places.append(Handle(bundle))
         return places[-1]
 
-    for module in (listed, lasting):
+    for module in (listed, view_output):
         monkeypatch.setattr(module, "display_bundle", display)
     output = listed.RunsOutput(divebook.runs())
     browser, opened, below = places
-    assert lasting.WIDGET_VIEW in browser.bundle
+    assert view_output.WIDGET_VIEW in browser.bundle
     assert "KeyError" in below.bundle["text/plain"]
     assert "KeyError" in below.bundle["text/html"]
     output.open(two[0].id)
-    assert lasting.WIDGET_VIEW in opened.bundle
+    assert view_output.WIDGET_VIEW in opened.bundle
     output.open(None)
     assert opened.bundle == listed.NOTHING
     output._view.close()

@@ -8,7 +8,7 @@ from IPython.core.error import UsageError
 import divebook
 from benchmarks import forged
 from divebook.errors import DivebookError, SavedRunError
-from divebook.notebook.saved import open_notebook
+from divebook.notebook.saved_notebook import open_notebook
 from divebook.widgets import views
 from divebook.widgets.recording import MIME, pack, unpack
 

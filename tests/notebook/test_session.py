@@ -4,8 +4,8 @@ import pytest
 
 import divebook
 from divebook.errors import DefinitionError, NotFoundError, SetupError
-from divebook.notebook.functions import define
 from divebook.notebook.session import current_session, open_session, print_visibly, reset_session
+from divebook.notebook.session_functions import define
 from divebook.steps.actions import REGISTERED
 
 SUM = "Workflows: [{Name: sum, Inputs: [{Name: a, Default: 1}], Steps: [{Name: add, Script: inputs.a + 1, Store: n}]}]"

@@ -7,7 +7,7 @@ from IPython.core.error import UsageError
 
 from divebook.errors import DivebookError, SavedRunError
 from divebook.notebook.run import Run
-from divebook.notebook.saved import SavedRun
+from divebook.notebook.saved_notebook import SavedRun
 
 WORKFLOW = """
 %%dive

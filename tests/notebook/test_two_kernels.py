@@ -6,7 +6,7 @@ import threading
 import pytest
 from jupyter_client.manager import start_new_kernel
 
-from divebook.notebook.reattach import CellPlace
+from divebook.notebook.rerun import CellPlace
 from divebook.notebook.session import Session
 from divebook.steps.actions import Action
 from tests.execution.worlds import Calls
@@ -51,7 +51,10 @@ def test_two_kernels_that_run_one_cell_at_once_get_one_run(tmp_path):
 def test_the_same_cell_may_begin_another_run_when_it_is_told_to(tmp_path):
     calls = Calls()
     (session,) = kernels(tmp_path / "s.db", calls, 1)
-    ids = [session.start_at(CELL, session.workflow("w"), {}, anew=anew).wait(20).id for anew in (False, False, True)]
+    ids = [
+        session.start_at(CELL, session.workflow("w"), {}, always_new=always_new).wait(20).id
+        for always_new in (False, False, True)
+    ]
     assert ids[0] == ids[1] != ids[2]
     assert calls == [1, 1]
 
@@ -71,7 +74,7 @@ def test_a_run_that_another_kernel_drives_is_shown_and_not_run_twice(tmp_path):
     other = second.start_at(CELL, second.workflow("w"), {})
     opened.set()
     assert (other.id, run.wait(20).status) == (run.id, "completed")
-    assert "goes on in another process, and is not run twice" in other.remark
+    assert "runs in another process, and is not run twice" in other.remark
 
 
 CHARGE = """

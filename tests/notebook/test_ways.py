@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from divebook.errors import ExecutionFailedError
-from divebook.notebook.lasting import _handlers, follow_run, plan_of, redefined_of, view_of
 from divebook.notebook.run import Run
+from divebook.notebook.run_view import _handlers, changed_definitions, follow_run, plan_of, view_of
 from divebook.notebook.session import Session
 from divebook.steps.actions import Action
 from divebook.widgets import views
@@ -63,7 +63,7 @@ def test_after_the_edit_continuing_is_ready_and_says_what_it_uses(failed, shell)
     publisher = follow_run(failed)
     publisher.feed.look_again()
     fix = next(way for way in publisher.feed.frame()["header"]["ways"] if way["name"] == "fix")
-    told = "Continuing uses step parse as now defined, and says first what that comes to."
+    told = "Continuing uses step parse as now defined, and first shows what that changes."
     assert (fix["ready"], fix["told"]) == (True, told)
 
 
@@ -74,7 +74,7 @@ def test_a_definition_is_to_be_mended_first_and_then_used(session):
     assert not fix["ready"]
     assert fix["told"].startswith("s is as it was, and would fail again: edit ")
     session.define("Workflows: [{Name: w, Steps: [{Name: s, Script: 1 // 1}]}]")
-    assert redefined_of(run.environment, run.execution) == ["the definition"]
+    assert changed_definitions(run.environment, run.execution) == ["the definition"]
     fix = ways(run)["fix"]
     assert (fix["ready"], fix["told"].partition(" as now")[0]) == (True, "Continuing uses the definition")
 
@@ -85,7 +85,7 @@ def test_what_a_model_failed_at_may_be_made_again_as_it_is(session):
     )
     session.follow_script("a", {"error": "the network is down"})
     fix = ways(session.start("w").wait(PATIENCE))["fix"]
-    assert (fix["ready"], fix["told"]) == (True, "Continuing makes what failed again.")
+    assert (fix["ready"], fix["told"]) == (True, "Continue retries the failed call.")
 
 
 def test_the_plan_says_what_is_left_of_many_items(session):

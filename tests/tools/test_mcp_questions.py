@@ -280,7 +280,7 @@ def test_waiting_goes_on_while_another_path_can_do_something():
 
 
 def test_an_answer_up_front_reaches_a_server_while_another_path_works(monkeypatch):
-    monkeypatch.setattr(answers, "LOOK", 0.01)
+    monkeypatch.setattr(answers, "POLL_INTERVAL", 0.01)
     gate = Gate()
     steps = [
         Step("begin", script="1", next=["ask", "work"]),

@@ -5,7 +5,7 @@ import types
 import comm
 import pytest
 
-from divebook.notebook.run import open_line
+from divebook.notebook.run import connect_page
 from divebook.widgets.lists import inbox_publisher_of
 from divebook.widgets.views import Handlers, InboxComm
 from divebook.workflow.definition import Workflow
@@ -66,5 +66,5 @@ def test_a_page_that_says_hello_is_told_the_open_questions_without_secrets(comms
 def test_only_a_kernel_with_a_front_end_opens_a_line(comms, monkeypatch):
     shell = types.SimpleNamespace()
     monkeypatch.setattr("IPython.core.getipython.get_ipython", lambda: shell)
-    open_line(environment())()
+    connect_page(environment())()
     assert comms == []

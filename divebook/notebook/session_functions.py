@@ -1,4 +1,4 @@
-"""What the magics do, as functions, for scripts and for notebooks without magics such as marimo's."""
+"""The magics as functions, for scripts and for notebooks without magics such as marimo's."""
 
 from __future__ import annotations
 
@@ -29,10 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from divebook.analysis.store import Frames
-    from divebook.notebook.lists import Runs
-
-
-# What `divebook.frames` is given: a store, or executions of one.
+    from divebook.notebook.run_list import Runs
 
 
 FramesOf: TypeAlias = (
@@ -40,45 +37,48 @@ FramesOf: TypeAlias = (
 )
 
 
-def executions_of(given: Any) -> tuple[EventStore | None, list[str] | None]:
-    """Return the store that is meant, and which of its executions; None for that of the session, and for all.
+def executions_of(source: Any) -> tuple[EventStore | None, list[str] | None]:
+    """Return the store and the execution ids that the argument of `frames` or `runs` refers to.
+
+    The store is None for the session's, the ids are None for all executions of the store.
 
     Raises
     ------
     SetupError
-        It is nothing of that, or executions of several stores.
+        The argument has another type, or its executions are in several stores.
     """
-    if given is None or isinstance(given, EventStore):
-        return given, None
-    if isinstance(given, Environment):
-        return given.store, None
-    if isinstance(given, Execution | Run):
-        given = [given]
-    if hasattr(given, "columns"):
-        if "execution_id" not in given.columns:
+    if source is None or isinstance(source, EventStore):
+        return source, None
+    if isinstance(source, Environment):
+        return source.store, None
+    if isinstance(source, Execution | Run):
+        source = [source]
+    if hasattr(source, "columns"):
+        if "execution_id" not in source.columns:
             raise SetupError("frames of a DataFrame need its column 'execution_id', as frames of executions have it")
-        return None, list(dict.fromkeys(given["execution_id"]))
-    runs = list(given) if isinstance(given, Iterable) else [given]
+        return None, list(dict.fromkeys(source["execution_id"]))
+    runs = list(source) if isinstance(source, Iterable) else [source]
     for run in runs:
         if not isinstance(run, Execution | Run):
             raise SetupError(f"frames are of a store, an environment, runs or a frame of executions, not of {run!r}")
-    held = [run.execution if isinstance(run, Run) else run for run in runs]
-    stores = {id(run.store): run.store for run in held}
+    executions = [run.execution if isinstance(run, Run) else run for run in runs]
+    stores = {id(execution.store): execution.store for execution in executions}
     if len(stores) > 1:
         raise SetupError("these runs are in several stores; ask for the frames of each store")
-    return next(iter(stores.values()), None), [run.id for run in runs]
+    store = next(iter(stores.values()), None)
+    return store, [run.id for run in runs]
 
 
 DEFINITION_FILES = (".yaml", ".yml", ".json")
 
 
 def define(definitions: Definitions | str, *, dialect: Dialect = OWN) -> Defined:
-    """Take definitions, or the text of some, into the session, as a ``%%dive`` cell does.
+    """Add definitions, or the definitions of a text, to the session, as a ``%%dive`` cell does.
 
     Raises
     ------
     DefinitionError
-        With every problem found; nothing is taken in.
+        The definitions have problems; the error lists all of them, and nothing is added.
     """
     return current_session().define(definitions, dialect=dialect)
 
@@ -103,16 +103,16 @@ def run(
     inputs
         Plain data by name.
     name
-        Which workflow of the file, folder or text; not needed if it has only one.
+        The workflow of the file, folder or text; not needed if it has only one.
     store
-        Where the execution rests, if not in the session's store.
+        Address of the store; by default the session's store.
     answers
-        Answers up front, used while the run is waited for: by id, by step, or ``step:2`` for its second question; or
-        the path of a YAML file that holds them. Those in ``DIVEBOOK_ANSWERS`` hold as well.
+        Answers up front, used while the program waits for the run: by id, by step, or ``step:2`` for its second
+        question; or the path of a YAML file with answers. Those in ``DIVEBOOK_ANSWERS`` are used too.
     strict
         Raise an `ExecutionWaitingError` in the code that waits for the run if it has to wait for an answer or a signal.
     dialect
-        How a file or text is read.
+        Dialect of a file or text.
     options
         Bounds, durability, start key, model, tags and more: see `divebook.environment.settings.StartOptions`.
 
@@ -126,15 +126,16 @@ def run(
     fits = isinstance(workflow, Workflow | str | Path)
     require(workflow, "the workflow to run", "a Workflow, a name, a path or a definition text", fits=fits)
     session = current_session()
-    chosen = workflow if isinstance(workflow, Workflow) else _chosen(session, workflow, name, dialect)
-    known = answers_from(file=answers) if isinstance(answers, str | Path) else answers_from(given=answers)
-    started = session.start(chosen, inputs, store=store, answers=known, **options)
+    if not isinstance(workflow, Workflow):
+        workflow = _workflow_from(session, workflow, name, dialect)
+    read_answers = answers_from(file=answers) if isinstance(answers, str | Path) else answers_from(given=answers)
+    started = session.start(workflow, inputs, store=store, answers=read_answers, **options)
     started.strict = strict
     return started
 
 
-def _chosen(session: Session, source: str | Path, name: str | None, dialect: Dialect) -> Workflow:
-    """Return the workflow that a name, path or text stands for; what a path or text defines joins the session."""
+def _workflow_from(session: Session, source: str | Path, name: str | None, dialect: Dialect) -> Workflow:
+    """Return the workflow of a name, path or text. The definitions of a path or text are added to the session."""
     if isinstance(source, str) and source in session.environment.workflows:
         return session.workflow(source)
     if isinstance(source, str) and ("\n" in source or ": " in source):
@@ -142,14 +143,15 @@ def _chosen(session: Session, source: str | Path, name: str | None, dialect: Dia
         session.define(definitions)
     elif isinstance(source, Path) or source.endswith(DEFINITION_FILES) or Path(source).is_dir():
         definitions = load(source, dialect=dialect)
-        session.define(definitions, folder=Path(source) if Path(source).is_dir() else Path(source).parent)
+        path = Path(source)
+        session.define(definitions, folder=path if path.is_dir() else path.parent)
     else:
         raise NotFoundError("workflow", source, session.environment.workflows)
     return session.workflow(name or _only_workflow(definitions))
 
 
 def _only_workflow(definitions: Definitions) -> str:
-    """Return the workflow to run where none was named: the default one, or the only one."""
+    """Return the name of the default workflow of definitions, or of the only one."""
     names = [workflow.name for workflow in definitions.workflows]
     if definitions.config.default_workflow:
         return definitions.config.default_workflow
@@ -169,14 +171,20 @@ def runs(
 ) -> Runs:
     """Return the executions of the store, newest first.
 
-    As the last value of a cell they are shown as a list to browse: live, with filters, what each cost and why it
-    failed, and buttons that open, resume, cancel and tag them. ``.frame()`` is a DataFrame, ``runs()[0]`` the newest
-    run; ``runs(status="failed").resume()``, ``.cancel()``, ``.tag()``, ``.untag()`` and ``.note()`` are done with all
-    of them, and return a frame of what became of each. `of` names them one by one instead: ids, runs, or a frame of
-    executions. `limit` 0 takes all. The `filters` are those of `EventStore.records`: ``tag``, ``origin``, ``parent``,
-    ``notebook``, ``cell``.
+    As the last value of a cell they are a live list with filters, costs, errors, and buttons that open, resume, cancel
+    and tag them. ``.frame()`` is a DataFrame, ``runs()[0]`` the newest run. ``runs(status="failed").resume()``,
+    ``.cancel()``, ``.tag()``, ``.untag()`` and ``.note()`` act on all of them, and return a DataFrame of the results.
+
+    Parameters
+    ----------
+    limit
+        Maximum number; 0 for all.
+    of
+        Ids, runs, or a frame of executions, in place of filters.
+    filters
+        Further filters of `EventStore.records`: ``tag``, ``origin``, ``parent``, ``notebook``, ``cell``.
     """
-    from divebook.notebook.lists import Runs
+    from divebook.notebook.run_list import Runs
 
     if of is not None:
         if status or workflow or limit or filters:
@@ -184,21 +192,21 @@ def runs(
         names: Any = [of] if isinstance(of, str | Run) else of
         expected = "ids, runs, or a frame of executions; write runs(of=['exec_...'])"
         require(names, "of", expected, fits=isinstance(names, Iterable))
-        is_named = not hasattr(names, "columns") and all(isinstance(name, str) for name in names)
-        chosen: Iterable[str] = names if is_named else executions_of(names)[1] or ()
-        return Runs(current_session().over(store), store=store, chosen=tuple(dict.fromkeys(chosen)))
-    asked = {"status": status, "workflow": workflow, **filters}
-    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+        are_ids = not hasattr(names, "columns") and all(isinstance(name, str) for name in names)
+        ids: Iterable[str] = names if are_ids else executions_of(names)[1] or ()
+        return Runs(current_session().over(store), store=store, chosen=tuple(dict.fromkeys(ids)))
+    all_filters: dict[str, Any] = {"status": status, "workflow": workflow, **filters}
+    all_filters = {name: value for name, value in all_filters.items() if value is not None}
     environment = current_session().over(store)
-    environment.executions(limit=1, **given)  # what no execution can be is refused here
-    return Runs(environment, given, limit, store)
+    environment.executions(limit=1, **all_filters)  # raises for filter values that no execution can have
+    return Runs(environment, all_filters, limit, store)
 
 
 def inbox(*, store: str | None = None) -> pd.DataFrame:
-    """Return the questions that wait for an answer, those of the newest execution first.
+    """Return the open questions as a DataFrame, those of the newest execution first.
 
-    `divebook.analysis.lists.questions_frame` documents the columns. As the last value of a cell it shows
-    the cards that ``%dive inbox`` shows.
+    `divebook.analysis.lists.questions_frame` documents the columns. As the last value of a cell it shows the cards of
+    ``%dive inbox``.
 
     Examples
     --------
@@ -212,11 +220,12 @@ def inbox(*, store: str | None = None) -> pd.DataFrame:
     'completed'
     """
     from divebook.analysis.lists import ShownFrame, questions_frame
-    from divebook.notebook.lists import InboxDisplay
+    from divebook.notebook.run_list import InboxDisplay
 
     environment = current_session().over(store)
-    asked = environment.interrupts()
-    return ShownFrame.of(questions_frame(asked), InboxDisplay(environment, store) if asked else None)
+    questions = environment.interrupts()
+    display = InboxDisplay(environment, store) if questions else None
+    return ShownFrame.of(questions_frame(questions), display)
 
 
 def frames(
@@ -228,30 +237,30 @@ def frames(
     store: str | None = None,
     **filters: Any,
 ) -> Frames:
-    """Return the frames of many executions, or of a whole store: ``frames(workflow="label").operations``.
+    """Return the DataFrames of many executions, or of a whole store: ``frames(workflow="label").operations``.
 
-    ``.executions``, ``.events``, ``.operations``, ``.steps``, ``.items``, ``.paths``, ``.variables``, ``.questions``,
-    ``.usage``, and of agents ``.model_calls``, ``.messages``, ``.tool_calls`` and ``.costs()`` are made when they are
-    asked for; ``.arrow("events")`` is a table for DuckDB and polars, ``.reader("events")`` gives it in batches.
+    The frames ``.executions``, ``.events``, ``.operations``, ``.steps``, ``.items``, ``.paths``, ``.variables``,
+    ``.questions``, ``.usage``, and of agents ``.model_calls``, ``.messages``, ``.tool_calls`` and ``.costs()`` are made
+    at the first access. ``.arrow("events")`` returns a table for DuckDB and polars, ``.reader("events")`` its batches.
 
     Parameters
     ----------
     of
         A store, an environment, an execution or a run, several of these, or a frame with a column `execution_id`; a
-        text is the name of a workflow. Without it, and with a workflow, it is the session's store.
+        string is the name of a workflow. The default, also for a workflow, is the session's store.
     where
-        Which executions: ``status``, ``workflow``, ``tag``, ``origin``, ``ids``, ``text``, ``since``, ``until`` and
-        more, see `divebook.analysis.store.Selection`; each may be a list. `filters` are further parts of it.
+        Filters: ``status``, ``workflow``, ``tag``, ``origin``, ``ids``, ``text``, ``since``, ``until`` and more, see
+        `divebook.analysis.store.Selection`; each value may be a list. `filters` are further filters.
     columns
-        Columns of your own, by path: ``{"label": "outputs.label", "scores": "variables.rows.*.score"}``; see
+        Additional columns, by path: ``{"label": "outputs.label", "scores": "variables.rows.*.score"}``; see
         `divebook.analysis.store.Frames`.
     limit
-        0 takes all executions, else the newest.
+        Number of the newest executions; 0 for all.
 
     Raises
     ------
     NotFoundError
-        There is no such filter, status or origin.
+        A filter, status or origin does not exist.
     SetupError
         A path or a time cannot be read.
 
@@ -265,59 +274,60 @@ def frames(
     """
     from divebook.analysis.store import Frames, Selection
 
-    asked = {**(where or {}), **filters}
+    all_filters = {**(where or {}), **filters}
     if isinstance(of, str):
-        asked["workflow"] = of
+        all_filters["workflow"] = of
         of = None
-    found, ids = executions_of(of)
+    source, ids = executions_of(of)
     if ids is not None:
-        asked.setdefault("ids", ids)
-    selection = Selection.of(asked)
-    source = current_session().over(store).store if found is None else found
+        all_filters.setdefault("ids", ids)
+    selection = Selection.of(all_filters)
+    if source is None:
+        source = current_session().over(store).store
     return Frames(source, selection.records(source, limit), columns or {}, selection.origin is not None)
 
 
 def answer(
     interrupt_id: str, response: Any, *, alike: bool = False, by: str | None = None, store: str | None = None
 ) -> Run:
-    """Answer a question; its run goes on at once, `wait` for the end.
+    """Answer a question; its run continues at once, `wait` for the end.
 
     Parameters
     ----------
     interrupt_id
-        Which question, as `inbox` names it.
+        Id of the question, as in `inbox`.
     response
-        What fits the kind of question; see `divebook.Environment.answer`.
+        An answer that fits the kind of question; see `divebook.Environment.answer`.
     alike
         Whether all open questions like it get the same answer; see `divebook.Environment.answer_alike`.
     by
-        Who answers; by default the user of this process.
+        Name of the person who answers; by default the user of this process.
 
     Raises
     ------
     NotFoundError
-        There is no such question.
+        The question does not exist.
     InterruptError
-        It has an answer already, has expired, or this answer does not fit: it stays open then.
+        The question has an answer already or has expired, or the answer does not fit. In the last case it stays open.
     """
     return current_session().answer(interrupt_id, response, alike=alike, by=by, store=store)
 
 
 def compare(*runs: FramedLog | str, store: str | None = None) -> Comparison:
-    """Lay two or more runs side by side, place by place: what is the same, changed, added and removed.
+    """Compare two or more runs, place by place: equal, changed, added and removed operations.
 
-    As the last value of a cell both are shown beside each other, the first difference opened, with what each cost.
-    ``.first`` is where they part, ``.frame()`` has a row per place, ``.summary`` says it in a line.
+    As the last value of a cell the result shows both runs side by side with their costs, the first difference unfolded.
+    ``.first`` is the first difference, ``.frame()`` has a row per place, ``.summary`` is one line.
 
     Parameters
     ----------
     runs
-        Runs, executions, runs of saved notebooks, or ids of those in the store; the first with each of the others.
+        Runs, executions, runs of saved notebooks, or ids in the store. The first one is compared with each other one.
 
     Raises
     ------
     UnrelatedError
-        They are of different workflows, and none was made of the other.
+        The runs are of different workflows, and none was derived from the other.
 
     Examples
     --------
@@ -337,11 +347,11 @@ def show(execution_id: str, *, store: str | None = None) -> Run:
 
 
 def resume(execution_id: str, *, store: str | None = None) -> Run:
-    """Take a run up again where its log ends; returns at once, `wait` for the end."""
+    """Resume a run where its log ends. Returns at once; `wait` for the end."""
     return current_session().resume(execution_id, store=store)
 
 
-# A question to an agent as a run: a workflow of one step, so that it is recorded, resumed and shown as any other.
+# --- a question to an agent: a workflow of one step, so that it is recorded and shown like any run -------------------
 
 
 STEP = "ask"
@@ -349,9 +359,14 @@ ANSWER = "answer"
 
 
 def ask_workflow(agent: str, output: str | None = None, thread: str | None = None) -> Workflow:
-    """Return the workflow that asks an agent what its input says.
+    """Return the workflow that asks an agent the question in its input ``prompt``.
 
-    The answer may have to be of an allowed class, and the question may go on with a thread.
+    Parameters
+    ----------
+    output
+        Name of the allowed class of the answer.
+    thread
+        Name of a conversation that the question continues.
 
     >>> ask_workflow("critic").name
     'ask critic'
@@ -361,16 +376,18 @@ def ask_workflow(agent: str, output: str | None = None, thread: str | None = Non
 
 
 def class_of_answer(name: str | None, variables: Mapping[str, Any]) -> str | None:
-    """Return the full name of the class that a line names: one of the kernel's, which this allows, or an allowed one.
+    """Return the full name of the class of an answer.
+
+    A class of the kernel is allowed by this call; another name must be that of an allowed class.
 
     Raises
     ------
     NotFoundError
-        There is no such class.
+        There is no class of that name.
     """
-    found = variables.get(name or "")
-    if not isinstance(found, type):
+    answer_class = variables.get(name or "")
+    if not isinstance(answer_class, type):
         answer_type(name)
         return name
-    allow_answers(found)
-    return name_of(found)
+    allow_answers(answer_class)
+    return name_of(answer_class)

@@ -1,6 +1,6 @@
-"""Runs out of a saved notebook, without kernel, store or the workflow that made them: to look at and to step through.
+"""Runs that a saved notebook or page contains: to look at and to replay without kernel, store or workflow.
 
-What is in a file was written by its sender: it is checked, shown as text, and never carried out.
+The content of a file comes from its sender. It is checked, shown as text, and never executed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from divebook.events import Event
 from divebook.events.codec import payload_from, readable
 from divebook.events.event import to_datetime
 from divebook.notebook.frontend import shows_widgets
-from divebook.notebook.report import settled_text
+from divebook.notebook.session_text import settled_text
 from divebook.projections.frames_mixin import FramedLog
 from divebook.projections.progress import MOST_COLUMNS, times_told
 from divebook.projections.spans import Span, spans_of
@@ -32,14 +32,17 @@ if TYPE_CHECKING:
     from divebook.widgets.views import ReplayView
 
 MAX_FILE = 500_000_000
+"""Largest notebook file, in bytes."""
 MAX_VALUES = 20
+"""Variables or outputs that a report shows."""
 MAX_VALUE = 4000
+"""Characters of a value or error that a report shows."""
 
 
 class SavedRun(FramedLog):
-    """A run as a notebook holds it: `events`, `steps`, `operations`, `variables`, `state_at` and `replay`.
+    """A run in a saved notebook: `events`, `steps`, `operations`, `variables`, `state_at` and `replay`.
 
-    `open_notebook` makes them. It cannot be resumed or answered: that needs the store, which `store` names.
+    `open_notebook` returns them. A saved run cannot be resumed or answered: that needs the store, which `store` names.
     """
 
     def __init__(self, packed: PackedRun, recording: Recording) -> None:
@@ -59,12 +62,12 @@ class SavedRun(FramedLog):
 
     @property
     def status(self) -> str:
-        """How it stood when the notebook was saved."""
+        """Status when the notebook was saved."""
         return one_line(self._packed["status"], 20)
 
     @property
     def store(self) -> str:
-        """Where its log was."""
+        """Address of the store that had its log."""
         return one_line(self._packed["store"], 400)
 
     @property
@@ -79,12 +82,12 @@ class SavedRun(FramedLog):
 
     @property
     def variables(self) -> dict[str, Any]:
-        """The variables, as plain data; long texts are cut, secrets left out."""
+        """The variables, as plain data; long texts are cut, secrets removed."""
         return self._last["variables"]
 
     @property
     def questions(self) -> list[QuestionView]:
-        """What people were asked, and what they answered."""
+        """The questions to people, with their answers."""
         return self._recording["questions"]
 
     @cached_property
@@ -92,13 +95,21 @@ class SavedRun(FramedLog):
         return self._positions.state_at(self._positions.total)
 
     def state_at(self, sequence: int) -> StateView:
-        """Return how it stood after an event; IndexError for events that the notebook does not hold."""
+        """Return the state after an event; raise `IndexError` for an event that the notebook does not contain."""
         return self._positions.state_at(sequence)
 
     def _log(self) -> list[Event]:
-        """Return the events that are here; raises SavedRunError."""
+        """Return the events that the notebook contains.
+
+        The recording has a list for each column of events. Types, paths and steps are indexes into a list of names.
+
+        Raises
+        ------
+        SavedRunError
+            An event cannot be read.
+        """
         block = self._recording["events"]
-        names = self._recording["events"]["names"]
+        names = block["names"]
         columns = block["sequence"], block["time"], block["type"], block["path"], block["step"]
         try:
             return [
@@ -117,13 +128,13 @@ class SavedRun(FramedLog):
             raise SavedRunError(f"the events of run {self.id} cannot be read: {one_line(str(error), 200)}") from None
 
     def replay(self) -> ReplayView:
-        """Return a view that steps through it."""
-        from divebook.notebook.lasting import ReplayOutput
+        """Return a view that replays the run event by event."""
+        from divebook.notebook.replay_view import SavedRunReplay
         from divebook.widgets.views import Pictured
 
         name = f"{self.workflow} {self.id}"
         beside = Pictured(self._positions.welcome)
-        return ReplayOutput(self._positions, name, self._repr_mimebundle_, beside=beside, moves=shows_widgets())
+        return SavedRunReplay(self._positions, name, self._repr_mimebundle_, beside=beside, moves=shows_widgets())
 
     # --- how it shows ----------------------------------------------------------------------------------------------
 
@@ -164,14 +175,16 @@ class SavedRun(FramedLog):
         )
 
     def _answers(self) -> Iterator[tuple[str, str]]:
-        for asked in self.questions:
-            if asked["became"]:
-                told = settled_text(asked["became"], asked["answered_by"], asked["answered_us"])
-                yield one_line(asked["question"], 120), told
+        """Yield each answered question with its answer."""
+        for question in self.questions:
+            if question["became"]:
+                answer = settled_text(question["became"], question["answered_by"], question["answered_us"])
+                yield one_line(question["question"], 120), answer
 
     def _spreads(self) -> Iterator[str]:
-        for told in self._recording["header"]["progress"]:
-            yield from (one_line(spread["words"], MAX_VALUE) for spread in told["spread"][:MOST_COLUMNS])
+        """Yield a line for the distribution of each column of results."""
+        for progress in self._recording["header"]["progress"]:
+            yield from (one_line(spread["words"], MAX_VALUE) for spread in progress["spread"][:MOST_COLUMNS])
 
     def _facts(self) -> Iterator[str]:
         yield "from a saved notebook"
@@ -181,14 +194,16 @@ class SavedRun(FramedLog):
         if started is not None:
             yield f"started {local_time(_moment(started))}"
         if started is not None and ended is not None:
-            is_timed = header["since_us"] is not None  # older ones do not say what was work
-            times = times_told(header["worked_us"], header["waited_us"], header["paused_us"])
-            yield from times if is_timed else [f"took {seconds(abs(ended - started) / 1e6)}"]
+            if header["since_us"] is None:  # older recordings do not divide the time into work and waiting
+                yield f"took {seconds(abs(ended - started) / 1e6)}"
+            else:
+                yield from times_told(header["worked_us"], header["waited_us"], header["paused_us"])
         if self._recording["sample"]:
             yield f"{one_line(self._recording['sample'], 200)}; its whole log is in {self.store}"
 
 
 def _moment(micros: int) -> datetime | None:
+    """Return a time in microseconds as a datetime; None if it is out of range."""
     try:
         return to_datetime(micros)
     except OverflowError:
@@ -196,11 +211,12 @@ def _moment(micros: int) -> datetime | None:
 
 
 def _is_drawable(span: Span) -> bool:
+    """Return whether the picture can contain a span: its start is a valid time."""
     return _moment(span.started_us) is not None
 
 
 class SavedNotebook(Sequence[SavedRun]):
-    """The runs of a saved notebook, in the order of its cells; ``[0]`` or ``["exec_01"]`` returns one."""
+    """The runs of a saved notebook, in the order of its cells. ``[0]`` and ``["exec_01"]`` return one of them."""
 
     def __init__(self, path: Path, runs: Sequence[SavedRun], problems: Sequence[str]) -> None:
         self.path = path
@@ -211,20 +227,20 @@ class SavedNotebook(Sequence[SavedRun]):
         return len(self._runs)
 
     @overload
-    def __getitem__(self, which: int | str) -> SavedRun: ...
+    def __getitem__(self, key: int | str) -> SavedRun: ...
     @overload
-    def __getitem__(self, which: slice) -> Sequence[SavedRun]: ...
-    def __getitem__(self, which: int | str | slice) -> SavedRun | Sequence[SavedRun]:
-        """Return a run by its place, or by the beginning of its id."""
-        if not isinstance(which, str):
-            return self._runs[which]
-        found = [run for run in self._runs if run.id.startswith(which)]
-        if len(found) != 1:
-            known = ", ".join(run.id for run in self._runs)
+    def __getitem__(self, key: slice) -> Sequence[SavedRun]: ...
+    def __getitem__(self, key: int | str | slice) -> SavedRun | Sequence[SavedRun]:
+        """Return a run by its position, or by the beginning of its id."""
+        if not isinstance(key, str):
+            return self._runs[key]
+        matches = [run for run in self._runs if run.id.startswith(key)]
+        if len(matches) != 1:
+            ids = ", ".join(run.id for run in self._runs)
             raise SavedRunError(
-                f"{self.path.name} has {plural(len(found), 'run')} whose id begins so: {which}; it has {known}"
+                f"{self.path.name} has {plural(len(matches), 'run')} whose id begins so: {key}; it has {ids}"
             )
-        return found[0]
+        return matches[0]
 
     def __repr__(self) -> str:
         lines = [f"{self.path.name}: {plural(len(self), 'run')}"]
@@ -234,9 +250,9 @@ class SavedNotebook(Sequence[SavedRun]):
 
 
 def open_notebook(path: Path | str) -> SavedNotebook:
-    """Return the runs whose data a saved notebook holds; needs neither their store nor their workflow.
+    """Return the runs that a saved notebook contains, without their store or workflow.
 
-    Nothing in the file is carried out. What cannot be read is named in ``problems``.
+    No code in the file is executed. The attribute ``problems`` lists runs that cannot be read.
 
     Raises
     ------
@@ -244,10 +260,10 @@ def open_notebook(path: Path | str) -> SavedNotebook:
         The file is not a notebook, or no run in it can be opened.
     """
     path = Path(path).expanduser()
-    latest: dict[Any, Any] = {}
-    for data in _data_in(_notebook(path)):
-        key = data.get("execution_id") if isinstance(data, dict) else None
-        latest[key if isinstance(key, str) else id(data)] = data
+    latest: dict[Any, Any] = {}  # by execution id: several cells may show one run, and the last has its newest state
+    for data in _run_data(_read_notebook(path)):
+        execution_id = data.get("execution_id") if isinstance(data, dict) else None
+        latest[execution_id if isinstance(execution_id, str) else id(data)] = data
     runs = []
     problems = []
     for data in latest.values():
@@ -262,7 +278,7 @@ def open_notebook(path: Path | str) -> SavedNotebook:
 
 
 def carries_log(path: Path) -> bool:
-    """Return whether a file is, or was meant to be, one with a whole log: a damaged one is."""
+    """Return whether a file contains a whole log, perhaps a damaged one."""
     if not is_carrier(path):
         return path.suffix.lower() in (".jsonl", ".json")
     if not path.exists():
@@ -272,12 +288,12 @@ def carries_log(path: Path) -> bool:
 
 
 def open_page(path: Path) -> SavedRun:
-    """Return the run that a page without a log shows.
+    """Return the run of a page that contains no log.
 
     Raises
     ------
     SavedRunError
-        The page is damaged, or none of a run.
+        The page is damaged, or is not a page of a run.
     """
     try:
         carried = carried_by(path)
@@ -289,7 +305,8 @@ def open_page(path: Path) -> SavedRun:
         raise SavedRunError(f"{path} is not a page of a run: {type(error).__name__}: {error}") from None
 
 
-def _notebook(path: Path) -> Any:
+def _read_notebook(path: Path) -> Any:
+    """Return the JSON of a notebook; raise `SavedRunError` if it cannot be read."""
     try:
         if path.stat().st_size > MAX_FILE:
             raise SavedRunError(f"{path} is too large for a notebook; export the run's log from its store instead")
@@ -300,7 +317,8 @@ def _notebook(path: Path) -> Any:
         raise SavedRunError(f"{path} is not a notebook: {one_line(str(error), 200)}") from None
 
 
-def _data_in(notebook: Any) -> Iterator[Any]:
+def _run_data(notebook: Any) -> Iterator[Any]:
+    """Yield the data of runs in the outputs of a notebook, which may have any form."""
     cells = notebook.get("cells") if isinstance(notebook, dict) else None
     for cell in cells if isinstance(cells, list) else ():
         outputs = cell.get("outputs") if isinstance(cell, dict) else None

@@ -1,0 +1,110 @@
+"""The magics ``%dev_env`` and ``%%dev_env``: the shell command ``dev_env``, with its output as Python values."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import shlex
+import subprocess
+import sys
+from typing import Any
+
+from IPython.core.error import UsageError
+from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
+
+from divebook.errors import DevEnvError
+
+_PROGRAM = (sys.executable, "-c", "from divebook.cli.dev_env import main; main()")
+"""A process of its own: Ctrl+C ends its commands as in a shell, and it does not use the event loop of the kernel."""
+_PIECE = 1 << 16
+"""Bytes that are read from the process at a time."""
+
+
+@magics_class
+class DevEnvMagics(Magics):
+    """The magic ``%dev_env`` of one shell."""
+
+    @no_var_expand
+    @line_cell_magic
+    def dev_env(self, line: str, cell: str | None = None) -> Any:
+        """Work with development environments, as ``dev_env`` does in a shell; ``%dev_env --help`` lists the commands.
+
+        JSON output is returned as a value (``states = %dev_env list``), a path as a string. ``%%dev_env NAME`` runs the
+        cell in the environment NAME.
+
+        Raises
+        ------
+        DevEnvError
+            The command ended with an exit code other than 0.
+        """
+        from divebook.notebook.cell_errors import short_errors
+
+        try:
+            words = shlex.split(line)
+        except ValueError as error:
+            raise UsageError(f"%dev_env {line}: {error}") from error
+        if cell is not None:
+            if len(words) != 1:
+                raise UsageError("%%dev_env takes the name of an environment, in which the cell is run")
+            words = ["execute", words[0], cell]
+        with short_errors():
+            return _value_of(words)
+
+
+def _value_of(words: list[str]) -> Any:
+    """Run a command; return its JSON output as data and a path as a string, and print any other output.
+
+    Output of commands inside an environment (``execute``, ``logs``) is printed as it arrives.
+    """
+    is_streamed = ("execute" in words or "logs" in words) and "--json" not in words
+    code, output, errors = _run(words or ["--help"], is_streamed=is_streamed)
+    if code:
+        last_line = errors.strip().rpartition("\n")[2].removeprefix("dev_env: ") or "it said nothing"
+        raise DevEnvError(f"{last_line} (exit code {code})")
+    try:
+        return json.loads(output)
+    except ValueError:
+        text = output.rstrip("\n")
+    if text.startswith("/") and "\n" not in text:
+        return text
+    if text:
+        sys.stdout.write(f"{text}\n")
+    return None
+
+
+def _run(words: list[str], *, is_streamed: bool) -> tuple[int, str, str]:
+    """Run a command; return its exit code, its output unless it was streamed, and its errors, which are printed too.
+
+    Two pipes are read as their data arrives, so that neither fills up and blocks the process.
+    """
+    with (
+        subprocess.Popen(
+            [*_PROGRAM, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process,
+        selectors.DefaultSelector() as streams,
+    ):
+        buffers: dict[Any, bytearray] = {process.stdout: bytearray(), process.stderr: bytearray()}
+        for stream in buffers:
+            streams.register(stream, selectors.EVENT_READ)
+        try:
+            while streams.get_map():
+                for key, _ in streams.select():
+                    piece = os.read(key.fd, _PIECE)
+                    if not piece:
+                        streams.unregister(key.fileobj)
+                        continue
+                    is_error = key.fileobj is process.stderr
+                    if is_error or not is_streamed:
+                        buffers[key.fileobj] += piece
+                    if is_error or is_streamed:
+                        target = sys.stderr if is_error else sys.stdout
+                        target.write(piece.decode(errors="replace"))
+                        target.flush()
+        except BaseException:
+            process.terminate()  # it ends its command, and cleans up
+            raise
+        code = process.wait()
+    output = bytes(buffers[process.stdout]).decode(errors="replace")
+    errors = bytes(buffers[process.stderr]).decode(errors="replace")
+    return code, output, errors

@@ -1,0 +1,165 @@
+"""The IPython extension: ``%load_ext divebook`` and ``%unload_ext divebook``.
+
+Loading registers the magics, completion, help at the cursor, and two changes to the text of cells:
+
+- ``%dive run?`` becomes ``%dive help run``, since IPython alone would look for an object called ``run``;
+- ``%dive run x`` is awaited, so that it waits without blocking the kernel.
+
+IPython awaits what a cell awaits, but not what a magic returns. So the text of a cell is changed before it runs:
+``%dive run x``, which IPython has turned into ``get_ipython().run_line_magic('dive', 'run x')``, becomes ``await
+get_ipython().run_line_magic('dive', 'await run x')``, also after ``r =``. Where that is impossible (in a function,
+inside ``%%time`` or ``%%capture``) the call stays as it is, and the magic blocks.
+`tests/notebook/test_awaiting.py` lists the texts that are changed, and those that are not.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Callable, Iterator
+from types import CodeType
+from typing import TypeAlias
+
+from IPython.core.interactiveshell import InteractiveShell
+
+from divebook.notebook.completion import (
+    install_completion,
+    install_inspection,
+    remove_completion,
+    remove_inspection,
+)
+from divebook.notebook.dev_env_magic import DevEnvMagics
+from divebook.notebook.magics import AWAIT, DiveMagics
+from divebook.notebook.recovery import print_interrupted
+from divebook.notebook.shell_state import remember_cell
+from divebook.text.syntax import parse_python
+
+AWAITED_COMMANDS = ("run", "resume", "fork", "answer", "signal")
+_CALL = "run_line_magic('dive', "
+_COMMAND_WITH_QUESTION_MARK = re.compile(r"^(\s*%dive\s+)([a-z-]+)\s*\?{1,2}\s*$")
+_MAGIC_WITH_QUESTION_MARK = re.compile(r"^(\s*)%%?dive\s*\?{1,2}\s*$")
+_FUNCTION_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+Transform: TypeAlias = Callable[[list[str]], list[str]]
+
+
+def load_ipython_extension(shell: InteractiveShell) -> None:
+    """Register everything that the extension adds, and print which executions were interrupted.
+
+    Loading twice has the same effect as loading once.
+    """
+    _remove_all(shell)
+    shell.register_magics(DiveMagics, DevEnvMagics)
+    shell.input_transformers_cleanup.append(help_for_commands)
+    shell.input_transformers_post.append(AwaitWherePossible(shell))
+    install_completion(shell)
+    install_inspection(shell)
+    shell.events.register("pre_run_cell", remember_cell)
+    print_interrupted()
+
+
+def unload_ipython_extension(shell: InteractiveShell) -> None:
+    """Remove everything that loading added, and close the session. Runs that have not ended can be resumed later."""
+    from divebook.notebook.session import close_session  # loading the extension must be quick
+
+    _remove_all(shell)
+    close_session()
+
+
+def _remove_all(shell: InteractiveShell) -> None:
+    _remove(shell.input_transformers_cleanup, lambda transform: transform is help_for_commands)
+    _remove(shell.input_transformers_post, lambda transform: isinstance(transform, AwaitWherePossible))
+    remove_completion(shell)
+    remove_inspection(shell)
+    if remember_cell in shell.events.callbacks["pre_run_cell"]:
+        shell.events.unregister("pre_run_cell", remember_cell)
+    others = [entry for entry in shell.configurables if not isinstance(entry, DiveMagics | DevEnvMagics)]
+    shell.configurables[:] = others
+    for magics_type in (DiveMagics, DevEnvMagics):
+        shell.magics_manager.registry.pop(magics_type.__name__, None)
+    for magics in shell.magics_manager.magics.values():
+        magics.pop("dive", None)
+        magics.pop("dev_env", None)
+
+
+def _remove(transforms: list[Transform], is_ours: Callable[[Transform], bool]) -> None:
+    transforms[:] = [transform for transform in transforms if not is_ours(transform)]
+
+
+# --- changes to the text of cells ------------------------------------------------------------------------------------
+
+
+class AwaitWherePossible:
+    """Transformation of a cell's lines that awaits long calls. Bound to a shell, since not every cell can await."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self._shell = shell
+
+    def __call__(self, lines: list[str]) -> list[str]:
+        """Return the lines with long calls awaited, unless the shell would run them without an event loop."""
+        if not self._shell.autoawait or runs_inside(InteractiveShell.run_code.__code__):
+            return lines
+        return await_magics(lines)
+
+
+def await_magics(lines: list[str]) -> list[str]:
+    """Put ``await`` before the calls of a cell that take long; return text with a syntax error unchanged."""
+    if not any(_CALL in line for line in lines):
+        return lines
+    try:
+        tree = parse_python("".join(lines))
+    except SyntaxError:
+        return lines
+    changed = list(lines)
+    for call, offset in reversed(list(_calls(tree))):  # from the end, so that earlier offsets stay valid
+        row = call.lineno - 1
+        line = changed[row].encode()
+        before = line[: call.col_offset]
+        call_text = line[call.col_offset : offset]
+        rest = line[offset:]
+        changed[row] = (before + b"await " + call_text + f"{AWAIT} ".encode() + rest).decode()
+    return changed
+
+
+def _calls(tree: ast.AST) -> Iterator[tuple[ast.Call, int]]:
+    """Yield the calls to await, each with the byte offset of its sub-command in the line, in the order of the text."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, _FUNCTION_SCOPES):
+            continue
+        if isinstance(node, ast.Call):
+            offset = _offset_of_command(node)
+            if offset is not None:
+                yield node, offset
+        yield from _calls(node)
+
+
+def _offset_of_command(call: ast.Call) -> int | None:
+    """Return the byte offset of the sub-command in a call of ``%dive`` that is to be awaited; None for other calls."""
+    if not (isinstance(call.func, ast.Attribute) and call.func.attr == "run_line_magic" and len(call.args) == 2):
+        return None
+    magic, line = call.args
+    if not (isinstance(magic, ast.Constant) and magic.value == "dive" and isinstance(line, ast.Constant)):
+        return None
+    words = str(line.value).split(maxsplit=1)
+    if not words or words[0] not in AWAITED_COMMANDS:
+        return None
+    return line.col_offset + 1  # after the quote
+
+
+def help_for_commands(lines: list[str]) -> list[str]:
+    """Replace ``%dive run?`` by ``%dive help run``, and ``%dive?`` by ``%dive help``."""
+    replaced = []
+    for line in lines:
+        command_help = _COMMAND_WITH_QUESTION_MARK.sub(r"\1help \2", line)
+        replaced.append(_MAGIC_WITH_QUESTION_MARK.sub(r"\1%dive help", command_help))
+    return replaced
+
+
+def runs_inside(code: CodeType) -> bool:
+    """Return whether `code` is on the call stack of this thread."""
+    frame = sys._getframe()  # noqa: SLF001 - the public way, inspect.stack, reads every source file
+    while frame.f_back is not None:
+        frame = frame.f_back
+        if frame.f_code is code:
+            return True
+    return False

@@ -1,0 +1,120 @@
+"""The output of a run in a cell: its live view, with a saved form that is updated until the run ends."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from divebook.engine.lifecycle import TERMINAL
+from divebook.events.catalog import COMPLETED
+from divebook.notebook.run import Run
+from divebook.notebook.run_view import view_of
+from divebook.notebook.view_output import PAGES, ViewOutput
+from divebook.widgets.feed import Feed
+from divebook.widgets.protocol import Delta
+from divebook.widgets.publisher import Publisher, publisher_of
+from divebook.widgets.recording import MAX_EVENTS
+
+SAVE_PAUSE = 20
+"""Pause between two saves of a running run, as a multiple of the time that the last save took."""
+
+
+class LiveOutput:
+    """Output of one run in one cell, for front ends that show widgets.
+
+    The publisher's thread calls `_on_delta` and `_save_if_due`, the cell's thread calls `leave`. A lock serializes the
+    saves.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self._publisher: Publisher[Feed] = publisher_of(run.execution)
+        self.view = view_of(run)
+        self._lock = threading.Lock()
+        self._saved_end = 0
+        """Number of the last event when the end was saved; 0 before. A failed run can be continued from the page."""
+        self._last_status: tuple[str, bool] | None = None
+        """Status, and whether the run was live, in the last delta."""
+        self._next_save_at = 0.0
+        """Monotonic time before which nothing is saved."""
+        self._is_save_due = False
+        self._output = ViewOutput(self.view, run.static_bundle(with_data=False))
+        self._detach: Callable[[], None] = self._publisher.add(self._on_delta, self._save_if_due)
+        self.view.when_moved(self._follow)
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether a browser shows the view, and its messages arrive."""
+        return self.view.greeted.is_set()
+
+    @property
+    def is_hosting_undecided(self) -> bool:
+        """Whether the pages of this kernel have not stated yet that they host views."""
+        return PAGES.host_views is None and not self.view.is_hosted
+
+    def leave(self) -> None:
+        """End the cell: save a form of the run that needs no kernel.
+
+        For a long run that takes seconds. Where a page shows the view, the publisher's thread does it, and the cell
+        does not wait (``python -m benchmarks.ending``).
+        """
+        if PAGES.host_views is None and self.is_watched:
+            PAGES.host_views = self.view.is_hosted
+        state = self.run.refresh().execution.state
+        finish = self._save_end if state.is_over else self._save
+        may_wait = self._output.is_kept or (self.is_watched and state.is_over)
+        if may_wait and state.last_sequence > MAX_EVENTS:
+            self._publisher.post(finish, urgent=False)
+        else:
+            finish()
+
+    def _follow(self, publisher: Publisher[Feed]) -> None:
+        """Save the run of another publisher from now on: the page has started a new run in this output."""
+        self._detach()
+        self._publisher = publisher
+        self._last_status = None
+        self._saved_end = 0
+        self._detach = publisher.add(self._on_delta, self._save_if_due)
+
+    def _on_delta(self, delta: Delta) -> int:
+        """Save the run when it stops or ends. Called for every delta, on the publisher's thread; returns 0."""
+        status = delta["header"]["status"]
+        is_live = delta["header"]["live"]
+        before = self._last_status
+        self._last_status = status, is_live
+        if self._last_status == before:
+            return 0
+        self._is_save_due = not is_live and status not in TERMINAL
+        if status in TERMINAL and not is_live:
+            self._save_end()
+        self._save_if_due()
+        return 0
+
+    def _save_if_due(self) -> None:
+        """Save the state of a run that has stopped, unless the last save is too recent.
+
+        The publisher calls this with each heartbeat, so that a postponed save is made later.
+        """
+        if self._is_save_due and self._output.is_lasting and time.monotonic() >= self._next_save_at:
+            self._is_save_due = False
+            self._save()
+
+    def _save(self) -> None:
+        """Save the present state. Of two threads that save, the later one has the newer state."""
+        with self._lock:
+            start = time.monotonic()
+            self._output.save(self.run.refresh().static_bundle())
+            now = time.monotonic()
+            self._next_save_at = now + SAVE_PAUSE * (now - start)
+
+    def _save_end(self) -> None:
+        """Save the final form, once for each end: a failed run can be continued from the page and end again."""
+        with self._lock:
+            last = self.run.refresh().execution.state.last_sequence
+            if last == self._saved_end:
+                return
+            stays = self._output.end(self.run.static_bundle())
+            self._saved_end = last
+        if not stays or self.run.status == COMPLETED:
+            self._detach()

@@ -1,0 +1,414 @@
+"""Running a cell again: find the execution that the cell started before, so that Run All repeats no completed call.
+
+An execution that a cell starts records its cell (``identity.cell``): the notebook and the cell as far as the front end
+names them, a digest of the cell's text, and a number, since a loop starts several runs in one cell (`CellPlace`). The
+same cell with the same workflow and inputs finds that execution (`earlier_run`):
+
+- completed: it is shown;
+- not completed: it is resumed;
+- the definition or the inputs have changed, and it has ended: a new run starts. For a changed definition,
+  `ChangedDefinition` offers to reuse the calls that the new definition makes too;
+- the definition or the inputs have changed, and it has not ended: a person must decide (`changed_error`);
+- functions have changed that it called: `ChangedFunctions` offers to run again from the first such call, or to keep it.
+
+Front ends that run notebooks for programs name neither notebook nor cell. The earlier run is then used only if
+definition, inputs and functions are equal, and the note names its notebook (`tests/notebook/test_edits.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+
+from IPython.core.error import UsageError
+
+from divebook.engine.lifecycle import TERMINAL
+from divebook.environment.environment import Environment
+from divebook.environment.settings import CELL, StartOptions
+from divebook.errors import CodeChangedError, DivebookError, ExecutionError, StoreError
+from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, ExecutionStarted
+from divebook.events.codec import canonical_hash, storable
+from divebook.notebook.frontend import FrontEnd
+from divebook.runtime.forks import Epoch, calls_in, epochs_of, first_reached, recorded_opening
+from divebook.steps.function import ChangedFunction, changed_since
+from divebook.store import ExecutionRecord
+from divebook.text.format import plural
+from divebook.workflow.definition import Workflow
+from divebook.workflow.functions import bind_inputs
+
+if TYPE_CHECKING:
+    from divebook.config.answers import Answers
+    from divebook.notebook.run import Run
+    from divebook.replay.resume_changed import ResumePlan
+    from divebook.runtime.execution import Execution
+
+
+MAX_CANDIDATES = 200
+"""Executions of a workflow, newest first, among which the earlier run of a cell is looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellPlace:
+    """Identity of a run within a notebook: its cell, and its number among the runs of one workflow in that cell."""
+
+    cell: Mapping[str, str]
+    """The keys ``cell``, ``notebook``, ``kernel`` and ``source`` (`divebook.notebook.frontend.FrontEnd.cell`)."""
+    ordinal: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the form that the log records."""
+        return {**self.cell, "ordinal": self.ordinal}
+
+    @property
+    def shared(self) -> dict[str, Any]:
+        """The part that is equal in all kernels that run this cell."""
+        return {name: value for name, value in self.to_dict().items() if name != "kernel"}
+
+    @property
+    def name(self) -> str:
+        """Id of the cell, or the digest of its text, and the number of the run."""
+        return f"{self.cell.get('cell') or self.cell['source']}/{self.ordinal}"
+
+    @property
+    def start_options(self) -> StartOptions:
+        """Options of `Environment.start` that record the place."""
+        return {"identity": {CELL: self.to_dict()}, "cell": self.name, "notebook": self.cell["notebook"] or None}
+
+    def matches(self, recorded: Mapping[str, Any]) -> bool:
+        """Return whether an earlier run may have been started here. Values that a front end does not name are ignored.
+
+        Cells are compared by id, or by text where one of both has no id.
+        """
+        if recorded.get("ordinal") != self.ordinal:
+            return False
+        old_notebook = recorded.get("notebook")
+        new_notebook = self.cell["notebook"]
+        differ = bool(old_notebook and new_notebook) and old_notebook != new_notebook
+        if differ and not self._was_renamed_since(recorded):
+            return False
+        old_cell = recorded.get("cell")
+        new_cell = self.cell["cell"]
+        if old_cell and new_cell:
+            return bool(old_cell == new_cell)
+        return bool(recorded.get("source") == self.cell["source"])
+
+    def is_same_notebook(self, recorded: Mapping[str, Any]) -> bool:
+        """Return whether the notebook is certainly the same: by its name, or by the kernel, which runs one notebook."""
+        for key in ("notebook", "kernel"):
+            if recorded.get(key) and recorded[key] == self.cell.get(key):
+                return True
+        return self._was_renamed_since(recorded)
+
+    def _was_renamed_since(self, recorded: Mapping[str, Any]) -> bool:
+        """Return whether the notebook of an earlier run was renamed: its file is gone, and the id of the cell is equal.
+
+        A copy of a notebook has equal ids too, but the file of the original still exists.
+        """
+        old = str(recorded.get("notebook") or "")
+        cell = recorded.get("cell")
+        return bool(cell) and cell == self.cell["cell"] and Path(old).is_absolute() and not Path(old).exists()
+
+
+class Ordinals:
+    """Numbers of the runs of each workflow within one execution of a cell, so that a loop can start several."""
+
+    def __init__(self) -> None:
+        self._count = -1
+        self._runs = dict[str, int]()
+
+    def next(self, front_end: FrontEnd, workflow: str) -> CellPlace | None:
+        """Return the place of a run that starts now; None where the front end names no cell."""
+        if front_end.cell is None:
+            return None
+        if front_end.count != self._count:
+            self._count = front_end.count
+            self._runs = {}
+        self._runs[workflow] = self._runs.get(workflow, 0) + 1
+        return CellPlace(front_end.cell, self._runs[workflow])
+
+
+@dataclass(frozen=True, slots=True)
+class PreviousRun:
+    """The run that a cell started before."""
+
+    record: ExecutionRecord
+    changed: tuple[str, ...]
+    """The parts that differ now: ``definition``, ``inputs``."""
+    notebook: str | None = None
+    """The notebook that started it, where it may be another one than this; empty if unknown. None for this notebook."""
+    is_rolled_back: bool = False
+    """Whether its effects were rolled back, so that it cannot be resumed."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self.record.status in TERMINAL
+
+    @property
+    def is_superseded(self) -> bool:
+        """Whether its cell starts a new run."""
+        return self.is_rolled_back or (bool(self.changed) and self.is_over)
+
+
+def earlier_run(
+    environment: Environment, workflow: Workflow, inputs: Mapping[str, Any], place: CellPlace
+) -> PreviousRun | None:
+    """Return the newest execution of the workflow that was started at a place; None if there is none.
+
+    If it is not certain that the notebook is the same, definition, inputs and functions must be equal.
+    """
+    for record in environment.executions(workflow=workflow.name, limit=MAX_CANDIDATES):
+        opening = _opening(environment, record)
+        if opening is None:
+            continue
+        recorded = (opening.identity or {}).get(CELL)
+        if not isinstance(recorded, Mapping) or not place.matches(recorded):
+            continue
+        changed = _changes(opening, workflow, inputs)
+        has_failed = record.status in (FAILED, CANCELLED)
+        is_rolled_back = has_failed and environment.execution(record.execution_id).state.is_final
+        if place.is_same_notebook(recorded):
+            return PreviousRun(record, changed, is_rolled_back=is_rolled_back)
+        if not changed and dict(opening.code or {}) == environment.code_of(workflow):
+            return PreviousRun(record, changed, str(recorded.get("notebook") or ""), is_rolled_back)
+    return None
+
+
+def start_key(
+    environment: Environment,
+    workflow: Workflow,
+    inputs: Mapping[str, Any],
+    place: CellPlace,
+    earlier: PreviousRun | None,
+) -> str:
+    """Return the start key of the next run of a cell, so that two kernels, or two clicks, start it once.
+
+    The key contains the id of the run before, so that a cell can start one run after another.
+    """
+    bound = storable(bind_inputs(workflow, inputs), "inputs")
+    parts = {
+        "place": place.shared,
+        "workflow": workflow.name,
+        "definition": workflow.fingerprint,
+        "after": None if earlier is None else earlier.record.execution_id,
+        "code": environment.code_of(workflow),
+        "inputs": dict(bound),
+    }
+    return f"cell {canonical_hash(parts, 'start key')}"
+
+
+def _opening(environment: Environment, record: ExecutionRecord) -> ExecutionStarted | None:
+    try:
+        return recorded_opening(record.execution_id, environment.store)
+    except StoreError:  # a damaged log cannot be continued
+        return None
+
+
+def _changes(opening: ExecutionStarted, workflow: Workflow, inputs: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return which of ``definition`` and ``inputs`` differ from those that a log records."""
+    bound = storable(bind_inputs(workflow, inputs), "inputs")
+    changed = [] if opening.fingerprint == workflow.fingerprint else ["definition"]
+    if canonical_hash(dict(opening.inputs), "inputs") != canonical_hash(dict(bound), "inputs"):
+        changed.append("inputs")
+    return tuple(changed)
+
+
+def note_of(execution: Execution, earlier: PreviousRun) -> str:
+    """Return the note beside a completed run that the cell shows instead of running it again."""
+    from divebook.text.format import local_time
+
+    ended = f" at {local_time(execution.ended_at)}" if execution.ended_at else ""
+    run = "this cell's run" if earlier.notebook is None else run_label(earlier)
+    return f"{run} had completed{ended}, and was not run again; --new starts a new run"
+
+
+def run_label(earlier: PreviousRun) -> str:
+    """Return the name of a run in notes: "this cell's run", or that of an equal cell, perhaps in another notebook."""
+    if earlier.notebook is None:
+        return f"this cell's run {earlier.record.execution_id}"
+    notebook = earlier.notebook or "a notebook that this front end does not name"
+    return f"the run {earlier.record.execution_id} of an equal cell, with equal inputs and code, in {notebook},"
+
+
+def elsewhere_note(execution_id: str) -> str:
+    """Return the note beside a run that another process runs."""
+    return f"this cell's run {execution_id} runs in another process, and is not run twice: %dive show {execution_id}"
+
+
+def changed_error(earlier: PreviousRun) -> ExecutionError:
+    """Return the error for a run that has not ended, while the definition or inputs of its cell have changed."""
+    execution_id = earlier.record.execution_id
+    changed = " and ".join(earlier.changed)
+    with_new = ""
+    if changed == "definition":
+        with_new = f"%dive resume {execution_id} --definition new continues with the new one; "
+    return ExecutionError(
+        f"this cell's last run {execution_id} is {earlier.record.status}, and its {changed} changed since. "
+        f"%dive resume {execution_id} continues it as it was; {with_new}--new starts a new run"
+    )
+
+
+# --- functions that were edited since a cell's run -------------------------------------------------------------------
+#
+# A run that called a changed function is not shown as the result of the cell. It is forked before the first call that
+# the change can affect, and the fork continues from there. The old run stays unchanged. Example: a run has called
+# first(), inc() and after(), and inc() is edited. The fork shares the events of first(), and calls inc() and after().
+
+
+EditPolicy: TypeAlias = Literal["ask", "again", "keep", "reuse"]
+"""Reaction to an edit: ask a person, run again from the first affected call, keep the old run, or, where the definition
+was edited, reuse all calls that the new definition makes too."""
+AGAIN: Final = "again"
+KEEP: Final = "keep"
+REUSE: Final = "reuse"
+CHOICES = (AGAIN, KEEP, REUSE)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedFunctions:
+    """The functions that were edited since a run, and the part of the run that the edit does not affect."""
+
+    execution_id: str
+    functions: tuple[ChangedFunction, ...]
+    until: int
+    """Number of events before the first affected call, which a fork shares; 0 if no call completed in them."""
+    calls: int
+    """Number of calls that completed in these events."""
+    completed_calls: int
+    """Number of calls that completed in the whole run."""
+    has_completed: bool
+    """Whether the run has completed, so that there is nothing to resume."""
+
+    def error(self, begin: Callable[[str], Run]) -> CodeChangedError:
+        """Return the error that lets a person choose; `begin` gets the choice and returns its run."""
+        repeated = plural(self.completed_calls - self.calls, "completed call")
+        if self.until:
+            start = f"from the first call that this can reach, and reuses {plural(self.calls, 'call')}"
+        else:
+            start = "from its start"
+        if self.has_completed:
+            keep = "shows the old one as it is"
+        else:
+            keep = f"continues the old one, with its {plural(self.completed_calls, 'completed call')}"
+        message = f"{self._changes} since this cell's run {self.execution_id}, which is not shown as its result."
+        choices = {
+            AGAIN: f"runs it {start}; {repeated} repeated",
+            KEEP: f"{keep}, and asks no more until the next edit",
+        }
+        return CodeChangedError(message, choices, begin)
+
+    def note(self, new_id: str) -> str:
+        """Return the note beside the run that replaces it."""
+        if self.until:
+            relation = f"reuses its first {plural(self.calls, 'call')}, and continues with the present code"
+        else:
+            relation = "is a new run"
+        return (
+            f"{self._changes} since this cell's run {self.execution_id}; {new_id} {relation}. To see the old one: "
+            f"%dive show {self.execution_id}; to keep it as the result of this cell: --changed keep"
+        )
+
+    @property
+    def _changes(self) -> str:
+        return ", ".join(f"{function.label} {_CHANGE_TEXTS[function.change]}" for function in self.functions)
+
+
+_CHANGE_TEXTS = {"changed": "changed", "new": "is new", "gone": "is gone"}
+
+
+def edit_policy(word: str | None) -> EditPolicy | None:
+    """Return the policy that ``--changed`` names; None without the option, UsageError for another word."""
+    if word is not None and word not in CHOICES:
+        raise UsageError(f"--changed cannot be {word!r}; one of {', '.join(CHOICES)}")
+    return cast("EditPolicy | None", word)
+
+
+def changed_functions(environment: Environment, execution: Execution) -> ChangedFunctions | None:
+    """Return the functions that were edited since a run, if the run has called one of them; otherwise None.
+
+    The log has an epoch for each set of function versions that the run used (a resumed run may have several). The
+    functions are compared for each epoch, and the first event that an edit can affect is looked up. An edit of the
+    workflow function itself affects everything.
+    """
+    events = execution.history()
+    name = execution.state.workflow_name
+    changes_by_epoch = {epoch.begins: changed_since(epoch.code, name, environment) for epoch in epochs_of(events)}
+    functions_by_label = {function.label: function for functions in changes_by_epoch.values() for function in functions}
+    functions = tuple(functions_by_label.values())
+    completed_calls = calls_in(events)
+    has_completed = execution.status == COMPLETED
+    latest = list(changes_by_epoch.values())[-1]
+    if any(function.by_workflow for function in latest):
+        return ChangedFunctions(execution.id, functions, 0, 0, completed_calls, has_completed)
+
+    def affected_names(epoch: Epoch) -> set[str]:
+        return {name for function in changes_by_epoch[epoch.begins] for name in function.reaches}
+
+    first_affected = first_reached(events, affected_names)
+    if first_affected is None:
+        return None
+    until = first_affected - 1
+    calls = calls_in(events[:until])
+    return ChangedFunctions(execution.id, functions, until if calls else 0, calls, completed_calls, has_completed)
+
+
+# --- a definition that was edited since a cell's run -----------------------------------------------------------------
+#
+# The default is a new run, and the cell does not wait long for a choice, so that Run All reaches its end. Where nothing
+# would be saved, there is no question (`tests/notebook/test_redefined.py`).
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedDefinition:
+    """The plan for reusing a cell's run with its edited definition."""
+
+    plan: ResumePlan
+    has_ended: bool
+    """Whether that run has ended. One that has not is not cancelled without a question."""
+
+    def error(self, begin: Callable[[str], Run]) -> CodeChangedError:
+        """Return the error that lets a person choose; the default is a new run."""
+        message = f"The definition of {self.plan.workflow!r} changed since this cell's run {self.plan.source}."
+        choices = {REUSE: str(self.plan), AGAIN: "runs all of it, as a new run"}
+        return CodeChangedError(message, choices, begin, AGAIN if self.has_ended else None)
+
+    @property
+    def advice(self) -> str:
+        """The note beside a new run."""
+        return (
+            f"the definition changed since this cell's run {self.plan.source}, so that this is a new run; "
+            f"--changed {REUSE} would have continued it: {self.plan}"
+        )
+
+    def run_again(self, environment: Environment, answers: Answers | None, options: StartOptions) -> Run:
+        """Start a run that reuses the calls which the new definition makes too."""
+        from divebook.notebook.run import Run
+
+        run = Run(environment.run_again(self.plan.source, **options), environment, answers)
+        run.remark = self.note(run.id)
+        return run
+
+    def note(self, new_id: str) -> str:
+        """Return the note beside the run that replaces it."""
+        return (
+            f"the definition changed since this cell's run {self.plan.source}; {new_id} continues from event "
+            f"{self.plan.at} of it: {self.plan}. To run all of it: --new"
+        )
+
+
+def changed_definition(
+    environment: Environment, workflow: Workflow, earlier: PreviousRun | None
+) -> ChangedDefinition | None:
+    """Return the plan for an earlier run whose definition alone has changed; None if reusing it saves nothing."""
+    if earlier is None or earlier.changed != ("definition",):
+        return None
+    defined = environment.workflows.get(workflow.name)
+    if defined is None or defined.fingerprint != workflow.fingerprint:
+        return None
+    try:
+        plan = environment.run_again(earlier.record.execution_id, plan=True)
+    except DivebookError:  # another process runs it, it is damaged, or it needs something that is not defined here
+        return None
+    return ChangedDefinition(plan, earlier.is_over) if plan.saves else None

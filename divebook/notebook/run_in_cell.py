@@ -1,0 +1,127 @@
+"""The run of a cell: show it, wait until it ends or needs a person, and return it or fail the cell."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from divebook.errors import CodeChangedError, ExecutionCancelledError, ExecutionFailedError
+from divebook.events.catalog import CANCELLED, FAILED, WAITING
+from divebook.notebook.commands import print_answer
+from divebook.notebook.frontend import FrontEnd
+from divebook.notebook.run_wait import await_run, show_live, wait_for_run
+
+if TYPE_CHECKING:
+    from divebook.notebook.commands import Arguments
+    from divebook.notebook.run import Run
+
+
+def show_in_background(run: Run, arguments: Arguments, front_end: FrontEnd, *, is_awaited: bool) -> Any:
+    """Show a run that continues in the background; return it, or a coroutine that returns it."""
+    _set_data_option(run, arguments)
+    if front_end.shows_widgets:
+        show_live(run, front_end).leave()
+    return immediate(run) if is_awaited else run
+
+
+def show_while_running(run: Run, front_end: FrontEnd) -> Run:
+    """Return a run, with its live view in the cell if this or another process runs it, or it waits for a worker."""
+    execution = run.execution
+    if front_end.shows_widgets and (execution.is_live or execution.goes_on_elsewhere):
+        show_live(run, front_end).leave()
+    return run
+
+
+def await_in_cell(
+    run_or_choice: Run | CodeChangedError, arguments: Arguments, front_end: FrontEnd
+) -> Coroutine[Any, Any, Run]:
+    """Return a coroutine that waits until a run has ended or has to wait, and returns its `cell_outcome`.
+
+    Of a `CodeChangedError` it first offers the choices, and waits for the run of the choice.
+    """
+    from divebook.notebook.cell_errors import short_errors
+    from divebook.notebook.code_change_choice import await_choice
+
+    async def finish() -> Run:
+        with short_errors():
+            if isinstance(run_or_choice, CodeChangedError):
+                run = await await_choice(run_or_choice)
+            else:
+                run = run_or_choice
+            _set_data_option(run, arguments)
+            await await_run(run, front_end)
+            return cell_outcome(run, arguments, front_end)
+
+    return finish()
+
+
+def wait_in_cell(run_or_choice: Run | CodeChangedError, arguments: Arguments, front_end: FrontEnd) -> Run:
+    """Block until a run has ended or has to wait, where the cell cannot await it. Otherwise like `await_in_cell`."""
+    from divebook.notebook.code_change_choice import wait_for_choice
+
+    run = wait_for_choice(run_or_choice) if isinstance(run_or_choice, CodeChangedError) else run_or_choice
+    _set_data_option(run, arguments)
+    wait_for_run(run, front_end)
+    return cell_outcome(run, arguments, front_end)
+
+
+def cell_outcome(run: Run, arguments: Arguments, front_end: FrontEnd) -> Run:
+    """Return the run of a cell; raise if it failed or was cancelled, so that Run All stops there.
+
+    ``--no-check`` returns such a run instead, and ``--strict`` raises also if the run waits for a person or a signal.
+
+    Raises
+    ------
+    ExecutionFailedError, ExecutionCancelledError, ExecutionWaitingError
+        The run is shown before the first two are raised.
+    """
+    for key in run.unused_answers:
+        print_answer(f"the answer for {key!r} was not needed: no question of that name was asked")
+    if run.continued_as is not None:
+        print_answer(f"it continues as {run.continued_as}; to look at that: %dive show {run.continued_as}")
+    if run.status == WAITING:
+        return _outcome_of_waiting(run, front_end, strict=arguments.has("strict"))
+    if run.status not in (FAILED, CANCELLED) or arguments.has("no-check"):
+        return run
+    from IPython.display import display
+
+    from divebook.notebook.cell_errors import error_lines, show_as
+
+    display(run)  # type: ignore[no-untyped-call]
+    error: ExecutionCancelledError | ExecutionFailedError
+    if run.status == CANCELLED:
+        error = ExecutionCancelledError(run.id)
+    else:
+        error = ExecutionFailedError(run.id, run.error or run.status)
+    show_as(error, [*error_lines(error), "To continue past failures: --no-check"])
+    raise error
+
+
+def _outcome_of_waiting(run: Run, front_end: FrontEnd, *, strict: bool) -> Run:
+    """Return a run that has to wait, and show or print its questions; with `strict` raise `ExecutionWaitingError`."""
+    from divebook.notebook.cell_errors import error_lines, show_as
+    from divebook.notebook.run import waiting_error
+    from divebook.notebook.session_text import waiting_lines, ways_on
+
+    if strict:
+        error = waiting_error(run.execution)
+        show_as(error, [error_lines(error)[0], *ways_on(run.execution)])
+        raise error
+    if run.interrupts and not front_end.shows_widgets:
+        from IPython.display import display
+
+        display(run)  # type: ignore[no-untyped-call]
+        run.shown_in = front_end.count
+    else:
+        print_answer("\n".join(waiting_lines(run.execution)))
+    return run
+
+
+def _set_data_option(run: Run, arguments: Arguments) -> None:
+    """Apply ``--no-data``, which leaves the data of the run out of the notebook."""
+    run.keeps_data = False if arguments.has("no-data") else None
+
+
+async def immediate(value: Any) -> Any:
+    """Return a value. A cell that awaits a command needs a coroutine also where nothing is to be waited for."""
+    return value

@@ -1,0 +1,353 @@
+"""Lists of runs and of open questions in a notebook: widgets where the front end shows them, otherwise text or HTML.
+
+`Runs` is the list of runs, `InboxOutput` the inbox. Each output contains its saved form for pages without a kernel. A
+run that is opened from the list is a second output below it.
+"""
+
+from __future__ import annotations
+
+import html
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Unpack
+
+from divebook.config.answers import Verb, handle_each
+from divebook.environment.environment import Environment
+from divebook.environment.settings import StartOptions
+from divebook.environment.variants import GivenChange, WhatIfOptions
+from divebook.notebook.frontend import present_front_end
+from divebook.notebook.run import Run
+from divebook.notebook.session_text import open_questions, questions, settled_text
+from divebook.notebook.view_output import NOTHING, ViewOutput, display_bundle
+from divebook.projections.summary import Overview, RunLine
+from divebook.questions.bounds import Bounds
+from divebook.text.format import AS_TEXT, local_time, plural, seconds
+from divebook.text.redaction import one_line
+from divebook.widgets.lists import EVERYTHING, InboxFeed, RunsFeed, inbox_publisher_of
+from divebook.widgets.views import Handlers
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from divebook.store import ExecutionRecord
+    from divebook.widgets.protocol import Asked
+    from divebook.widgets.views import InboxView, RunsView
+
+MAX_ROWS = 20
+"""Rows of the list in its text and HTML forms."""
+TITLES = ("id", "workflow", "status", "began", "worked", "cost", "about")
+_LINE = "margin:6px 0;overflow-wrap:anywhere"
+_CELL = "padding:2px 10px 2px 0;text-align:left;vertical-align:top;overflow-wrap:anywhere"
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The executions of a store, newest first: a list to browse in a notebook, and `frame` for a DataFrame.
+
+    `divebook.runs` and ``%dive runs`` return it. `resume`, `cancel`, `tag` and the other verbs act on all of them, and
+    return a DataFrame (`divebook.analysis.lists.handled_frame`) in which a failure for one execution is a row.
+
+    Examples
+    --------
+    >>> from divebook import Environment, Step, Workflow
+    >>> environment = Environment(store="memory:", workflows=[Workflow("w", [Step("s", script="1 + 1")])])
+    >>> _ = environment.start("w").wait()
+    >>> runs = Runs(environment)
+    >>> len(runs), runs[0].status, list(runs.frame()["workflow"])
+    (1, 'completed', ['w'])
+    """
+
+    environment: Environment = field(repr=False)
+    filters: Mapping[str, Any] = field(default_factory=dict)
+    limit: int = 0
+    store: str | None = None
+    chosen: tuple[str, ...] | None = None
+    """Ids of executions that were listed one by one; None for all that match the filters."""
+
+    @cached_property
+    def records(self) -> list[ExecutionRecord]:
+        """Their records in the store, read at the first access."""
+        if self.chosen is not None:
+            return [self.environment.store.record(self.environment.store.resolve(name)) for name in self.chosen]
+        return self.environment.executions(limit=self.limit, **self.filters)
+
+    def ids(self) -> Iterable[str]:
+        """Return the ids of the executions."""
+        return self.chosen or [record.execution_id for record in self.records]
+
+    def frame(self) -> pd.DataFrame:
+        """Return them as a DataFrame; `divebook.analysis.lists.runs_frame` documents the columns."""
+        from divebook.analysis.lists import RunsTable, runs_frame
+
+        return RunsTable(runs_frame(self.records, self.environment.store))
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __getitem__(self, number: int) -> Run:
+        return Run(self.environment.execution(self.records[number].execution_id), self.environment)
+
+    def __iter__(self) -> Iterator[Run]:
+        return (self[number] for number in range(len(self)))
+
+    # --- how it shows ----------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        rows, more = self._rows()
+        if not rows:
+            return _empty_text(self.filters)
+        table = [TITLES, *rows]
+        widths = [max(len(row[place]) for row in table) for place in range(len(TITLES))]
+        return "\n".join([*("  ".join(map(str.ljust, row, widths)).rstrip() for row in table), *more])
+
+    def _repr_html_(self) -> str:
+        rows, more = self._rows()
+        if not rows:
+            return f"<p>{_empty_text(self.filters)}</p>"
+        head = "".join(f"<th style='{_CELL}'>{title}</th>" for title in TITLES)
+        body = "".join(f"<tr>{''.join(map(_table_cell, row))}</tr>" for row in rows)
+        notes = "".join(f"<p>{line}</p>" for line in more)
+        return f"<table class='{AS_TEXT}'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
+
+    def _rows(self) -> tuple[list[tuple[str, ...]], list[str]]:
+        """Return the cells of the first rows, and a note if there are more. One more record is read to know that."""
+        count = min(self.limit or MAX_ROWS, MAX_ROWS)
+        if self.chosen is None:
+            records = self.environment.executions(limit=count + 1, **self.filters)
+        else:
+            records = self.records[: count + 1]
+        rows = [_cells(line) for line in Overview(self.environment.store).lines(records[:count])]
+        is_cut = len(records) > count and self.limit != count
+        return rows, ["and more: .frame() has all"] if is_cut else []
+
+    def _ipython_display_(self) -> None:
+        """Show the run browser where the front end of this cell shows widgets; otherwise leave it to text and HTML."""
+        from IPython.core.getipython import get_ipython
+
+        if self.chosen is not None or not present_front_end(get_ipython()).shows_widgets:
+            raise NotImplementedError  # the browser shows the executions that match filters
+        RunsOutput(self)
+
+    def _display_(self) -> RunsView:
+        """Return the widget that marimo displays."""
+        return self.view()
+
+    def view(self) -> RunsView:
+        """Return the run browser as a widget, for front ends that show widgets by themselves."""
+        from divebook.widgets.views import RunsView
+
+        return RunsView(self.feed())
+
+    def feed(self) -> RunsFeed:
+        """Return the feed of the run browser. People can change the filters status, workflow and tag in the browser."""
+        query = EVERYTHING.copy()
+        query["status"] = self.filters.get("status", "")
+        query["workflow"] = self.filters.get("workflow", "")
+        query["tag"] = self.filters.get("tag", "")
+        fixed_filters = {
+            name: value for name, value in self.filters.items() if name not in ("status", "workflow", "tag")
+        }
+        return RunsFeed(self.environment, query, fixed_filters, store=self.store)
+
+    # --- act on all of them ------------------------------------------------------------------------------------------
+
+    def resume(self, bounds: Bounds | Mapping[str, Any] | None = None, *, wait: bool = True) -> pd.DataFrame:
+        """Resume each where its log ends, all at once; `wait` until they have ended or have to wait."""
+        return self.handle(lambda environment, name: environment.resume(name, bounds), wait=wait)
+
+    def cancel(self) -> pd.DataFrame:
+        """Cancel each; they can be resumed."""
+        return self.handle(lambda environment, name: environment.cancel(name))
+
+    def tag(self, *tags: str) -> pd.DataFrame:
+        """Add tags to each of them."""
+        return self.handle(lambda environment, name: environment.tag(name, *tags))
+
+    def untag(self, *tags: str) -> pd.DataFrame:
+        """Remove tags from each of them."""
+        return self.handle(lambda environment, name: environment.untag(name, *tags))
+
+    def note(self, text: str) -> pd.DataFrame:
+        """Set the note of each of them."""
+        return self.handle(lambda environment, name: environment.note(name, text))
+
+    def label(self, **labels: Any) -> pd.DataFrame:
+        """Set labels of each of them; the value None removes a label."""
+        return self.handle(lambda environment, name: environment.label(name, **labels))
+
+    def fork(
+        self, at: int | None = None, change: GivenChange = None, *, wait: bool = True, **options: Unpack[StartOptions]
+    ) -> pd.DataFrame:
+        """Fork each of them; see `divebook.Environment.fork`."""
+        return self.handle(lambda environment, name: environment.fork(name, at, change, **options), wait=wait)
+
+    def what_if(
+        self, change: GivenChange = None, at: int | None = None, **options: Unpack[WhatIfOptions]
+    ) -> pd.DataFrame:
+        """Run a what-if of each with one change, one after the other; see `divebook.Environment.what_if`."""
+        return self.handle(lambda environment, name: environment.what_if(name, change, at, **options).execution)
+
+    def handle(self, verb: Verb, *, wait: bool = True) -> pd.DataFrame:
+        """Call `verb` with the environment and the id of each of them; `wait` for the executions that it returns."""
+        from divebook.analysis.lists import handled_frame
+
+        return handled_frame(handle_each(self.environment, self.ids(), verb, wait=wait))
+
+
+class RunsOutput:
+    """Output of ``%dive runs`` in one cell, for front ends that show widgets."""
+
+    def __init__(self, runs: Runs) -> None:
+        from divebook.widgets.views import RunsView
+
+        self._environment = runs.environment
+        static = {"text/plain": repr(runs), "text/html": runs._repr_html_()}
+        self._view = RunsView(runs.feed(), self.open)
+        self._output = ViewOutput(self._view, static)
+        self._opened = display_bundle(NOTHING)
+        self._output.save(static)
+
+    def open(self, execution_id: str | None) -> None:
+        """Show an execution below the list; None removes it."""
+        if execution_id is None:
+            self._opened.update(NOTHING, raw=True)
+            return
+        run = Run(self._environment.execution(execution_id), self._environment)
+        ViewOutput(run.view(), run.static_bundle(), self._opened)
+
+
+def _empty_text(filters: Mapping[str, Any]) -> str:
+    return "no runs of that kind" if filters else "no runs yet"
+
+
+def _table_cell(text: str) -> str:
+    return f"<td style='{_CELL}'>{html.escape(text)}</td>"
+
+
+def _cells(line: RunLine) -> tuple[str, ...]:
+    """Return the cells of a row, in the order of `TITLES`."""
+    worked = line.worked_us(time.time_ns() // 1000)
+    status = ", ".join(filter(None, [line.status, line.stand]))
+    about = " ".join([line.about, *(f"#{tag}" for tag in line.record.tags)])
+    return (
+        line.id,
+        line.named(40),
+        one_line(status, 60),
+        local_time(line.record.started_at),
+        "" if worked is None else seconds(worked / 1e6),
+        line.price,
+        one_line(about.strip(), 100),
+    )
+
+
+# --- the inbox -----------------------------------------------------------------------------------------------------
+
+
+class InboxOutput:
+    """Output of ``%dive inbox`` in one cell, for front ends that show widgets.
+
+    Pages show cards, and without a kernel the same questions as text. When all runs that asked have ended, pages
+    without divebook's extension show the answers instead.
+
+    Parameters
+    ----------
+    store
+        Value of ``--store`` for the commands in the text form.
+    """
+
+    def __init__(self, environment: Environment, store: str | None = None) -> None:
+        self._environment = environment
+        self._store = store
+        self._lock = threading.Lock()
+        self._is_final = False
+        with self._lock:  # the publisher may call `save` before the attributes below exist
+            self.view: InboxView = inbox_view(environment, self)
+            bundle = static_bundle(environment, store)
+            self._output = ViewOutput(self.view, bundle)
+            self._output.save(bundle)
+
+    def save(self, feed: InboxFeed) -> None:
+        """Save the form for pages without a kernel. Called on the publisher's thread after each change."""
+        with self._lock:
+            if self._is_final:
+                return
+            if feed.is_over:
+                self._is_final = not self._output.end(settled_bundle(feed.shown))
+                return
+            bundle = static_bundle(self._environment, self._store)
+            self._output.save(bundle)
+
+
+class InboxDisplay:
+    """Display of a DataFrame of questions as cards."""
+
+    def __init__(self, environment: Environment, store: str | None) -> None:
+        self._environment = environment
+        self._store = store
+
+    def in_cell(self) -> bool:
+        """Show the cards in the present cell; return False where its front end shows no widgets."""
+        from IPython.core.getipython import get_ipython
+
+        if not present_front_end(get_ipython()).shows_widgets:
+            return False
+        InboxOutput(self._environment, self._store)
+        return True
+
+    def widget(self) -> InboxView:
+        """Return the cards as a widget."""
+        return inbox_view(self._environment)
+
+
+def inbox_view(environment: Environment, output: InboxOutput | None = None) -> InboxView:
+    """Return the questions of an environment as a widget; an output is saved after each change."""
+    from divebook.widgets.views import InboxView
+
+    def on_change(feed: InboxFeed) -> None:
+        if output is not None:
+            output.save(feed)
+
+    return InboxView(inbox_publisher_of(environment), Handlers(environment.answer), on_change)
+
+
+# --- the inbox without widgets ---------------------------------------------------------------------------------------
+
+
+def static_bundle(environment: Environment, store: str | None = None) -> dict[str, Any]:
+    """Return the open questions with the commands that answer them, as text and as HTML with inline styles only."""
+    blocks = open_questions(environment, store)
+    head = f"<p style='{_LINE}'><strong>{plural(len(blocks), 'open question')}</strong></p>"
+    return {
+        "text/plain": questions(environment, store),
+        "text/html": f"<div class='{AS_TEXT}'>{head}{''.join(map(_paragraph, blocks))}</div>",
+    }
+
+
+def _paragraph(lines: list[str]) -> str:
+    """Return the lines of one question as HTML: its run, the question, further lines, and the command."""
+    run, question, *more, command = map(html.escape, lines)
+    label, _, code = command.partition(": ")
+    parts = [f"<strong>{question}</strong>", *more, run, f"{label}: <code>{code}</code>"]
+    return f"<p style='{_LINE}'>{'<br>'.join(parts)}</p>"
+
+
+def settled_bundle(shown: Iterable[Asked]) -> dict[str, Any]:
+    """Return questions with their answers, as text and as HTML."""
+    text = ["no open questions"]
+    body = [f"<p style='{_LINE}'>No open questions</p>"]
+    for entry in shown:
+        question, answer = _outcome(entry)
+        text.append(f"  {question}: {answer}")
+        body.append(f"<p style='{_LINE}'><strong>{html.escape(question)}</strong><br>{html.escape(answer)}</p>")
+    return {"text/plain": "\n".join(text), "text/html": f"<div class='{AS_TEXT}'>{''.join(body)}</div>"}
+
+
+def _outcome(entry: Asked) -> tuple[str, str]:
+    """Return a question, and its answer with the person who gave it and the run."""
+    question = entry["question"]
+    run = f"{one_line(entry['workflow'], 60)}, {entry['execution_id']}"
+    answer = settled_text(question["became"] or "open", question["answered_by"], question["answered_us"])
+    return one_line(question["question"], 200), f"{answer} ({run})"

@@ -1,0 +1,235 @@
+"""The live view of a run as a widget: what its buttons and forms do, and the recovery options after a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from divebook.environment.variants import NEW
+from divebook.errors import ExecutionError, LeaseHeldError, StoreError
+from divebook.events.catalog import COMPLETED, FAILED
+from divebook.runtime.execution import Execution
+from divebook.widgets.protocol import Header, Way
+from divebook.widgets.publisher import Publisher, publisher_of
+from divebook.widgets.source import awaited_from_outside
+from divebook.widgets.views import Handlers
+
+if TYPE_CHECKING:
+    from divebook.environment.environment import Environment
+    from divebook.environment.variants import GivenDefinition
+    from divebook.projections.failures import Failure
+    from divebook.widgets.feed import Feed
+    from divebook.widgets.protocol import TakingOver
+    from divebook.widgets.views import LiveView
+
+
+def view_of(run: ControllableRun) -> LiveView:
+    """Return a new live view of a run as a widget. After a button starts another run, the view follows that run."""
+    from divebook.widgets.views import LiveView
+
+    view = LiveView(follow_run(run), _handlers(run, lambda: view.follow(follow_run(run))))
+    return view
+
+
+def follow_run(run: ControllableRun) -> Publisher[Feed]:
+    """Return the publisher of the present execution of a run."""
+    options = RecoveryOptions(run.environment, lambda: run.execution)
+    return publisher_of(run.execution, options.of)
+
+
+def _handlers(run: ControllableRun, on_new_execution: Callable[[], None]) -> Handlers:
+    """Return the functions that the buttons and forms of a view call. Their errors are shown in the view.
+
+    Parameters
+    ----------
+    on_new_execution
+        Called after a button has started another execution in place of the present one.
+    """
+
+    def again() -> None:
+        run.again()
+        on_new_execution()
+
+    def fix() -> None:
+        before = run.execution
+        continue_failed(run)
+        if run.execution.id != before.id:
+            on_new_execution()
+
+    def resume() -> None:
+        reason = awaited_from_outside(run.execution)
+        if reason:
+            raise ExecutionError(reason)
+        run.resume()
+
+    def take_over(message: TakingOver) -> str:
+        files = run.environment.files(run.execution.id, message["workspace"])
+        applied = files.apply(paths=message["paths"], until=message["at"])
+        return applied.told(files.source)
+
+    plan = partial(plan_of, run)
+    return Handlers(run.answer, run.pause, resume, run.cancel, plan=plan, fix=fix, again=again, take_over=take_over)
+
+
+# --- recovery options of a failed run --------------------------------------------------------------------------------
+#
+# If the definition or a function has changed since the run, continuing works like ``resume(definition="new")``: as a
+# new run, after a plan that a person confirms. Otherwise the run itself is resumed (`tests/notebook/test_ways.py`).
+
+FIX = "Fix and continue from here"
+AGAIN = "Run again"
+REPLAY = "Open replay here"
+
+
+class ControllableRun(Protocol):
+    """A run as far as its view controls it."""
+
+    @property
+    def execution(self) -> Execution:
+        """The present execution. It changes when a button starts another one."""
+
+    def answer(self, interrupt_id: str, response: Any) -> Any:
+        """Answer one of its questions."""
+
+    def pause(self) -> Any:
+        """Start no more steps until the run is resumed."""
+
+    def resume(self, *, definition: GivenDefinition | None = None) -> Any:
+        """Resume the execution; with a definition continue as a new execution."""
+
+    def cancel(self) -> Any:
+        """Cancel the execution."""
+
+    def again(self) -> Any:
+        """Start a new execution with the same inputs."""
+
+    @property
+    def environment(self) -> Environment:
+        """The environment that runs it."""
+
+
+class RecoveryOptions:
+    """The options that a view offers after the failure of a run: fix and continue, run again, replay.
+
+    The failure is read once for each end of the run.
+    """
+
+    def __init__(self, environment: Environment, execution: Callable[[], Execution]) -> None:
+        self._environment = environment
+        self._execution = execution
+        self._failure: Failure | None = None
+        self._failure_read_at = 0
+        """Number of the last event when the failure was read; 0 before."""
+
+    def of(self, header: Header, kept: str) -> list[Way]:
+        """Return the options; none for a run that has not failed, or is running.
+
+        Parameters
+        ----------
+        header
+            Cost and duration of the run, shown with "Run again".
+        kept
+            Text that describes what continuing reuses.
+        """
+        execution = self._execution()
+        if execution.is_live or execution.status != FAILED:
+            return []
+        failure = self._read_failure(execution)
+        return [self._fix(execution, failure, kept), _run_again(header), _replay()]
+
+    def _read_failure(self, execution: Execution) -> Failure | None:
+        last = execution.state.last_sequence
+        if self._failure_read_at != last:
+            try:
+                self._failure = execution.failure
+            except StoreError:  # the log is damaged, and the view shows that
+                self._failure = None
+            self._failure_read_at = last
+        return self._failure
+
+    def _fix(self, execution: Execution, failure: Failure | None, kept: str) -> Way:
+        text, is_ready = _advice(failure, changed_definitions(self._environment, execution))
+        return Way(name="fix", label=FIX, told=text, reused=kept, live="", cost=None, took_us=None, ready=is_ready)
+
+
+def changed_definitions(environment: Environment, execution: Execution) -> list[str]:
+    """Return the names of everything that has changed since an execution ran: "the definition", and functions.
+
+    An edit counts as soon as its cell has run.
+    """
+    state = execution.state
+    workflow = environment.workflows.get(state.workflow_name, execution.workflow)
+    before = state.code
+    now = environment.code_of(workflow)
+    functions = sorted(label for label in before.keys() | now.keys() if before.get(label) != now.get(label))
+    if workflow.fingerprint != state.fingerprint:
+        return ["the definition", *functions]
+    return functions
+
+
+def plan_of(run: ControllableRun) -> str:
+    """Return the plan of continuing with changed definitions; empty without changes, which need no confirmation."""
+    if not changed_definitions(run.environment, run.execution):
+        return ""
+    return "\n".join(run.environment.resume(run.execution.id, definition=NEW, plan=True).lines)
+
+
+def continue_failed(run: ControllableRun) -> None:
+    """Continue a failed run, with its changed definitions if there are any.
+
+    Another process may do so at the same time. The lease lets one of them run it.
+
+    Raises
+    ------
+    ExecutionError
+        Another process runs it already.
+    """
+    try:
+        run.resume(definition=NEW if changed_definitions(run.environment, run.execution) else None)
+    except LeaseHeldError as held:
+        who = f"{held.name or 'another process'} (process {held.pid} on {held.host})"
+        raise ExecutionError(f"It runs in {who} already, and is not run twice. Run the cell again to see it") from held
+    except ExecutionError:
+        if run.execution.refresh().status != COMPLETED:  # another kernel has completed it
+            raise
+
+
+def _advice(failure: Failure | None, changed: list[str]) -> tuple[str, bool]:
+    """Return the text for "Fix and continue", and whether continuing can succeed.
+
+    It cannot while the function that failed is unchanged. A failed call to the outside (a model, a tool) may succeed.
+    """
+    if changed:
+        return f"Continuing uses {', '.join(changed)} as now defined, and first shows what that changes.", True
+    is_own_code = failure is not None and (failure.traceback or not failure.called)
+    if failure is None or not failure.place or not is_own_code:
+        return "Continue retries the failed call.", True
+    function = failure.called or failure.step
+    return f"{function} is as it was, and would fail again: edit {failure.place}, and run that cell first.", False
+
+
+def _run_again(header: Header) -> Way:
+    return Way(
+        name="again",
+        label=AGAIN,
+        told="Starts a new run with the same inputs, and with definition and functions as they are now.",
+        reused="",
+        live="all of it",
+        cost=header["cost"],
+        took_us=header["worked_us"],
+        ready=True,
+    )
+
+
+def _replay() -> Way:
+    return Way(
+        name="replay",
+        label=REPLAY,
+        told="Shows the state at the event that failed.",
+        reused="",
+        live="",
+        cost=None,
+        took_us=None,
+        ready=True,
+    )

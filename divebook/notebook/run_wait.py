@@ -1,0 +1,257 @@
+"""Wait for a run in a cell: until it has ended, or waits for a person who cannot answer in this front end.
+
+While the cell waits it shows a live view, or asks the questions of the run as text. An interrupt of the kernel pauses
+the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from divebook.errors import DivebookError, ExecutionPausedError, InterruptError
+from divebook.events.catalog import CANCELLED, FAILED, WAITING
+from divebook.interrupts import INTERRUPTS, interruptible_wait
+from divebook.notebook.commands import print_answer
+from divebook.notebook.frontend import FrontEnd
+from divebook.questions import Question, Typed
+from divebook.questions.question import CLARIFICATION, wanted_answer
+
+if TYPE_CHECKING:  # loading the extension must be quick
+    from divebook.notebook.live_output import LiveOutput
+    from divebook.notebook.run import Run
+
+PAUSE_TIMEOUT = 10
+"""Seconds to wait until the log of an interrupted run states that it is paused."""
+GREETING_TIMEOUT = 2.0
+"""Seconds in which a view that a browser really shows sends its first message."""
+FIRST_GREETING_TIMEOUT = 0.5
+"""Seconds that the first run of a kernel, if it ends at once, waits for the first message of its page."""
+HOSTING_TIMEOUT = 1.5
+"""Seconds that it waits, after that message, until the page states whether it hosts views."""
+POLL_INTERVAL = 0.1
+"""Seconds between two checks. An idle event loop would not notice interrupts, or answers of other processes."""
+
+
+async def await_run(run: Run, front_end: FrontEnd) -> Run:
+    """Await a run, until it has ended or waits for a person whom this cell cannot ask; return it.
+
+    Each round waits until the run stops. If it waits for an answer, the live view asks, or the cell asks at a prompt.
+
+    Raises
+    ------
+    ExecutionPausedError
+        The kernel was interrupted, which pauses the run, or something else has paused it.
+    """
+    with _live_output(run, front_end) as output, _error_if_paused(run):
+        while True:
+            if not _is_in_other_process(run):
+                await run
+            if not _waits_for_answer(run):
+                await _hosting_decided(output)
+                return run
+            if await browser_shows(output):
+                await _answer_from_view(run)
+            elif not (front_end.takes_input and _ask_in_cell(run)):
+                return run
+
+
+async def _answer_from_view(run: Run) -> None:
+    """Return once the run has an answer."""
+    while _has_no_answer(run):  # noqa: ASYNC110 - an idle loop does not see interrupts, and another process may answer
+        await asyncio.sleep(POLL_INTERVAL)
+
+
+def wait_for_run(run: Run, front_end: FrontEnd) -> Run:
+    """Wait for a run like `await_run`, but block."""
+    with _live_output(run, front_end) as output, _error_if_paused(run):
+        while True:
+            if not _is_in_other_process(run):
+                run.wait()
+            if not _waits_for_answer(run):
+                if output is not None and output.is_hosting_undecided:
+                    interruptible_wait(output.view.greeted, FIRST_GREETING_TIMEOUT)
+                return run
+            if output is not None and interruptible_wait(output.view.greeted, GREETING_TIMEOUT):
+                while _has_no_answer(run):
+                    INTERRUPTS.heed()
+                    time.sleep(POLL_INTERVAL)
+            elif not (front_end.takes_input and _ask_in_cell(run)):
+                return run
+
+
+@contextmanager
+def _live_output(run: Run, front_end: FrontEnd) -> Iterator[LiveOutput | None]:
+    """Show the live view while the block runs, and the saved form afterwards. An interrupt pauses the run.
+
+    Yields None where the front end shows no widgets, or the run has completed and cannot be continued.
+    """
+    may_continue = run.execution.is_live or run.status in (FAILED, CANCELLED) or not run.execution.state.is_over
+    output: LiveOutput | None = None
+    try:
+        with _pause_on_interrupt(run):
+            if front_end.shows_widgets and may_continue:
+                output = show_live(run, front_end)
+            yield output
+    finally:
+        if output is not None:
+            output.leave()
+
+
+def show_live(run: Run, front_end: FrontEnd) -> LiveOutput:
+    """Show the live view of a run in the present cell."""
+    from divebook.notebook.live_output import LiveOutput
+
+    run.shown_in = front_end.count
+    return LiveOutput(run)
+
+
+def _is_in_other_process(run: Run) -> bool:
+    """Return whether another process drives a run, so that this process cannot wait for its end."""
+    return not run.execution.was_driven and not run.execution.state.is_over
+
+
+def _waits_for_answer(run: Run) -> bool:
+    """Return whether a run has open questions and can do nothing until one is answered."""
+    state = run.refresh().execution.state
+    is_idle = not run.execution.is_live or run.execution.is_blocked
+    return bool(run.interrupts) and not state.is_over and state.paused is None and is_idle
+
+
+def _has_no_answer(run: Run) -> bool:
+    """Return whether a run still waits: neither this nor another process has answered."""
+    execution = run.refresh().execution
+    is_idle = not execution.is_live or execution.is_blocked
+    return is_idle and not execution.state.is_over and execution.status == WAITING
+
+
+async def _hosting_decided(output: LiveOutput | None) -> None:
+    """Wait a moment until the first page of a kernel has stated whether it hosts views (`view_output.Pages`)."""
+    seconds = 0.0
+    while output is not None and output.is_hosting_undecided:
+        limit = HOSTING_TIMEOUT if output.is_watched else FIRST_GREETING_TIMEOUT
+        if seconds >= limit:
+            return
+        await asyncio.sleep(POLL_INTERVAL / 2)
+        seconds += POLL_INTERVAL / 2
+
+
+class WatchableOutput(Protocol):
+    """An output that contains a view."""
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether a browser shows the view, and its messages arrive."""
+
+
+async def browser_shows(output: WatchableOutput | None) -> bool:
+    """Return whether a browser shows the view and its messages arrive; wait for it up to `GREETING_TIMEOUT`."""
+    if output is None:
+        return False
+    seconds = 0.0
+    while not output.is_watched and seconds < GREETING_TIMEOUT:
+        await asyncio.sleep(POLL_INTERVAL)
+        seconds += POLL_INTERVAL
+    return output.is_watched
+
+
+# --- questions without widgets ---------------------------------------------------------------------------------------
+
+
+def _ask_in_cell(run: Run) -> bool:
+    """Ask all questions of a run at a prompt in the cell; return whether one was answered."""
+    results = [_ask(run, question) for question in run.interrupts]
+    return any(results)
+
+
+def _ask(run: Run, question: Question) -> bool:
+    """Ask one question until the answer is valid; return False if the person leaves it for later."""
+    lines = [question.question, question.message or "", _data_text(question)]
+    print_answer("\n".join(filter(None, lines)))
+    while typed := _input(f"Your answer{_expected_form(question)} (Enter alone: later): "):
+        try:
+            run.answer(question.interrupt_id, Typed(typed))
+        except InterruptError as error:
+            print_answer(str(error))
+        else:
+            return True
+    return False
+
+
+def _input(prompt: str) -> str:
+    with INTERRUPTS.let_through():
+        return input(prompt)
+
+
+def _expected_form(question: Question) -> str:
+    """Return the part of the prompt that describes valid answers; empty for a free text."""
+    is_free = question.kind == CLARIFICATION and question.schema is None
+    return "" if is_free else f", {wanted_answer(question)}"
+
+
+def _data_text(question: Question) -> str:
+    from divebook.events.codec import readable
+
+    data: dict[str, Any] = {key: value for key, value in (question.data or {}).items() if key != "choices"}
+    return readable(data, indent=2) if data else ""
+
+
+# --- pauses ----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _pause_on_interrupt(run: Run) -> Iterator[None]:
+    """Pause a run if the kernel is interrupted in the block, and raise `ExecutionPausedError`."""
+    try:
+        yield
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        _pause(run)
+        raise _pause_error(run, "interrupted: ") from None
+
+
+def _pause(run: Run) -> None:
+    """Pause a run and wait up to `PAUSE_TIMEOUT` until its log records that. It may end at the same moment."""
+    try:
+        run.pause().wait(PAUSE_TIMEOUT)
+    except (DivebookError, TimeoutError):
+        return
+
+
+@contextmanager
+def _error_if_paused(run: Run) -> Iterator[None]:
+    """Raise `ExecutionPausedError` if the run is paused in the block, so that Run All stops as at an interrupt."""
+    was_paused = _is_paused(run)
+    yield
+    if _is_paused(run) and not was_paused:
+        raise _pause_error(run, "")
+
+
+def _is_paused(run: Run) -> bool:
+    execution = run.execution
+    return execution.state.paused is not None and not execution.is_live and not execution.state.is_over
+
+
+def _pause_error(run: Run, prefix: str) -> ExecutionPausedError:
+    """Return the error of a paused run, with the lines that the cell shows for it."""
+    from divebook.notebook.cell_errors import show_as
+    from divebook.text.format import plural
+
+    error = ExecutionPausedError(run.id)
+    if run.execution.is_live:
+        lines = [
+            f"{prefix}{run.id} waits for a call that may not be made twice",
+            f"To look again: %dive show {run.id}",
+        ]
+    elif run.execution.state.is_over:
+        lines = [f"{prefix}but {run.id} had {run.status} already", f"To see it: %dive show {run.id}"]
+    else:
+        completed = sum(event.event_type == "operation_completed" for event in run.execution.history())
+        lines = [
+            f"{prefix}{run.id} is paused; {plural(completed, 'completed call')} kept",
+            f"Run the cell again to continue, or: %dive resume {run.id}",
+        ]
+    show_as(error, lines)
+    return error

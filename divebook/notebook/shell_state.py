@@ -1,0 +1,75 @@
+"""State of the IPython shell: variables of the user, the line that is running, and the cell of a code object.
+
+The module is light, since ``%load_ext divebook`` imports it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from IPython import get_ipython
+
+from divebook.runtime.errors import CodeCell
+
+_NOTHING = object()
+_IDS: dict[int, str] = {}
+"""By the number of a cell's execution: the id that the front end has for the cell."""
+
+
+def user_variables(shell: Any) -> Iterator[str]:
+    """Yield the names of the user's variables, newest last, without those of IPython such as ``In`` and ``exit``."""
+    hidden = shell.user_ns_hidden
+    for name, value in shell.user_ns.items():
+        if not name.startswith("_") and value is not hidden.get(name, _NOTHING):
+            yield name
+
+
+def line_in_cell(shell: Any) -> tuple[int, str] | None:
+    """Return the number and text of the line that is running; None if the cell has one line, or no cell runs.
+
+    Errors show the line where a cell has several.
+    """
+    number = _line_number(shell)
+    history = getattr(shell, "history_manager", None)
+    source = history.input_hist_raw[-1] if history is not None and history.input_hist_raw else ""
+    lines = source.splitlines()
+    if number is None or len(source.strip().splitlines()) < 2 or not 1 <= number <= len(lines):
+        return None
+    return number, lines[number - 1]
+
+
+def _line_number(shell: Any) -> int | None:
+    """Return the line number of the innermost frame that IPython compiled from a cell."""
+    name_of = getattr(getattr(shell, "compile", None), "format_code_name", None)
+    frame = sys._getframe()  # noqa: SLF001 - the public way, inspect.stack, reads every source file
+    while name_of is not None and frame is not None:
+        if name_of(frame.f_code.co_filename) is not None:
+            return frame.f_lineno
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+def remember_cell(info: Any) -> None:
+    """Store the id of the cell that is about to run. A handler of IPython's event ``pre_run_cell``."""
+    shell = get_ipython()
+    if shell is not None and info.store_history and getattr(info, "cell_id", None):
+        # The position among the inputs is the cell's number: some versions of IPython have counted it by now.
+        _IDS[len(shell.history_manager.input_hist_raw)] = info.cell_id
+
+
+def cell_of(file: str) -> CodeCell | None:
+    """Return the cell that a kernel compiled under a file name, with the number of its last execution.
+
+    Kernels compile cells under file names that mean nothing to people.
+    """
+    shell = get_ipython()
+    numbers = getattr(getattr(shell, "compile", None), "_filename_map", {})  # IPython has no public access to it
+    number = numbers.get(file)
+    if shell is None or number is None:
+        return None
+    sources = shell.history_manager.input_hist_raw[number : number + 1]
+    text = sources[0] if sources else ""
+    above = text[: len(text) - len(text.lstrip())].count("\n")
+    return CodeCell(f"Cell [{number}]", above, _IDS.get(number, ""))

@@ -1,0 +1,157 @@
+"""Outputs of cells that contain a view: the view while its kernel lives, and the saved form afterwards.
+
+The saved form consists of text, table, picture and recording, and needs no kernel.
+
+A page that has divebook's extension hosts views: one output contains both the view and its saved form. The page shows
+the view while the kernel knows it, and the saved form afterwards, whether the notebook is trusted or not
+(``widgets/src/lab/host.ts``; `tests/browser/test_kept.py`). Nothing changes in the page when a run ends.
+
+Other pages would show "model not found" instead. For them `ViewOutput` replaces the view by the saved form as soon as
+the view has no more use. If the cell ends first, the saved form is a second output below the view until then. That
+output contains a style by which JupyterLab and Notebook 7 show one of both: the view while it exists, the saved form
+afterwards (`tests/browser/test_saved.py`). A page that removes styles, as it does in notebooks that it does not trust,
+shows no view.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from divebook.widgets.views import HOSTED_VIEW
+
+if TYPE_CHECKING:
+    from divebook.widgets.views import FollowingView
+
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+NOTHING = {"text/plain": ""}
+_OUTPUT = ".jp-OutputArea-child"
+_BELOW = ".jp-OutputArea-child:has(.divebook-below)"
+_SHOW_ONE_OF_BOTH = (
+    f"<style>{_OUTPUT}:has(> .jupyter-widgets):not(:has(> .jupyter-widgets > *)):has(~ {_OUTPUT} .divebook-below),"
+    f"{_OUTPUT}:has(.divebook) ~ {_BELOW} {{ display: none }}</style>"
+)
+MAX_IDLE_VIEWS = 30
+"""Views that stay open although no page shows them, so that a notebook that is opened again finds them."""
+
+
+class ViewOutput:
+    """A view in the present cell, and its saved form.
+
+    Parameters
+    ----------
+    view
+        The view.
+    bundle
+        The saved form by MIME type, until `save` replaces it.
+    place
+        Display handle of an existing output to replace; by default a new output is displayed.
+    """
+
+    def __init__(self, view: FollowingView, bundle: Mapping[str, Any], place: Any = None) -> None:
+        self.view = view
+        self._bundle = dict(bundle)
+        self._lock = threading.RLock()
+        self._below: Any = None
+        with self._lock:
+            data = {**self._bundle, **view_data(view.model_id)}
+            if place is not None:
+                place.update(data, raw=True)
+            self._live = display_bundle(data) if place is None else place
+            view.when_hosted(self._on_hosted)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether a page hosts the view, so that one output contains both the view and its saved form.
+
+        A page states that a moment after its first message. Where one page has, the next one is assumed to host views.
+        """
+        return self.view.is_hosted or bool(PAGES.host_views)
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether the saved form has its output already, so that `save` changes nothing visible."""
+        return self.is_kept or self._below is not None
+
+    def save(self, bundle: Mapping[str, Any]) -> None:
+        """Replace the saved form. Where no page hosts the view, it is a second output below the view."""
+        with self._lock:
+            self._bundle = dict(bundle)
+            if self.is_kept:
+                self._update()
+            elif self._below is None:
+                self._live.update({**NOTHING, **view_data(self.view.model_id)}, raw=True)
+                self._below = display_bundle(below_a_view(bundle))
+            else:
+                self._below.update(below_a_view(bundle), raw=True)
+
+    def end(self, bundle: Mapping[str, Any]) -> bool:
+        """Show the final saved form; return whether the view stays open."""
+        with self._lock:
+            self._bundle = dict(bundle)
+            if self.is_kept:
+                self._update()
+                PAGES.add_idle_view(self.view)
+                return True
+            self._live.update(self._bundle, raw=True)
+            if self._below is not None:
+                self._below.update(NOTHING, raw=True)
+        self.view.retire()
+        return False
+
+    def _update(self) -> None:
+        """Put the saved form into the output of the view. A page that hosts the view needs no widget reference."""
+        references = view_data(self.view.model_id)
+        if self.view.is_hosted:
+            del references[WIDGET_VIEW]
+        self._live.update({**self._bundle, **references}, raw=True)
+
+    def _on_hosted(self) -> None:
+        PAGES.on_hosting()
+        with self._lock:
+            self._update()
+            if self._below is not None:
+                self._below.update(NOTHING, raw=True)
+
+
+class Pages:
+    """The pages of this kernel: whether they host views, and idle views for pages that are opened later."""
+
+    def __init__(self) -> None:
+        self.host_views: bool | None = None
+        """None until the first page has stated it, or has ended a cell without stating it."""
+        self._idle_views: deque[FollowingView] = deque()
+
+    def on_hosting(self) -> None:
+        """Record that a page hosts views."""
+        self.host_views = True
+
+    def add_idle_view(self, view: FollowingView) -> None:
+        """Leave a view open for pages that are opened later; close the oldest beyond `MAX_IDLE_VIEWS`."""
+        if view not in self._idle_views:
+            self._idle_views.append(view)
+        while len(self._idle_views) > MAX_IDLE_VIEWS:
+            self._idle_views.popleft().retire()
+
+
+PAGES = Pages()
+
+
+def view_data(model_id: str) -> dict[str, Any]:
+    """Return the references to a view by MIME type: for pages that host views, and for others."""
+    reference = {"version_major": 2, "version_minor": 0, "model_id": model_id}
+    return {HOSTED_VIEW: {"model_id": model_id}, WIDGET_VIEW: reference}
+
+
+def below_a_view(bundle: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the saved form of a view for an output below the view, with the style that shows one of both."""
+    return {**bundle, "text/html": f"{_SHOW_ONE_OF_BOTH}<div class='divebook-below'>{bundle['text/html']}</div>"}
+
+
+def display_bundle(bundle: dict[str, Any]) -> Any:
+    """Display data by MIME type; return the display handle that can update it."""
+    from IPython.display import display
+
+    return display(bundle, raw=True, display_id=True)  # type: ignore[no-untyped-call]
