@@ -1,4 +1,4 @@
-"""The command ``dev_env``: the manager does what is asked, stdout has only its data, and exit codes tell the rest."""
+"""The command ``dev_env`` for development environments: data on stdout, messages on stderr, errors as exit codes."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ from divebook.workspace.shell import ShellResult
 
 T = TypeVar("T")
 APART = 120
-"""Added to the codes of dev_env's own failures where a command's own status is passed through."""
+"""Offset of the exit codes of dev_env's own failures, where the exit code of a command is passed on."""
 PASSTHROUGH = "DEV_ENV_PASSTHROUGH"
 _BY_SIGNAL = 128
 _USAGE: type[Any] = typer.BadParameter.__bases__[0]
 _SEPARATED = "dev_env.separated"
 _FAILURE = "red"
 _FOLLOWING = 0.3
-"""Seconds between looks at a log that is followed."""
+"""Seconds between two checks of a log that is followed."""
 
 Environment: TypeAlias = Annotated[str, typer.Argument(metavar="ENVIRONMENT")]
 Checkpoint: TypeAlias = Annotated[str, typer.Argument(metavar="CHECKPOINT")]
@@ -56,16 +56,16 @@ Template: TypeAlias = Annotated[str, typer.Argument(metavar="TEMPLATE")]
 
 
 class DevEnvCommands(TyperGroup):
-    """The group of all commands: turns errors into the exit codes of ``dev_env``."""
+    """The group of all commands. It turns errors into the exit codes of ``dev_env``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take note of a ``--``, behind which a command is a program with its arguments."""
+        """Record whether there is a ``--``, after which a command is a program with its arguments."""
         ctx.meta[_SEPARATED] = "--" in args
         parsed: list[str] = super().parse_args(ctx, args)
         return parsed
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
-        """Run what was written; a parser's own code, 2, would say that an environment is not found."""
+        """Run the command line. The exit code 2 of the parser is replaced: here it means "environment not found"."""
         written = list(sys.argv[1:] if args is None else args)
         options["standalone_mode"] = False
         try:
@@ -87,7 +87,7 @@ class DevEnvCommands(TyperGroup):
 
 
 def tell_failure(error: DivebookError) -> None:
-    """Say on stderr what went wrong."""
+    """Print an error on stderr."""
     note(f"dev_env: {error}", _FAILURE)
 
 
@@ -98,13 +98,13 @@ def _apart(written: Sequence[str]) -> int:
 
 @dataclass(frozen=True)
 class DevEnvRequest:
-    """What the options before a command say."""
+    """The global options, and the objects that all commands use."""
 
     manager: DevEnvManager
     as_json: bool
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do some work to its end; SIGTERM ends it, once it has cleaned up."""
+        """Run an operation to its end. SIGTERM cancels it, and it cleans up first."""
 
         async def ended_by_signal() -> T:
             task = asyncio.current_task()
@@ -118,7 +118,7 @@ class DevEnvRequest:
             raise typer.Exit(_BY_SIGNAL + signal.SIGTERM) from None
 
     def tell(self, name: str, text: str) -> None:
-        """Print the one line that a command prints, or an object with it."""
+        """Print the result of a command: one line, or with ``--json`` an object."""
         if self.as_json:
             print_json({name: text})
         else:
@@ -126,7 +126,7 @@ class DevEnvRequest:
 
 
 def asked(context: typer.Context) -> DevEnvRequest:
-    """Return what the options before a command say."""
+    """Return the global options."""
     found: DevEnvRequest = context.obj
     return found
 
@@ -142,7 +142,7 @@ def print_json(value: Any) -> None:
 
 
 def pairs(written: Sequence[str]) -> dict[str, str]:
-    """Return what ``NAME=VALUE`` say."""
+    """Return the values of texts of the form ``NAME=VALUE``."""
     wrong = [text for text in written if "=" not in text]
     if wrong:
         raise DevEnvError(f"{wrong[0]!r} is no NAME=VALUE")
@@ -150,7 +150,7 @@ def pairs(written: Sequence[str]) -> dict[str, str]:
 
 
 def followed(lines: Callable[[], Iterable[str]], *, follow: bool) -> None:
-    """Print lines; with `follow` also those that come, until it is interrupted."""
+    """Print lines; with `follow` also later ones, until an interrupt."""
     shown = 0
     while True:
         found = list(lines())
@@ -384,7 +384,7 @@ def _ended(
     in_terminal: bool,
     is_shown: bool = True,
 ) -> ShellResult:
-    """Run a command with the streams of this process; return what it came to."""
+    """Run a command with the streams of this process; return its result."""
     size = shutil.get_terminal_size()
     with _untouched(in_terminal):
         return one.run(
@@ -409,7 +409,7 @@ def _exit(ended: ShellResult, *, passthrough: bool) -> None:
 
 @contextmanager
 def _untouched(in_terminal: bool) -> Iterator[None]:  # noqa: FBT001 - the one thing it is asked
-    """Have our own terminal hand on each key as it is, since the command has one of its own."""
+    """Set this terminal to raw mode, since the command has a terminal of its own."""
     if not in_terminal or not sys.stdin.isatty():
         yield
         return
@@ -432,7 +432,7 @@ def _hand_on(stream: str, text: str) -> None:
 
 
 async def _given() -> AsyncIterator[bytes]:
-    """Give what is piped in or typed, as it comes."""
+    """Yield the bytes of stdin as they arrive."""
     try:
         end = sys.stdin.fileno()
     except (io.UnsupportedOperation, AttributeError, ValueError):  # it is closed, or belongs to a notebook or test
@@ -452,7 +452,7 @@ def _is_in_background(end: int) -> bool:
 
 
 async def _next(end: int) -> bytes:
-    """Return what can be read once there is something; nothing at its end."""
+    """Return the next bytes, as soon as there are some; empty at the end."""
     loop = asyncio.get_running_loop()
     is_ready = asyncio.Event()
     try:
@@ -485,7 +485,7 @@ def cp(
 
 
 def _place(written: str) -> tuple[str | None, str]:
-    """Return the environment, None for this machine, and the path there."""
+    """Return the environment (None for this machine) and the path of ``[ENVIRONMENT:]PATH``."""
     name, colon, path = written.partition(":")
     return (name, path or ".") if colon and "/" not in name else (None, written)
 

@@ -124,13 +124,13 @@ def mcp(
     if token is not None and http is None:
         raise typer.BadParameter("a token is asked of HTTP clients: give --http HOST:PORT as well")
 
-    from divebook.cli.project import open_environment, take_in
+    from divebook.cli.project import add_definitions, open_environment
     from divebook.documents.policy import KINDS, Policy, resolved
     from divebook.serve import serve_stdio
     from divebook.serve.server import serve_http
 
     with open_environment(store, actions or (), note) as environment:
-        take_in(environment, file, dialect, code=code)
+        add_definitions(environment, file, dialect, code=code)
         given = resolved(token, Policy(*KINDS))  # the command line names it, and no definition
         asyncio.run(
             serve_stdio(environment, wait=wait)
@@ -148,7 +148,7 @@ DIFFERENCES = (
     "scripts may change variables with state.set",
     "tools ask a person before a call only if they, or a rule, say so",
 )
-"""What a workflow of the dialect ``dive`` does differently once it is converted."""
+"""Differences of a converted workflow from the original in the dialect ``dive``."""
 
 
 def convert(
@@ -277,7 +277,7 @@ def options(
         bool, typer.Option("--version", help="Print the version, and exit.", callback=_version_at_once, is_eager=True)
     ] = False,
 ) -> None:
-    """Take the options that stand before, or among those of, any command; `Commands` acts on them."""
+    """Declare the global options. `Commands` moves them to the front and applies them."""
 
 
 def main() -> None:
@@ -287,5 +287,5 @@ def main() -> None:
 
 
 def _print_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print what ends the process without having been expected, but no secrets and no control characters."""
+    """Print an unexpected exception without secrets and control characters."""
     sys.stderr.write(visible(secrets.text("".join(traceback.format_exception(kind, error, trace)))))

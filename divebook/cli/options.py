@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share."""
+"""Arguments and options that several commands share, and the command ``divebook inbox``."""
 
 from __future__ import annotations
 
@@ -135,11 +135,10 @@ Agents = Annotated[
 ]
 
 
-# ``divebook inbox``: what waits for an answer or a signal, and the commands that give it.
+# --- ``divebook inbox``: executions that wait for an answer or a signal, with the commands that provide it -----------
 
-
-_WHOLE = ("script", "wait", "interrupt")
-"""Types of step that need nothing but what the log has of them."""
+_SELF_CONTAINED = ("script", "wait", "interrupt")
+"""Types of step that can be resumed from the log alone."""
 
 
 def inbox(store: Store = None, *, json: Json = False) -> None:
@@ -152,31 +151,33 @@ def inbox(store: Store = None, *, json: Json = False) -> None:
     for execution in waiting:
         secrets.learn(execution.state.inputs)
     if json:
-        write(as_json([_facts(found.id, question) for found in waiting for question in found.interrupts], indent=2))
+        questions = [_facts(execution.id, question) for execution in waiting for question in execution.interrupts]
+        write(as_json(questions, indent=2))
         return
     again = [] if store is None else ["--store", store]
-    told = False
+    has_commands = False
     for execution in waiting:
-        who = f"{badge_of(environment.store.record(execution.id))} {execution.id}".lstrip()
-        for line in [line for question in execution.interrupts for line in _described(who, question)]:
-            say(line)
+        run = f"{badge_of(environment.store.record(execution.id))} {execution.id}".lstrip()
+        for question in execution.interrupts:
+            for line in _description(run, question):
+                say(line)
         for awaited in awaited_signals_of(execution):
             say(f"{awaited}  {execution.id}, step {awaited.step}")
         for line in ways_on(execution, [*_file_of(execution, environment), *again]):
-            told = True
+            has_commands = True
             note(line, "yellow")
-    if not told:
+    if not has_commands:
         note("no questions, and nothing waits for a signal")
 
 
 def _file_of(execution: Execution, environment: Environment) -> list[str]:
-    """Return what stands for the file without which an execution cannot go on: a log holds no agents and functions."""
-    outside = [step for step in execution.workflow.steps if step.type not in _WHOLE]
+    """Return ``FILE`` if an execution needs agents or functions to be resumed, which a log does not contain."""
+    outside = [step for step in execution.workflow.steps if step.type not in _SELF_CONTAINED]
     return ["FILE"] if any(step.action not in environment.actions for step in outside) else []
 
 
 def _readable(environment: Environment) -> Iterator[Execution]:
-    """Give what has not ended; a damaged execution is named, and hides no other."""
+    """Yield the executions that have not ended; print damaged ones, and continue with the others."""
     for record in environment.store.unended():
         try:
             execution = environment.execution(record.execution_id)
@@ -196,17 +197,18 @@ def _facts(execution_id: str, question: Question) -> dict[str, Any]:
     return {**names, **question._asdict()}
 
 
-def _described(who: str, question: Question) -> Iterator[str]:
-    yield f"{question.id}  {question.kind}  {who}, step {one_line(question.step, 60)}"
+def _description(run: str, question: Question) -> Iterator[str]:
+    """Yield the lines of a question; `run` identifies its execution."""
+    yield f"{question.id}  {question.kind}  {run}, step {one_line(question.step, 60)}"
     yield f"  {one_line(question.question, 400)}"
     if question.message:
         yield f"  {one_line(question.message, 400)}"
     choices = (question.data or {}).get("choices")
     if choices:
         yield f"  choices: {one_line(', '.join(map(str, choices)), 200)}"
-    shown = {key: value for key, value in (question.data or {}).items() if key != "choices"}
-    if shown:
-        yield f"  data: {one_line(as_json(shown), 400)}"
+    data = {key: value for key, value in (question.data or {}).items() if key != "choices"}
+    if data:
+        yield f"  data: {one_line(as_json(data), 400)}"
     if question.schema is not None:
         examples = examples_in_full(question)
         yield f"  {'may come with it' if examples else 'asks for'}: {one_line(schema_in_words(question.schema), 200)}"
@@ -223,7 +225,7 @@ def awaited_signals_of(execution: Execution) -> list[AwaitedSignal]:
 
 
 def ways_on(execution: Execution, again: Sequence[str]) -> Iterator[str]:
-    """Yield the command for each question and signal that it waits for, `again` with the same file and options."""
+    """Yield the command for each question and signal that it waits for, with the file and options in `again`."""
     if execution.state.is_over:
         return
     for question in execution.interrupts:

@@ -1,4 +1,4 @@
-"""From what a command line names (definitions, actions, a store) to an environment."""
+"""Environments, definitions, inputs and stores from the arguments of a command line."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from divebook.workflow.dialect import OWN, Dialect
 
 
 def open_environment(store: str | None, actions: Sequence[str], printer: Callable[[str], None]) -> Environment:
-    """Return an environment over a store, with the actions of the modules and files that were named."""
+    """Return an environment over a store, with the actions of some modules and files."""
     for source in actions:
         import_actions(source)
     return Environment(store=store, printer=printer)
 
 
 def read(path: Path, dialect: Dialect) -> Definitions:
-    """Return the definitions of a file or folder with their content in them; prints their warnings."""
+    """Return the definitions of a file or folder with their content, and print their warnings."""
     return _resolved(load(path, dialect=dialect), path)
 
 
@@ -43,18 +43,18 @@ def _resolved(definitions: Definitions, path: Path) -> Definitions:
     return with_documents(definitions, path if path.is_dir() else path.parent, FileDocuments())
 
 
-def take_in(environment: Environment, path: Path, dialect: Dialect = OWN, *, code: bool = False) -> None:
-    """Let an environment have what a file or folder defines; of a Python file, all that its module holds.
+def add_definitions(environment: Environment, path: Path, dialect: Dialect = OWN, *, code: bool = False) -> None:
+    """Add the definitions of a file or folder to an environment; of a Python file, all definitions in its module.
 
     Parameters
     ----------
     code
-        Run what a notebook defines in Python as well.
+        Whether to run the code cells of a notebook with definitions in Python.
     """
     if code and path.suffix.lower() != NOTEBOOK:
         raise SetupError(f"--code runs code cells of a notebook, and {path} is not one; leave --code out")
     if code:
-        _take_in_notebook(environment, path)
+        _add_notebook(environment, path)
     elif path.suffix == ".py":
         add_values(environment, vars(import_actions(str(path), "definitions")).values())
     else:
@@ -62,15 +62,15 @@ def take_in(environment: Environment, path: Path, dialect: Dialect = OWN, *, cod
 
 
 def schedules_of(environment: Environment, path: Path, *, code: bool = False) -> Definitions:
-    """Return the schedules of a file or folder that an environment has taken in, with its name."""
+    """Return the schedules of a file or folder, whose definitions an environment has, with the name of the file."""
     if path.suffix.lower() == ".py":
         return Definitions(schedules=environment.schedules)
     definitions = read(path, OWN)
     return replace(definitions, schedules=environment.schedules) if code else definitions
 
 
-def _take_in_notebook(environment: Environment, path: Path) -> None:
-    """Let an environment have what a notebook defines, its code included, which is run here."""
+def _add_notebook(environment: Environment, path: Path) -> None:
+    """Add the definitions of a notebook to an environment, and run its code cells with definitions in Python."""
     text = text_of(path)
     cells = python_of_notebook(text, str(path))
     environment.define(_resolved(definitions_of_notebook(text, str(path), code_runs=True), path))
@@ -80,7 +80,7 @@ def _take_in_notebook(environment: Environment, path: Path) -> None:
 
 
 def choose_workflow(environment: Environment, wanted: str | None, file: Path) -> str:
-    """Return the workflow to run: the one asked for, the default one, or the only one."""
+    """Return the workflow of a name; without a name the default workflow, or the only one."""
     names = list(environment.workflows)
     chosen = wanted or environment.config.default_workflow
     if chosen:
@@ -107,18 +107,18 @@ def inputs_from(assignments: Iterable[str]) -> dict[str, Any]:
 
 
 def existing_store(location: str | None) -> EventStore:
-    """Return a store that is there already; looking something up must not make an empty one."""
+    """Return an existing store. A command that looks something up must not create an empty store."""
     named = location or os.environ.get(VARIABLE) or str(DEFAULT)
     return open_store(named if path_of(named) is None else existing_path(location))
 
 
 def existing_environment(location: str | None) -> Environment:
-    """Return an environment without definitions over a store that is there already."""
+    """Return an environment without definitions over an existing store."""
     return Environment(store=existing_store(location))
 
 
 def existing_path(location: str | None) -> Path:
-    """Return where a store is that is there already, without opening it."""
+    """Return the address of an existing store, without opening it."""
     named = location or os.environ.get(VARIABLE) or str(DEFAULT)
     path = path_of(named)
     if path is None:

@@ -58,14 +58,14 @@ def enqueue(
 
     Prints the id of the execution.
     """
-    from divebook.cli.project import choose_workflow, inputs_from, open_environment, take_in
+    from divebook.cli.project import add_definitions, choose_workflow, inputs_from, open_environment
     from divebook.environment.queues import time_named
 
     given = inputs_from(inputs or ())
     when = time_named(at)
     secrets.learn(given)
     environment = open_environment(store, actions or (), say)
-    take_in(environment, file, code=code)
+    add_definitions(environment, file, code=code)
     chosen = choose_workflow(environment, workflow, file)
     options: StartOptions = {"coerce_text": True, "key": key, "on_conflict": on_conflict, "tags": tag, "note": note}
     execution = environment.enqueue(chosen, given, queue=queue, priority=priority, at=when, **options)
@@ -151,11 +151,11 @@ def worker(
     At SIGTERM or Ctrl-C it takes no more, gives back what it drives, and ends; a second signal ends it at once. What a
     worker that dies had is taken up by others.
     """
-    from divebook.cli.project import open_environment, schedules_of, take_in
+    from divebook.cli.project import add_definitions, open_environment, schedules_of
     from divebook.workers import Worker, patience_of
 
     environment = open_environment(store, actions or (), say)
-    take_in(environment, file, code=code)
+    add_definitions(environment, file, code=code)
     definitions = schedules_of(environment, file, code=code) if schedules else None
     if definitions is not None and not definitions.schedules:
         note(f"--schedules finds no Schedules in {file}", "yellow")
@@ -222,11 +222,11 @@ def schedule(
 
 
 def _list(file: Path, now: datetime, actions: list[str] | tuple[()], *, json: bool) -> None:
-    from divebook.cli.project import open_environment, schedules_of, take_in
+    from divebook.cli.project import add_definitions, open_environment, schedules_of
     from divebook.config.schedules import coming
 
     environment = open_environment("memory:", actions, say)
-    take_in(environment, file)
+    add_definitions(environment, file)
     due = coming(schedules_of(environment, file), now)
     rows = [
         {"schedule": one.schedule, "workflow": one.workflow, "due": one.at.isoformat(), "key": one.key} for one in due
@@ -250,11 +250,11 @@ def _list(file: Path, now: datetime, actions: list[str] | tuple[()], *, json: bo
 
 
 def _start(file: Path, now: datetime, actions: list[str] | tuple[()], store: str | None) -> None:
-    from divebook.cli.project import open_environment, schedules_of, take_in
+    from divebook.cli.project import add_definitions, open_environment, schedules_of
     from divebook.config.schedules import latest
 
     environment = open_environment(store, actions, say)
-    take_in(environment, file)
+    add_definitions(environment, file)
     definitions = schedules_of(environment, file)
     for due in latest(definitions, now):  # before anything is started
         environment.workflow(due.workflow)
@@ -263,7 +263,7 @@ def _start(file: Path, now: datetime, actions: list[str] | tuple[()], store: str
 
 
 def _begin(environment: Environment, due: Due) -> int:
-    """Start one due time and wait for its end; what was started before is left alone."""
+    """Start the workflow of one due time and wait for its end, unless it was started before."""
     if not due.is_new(environment.store, due.at):
         return 0
     if environment.store.records(key=due.key):  # by another process, at this moment

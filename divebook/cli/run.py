@@ -78,11 +78,11 @@ INTERRUPTED = 130
 
 
 class Interrupts:
-    """Takes over Ctrl-C inside a ``with`` block.
+    """Handler of Ctrl-C for a ``with`` block: the first one cancels the execution, the second one ends the process.
 
-    A thread hears of it through a socket that the signal writes to. The main thread would not do: it waits for a lock,
-    and a signal that comes just before that is only noticed afterwards; KeyboardInterrupt can moreover be raised when
-    an execution has begun and its id is not known yet (`tests/cli/test_process.py` interrupts real processes).
+    A thread reads the signals from a socket. The main thread cannot handle them: it waits for a lock, and would notice
+    a signal from just before only afterwards. Also, a KeyboardInterrupt could be raised when an execution has started
+    and its id is not known yet (`tests/cli/test_process.py` interrupts real processes).
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -99,7 +99,7 @@ class Interrupts:
 
     def _take_over(self) -> None:
         ours, signals = socket.socketpair()
-        signals.settimeout(0)  # what set_wakeup_fd demands: a full buffer must not block
+        signals.settimeout(0)  # required by set_wakeup_fd: a full buffer must not block
         listener = threading.Thread(target=self._listen, args=(ours,), name="divebook-interrupts", daemon=True)
         handler = signal_signal.signal(signal_signal.SIGINT, lambda *_: None)
         wakeup = signal_signal.set_wakeup_fd(signals.fileno(), warn_on_full_buffer=False)
@@ -119,7 +119,7 @@ class Interrupts:
             undo()
 
     def guard(self, execution: Execution) -> None:
-        """Name the execution to cancel; do so now if Ctrl-C was quicker."""
+        """Set the execution that Ctrl-C cancels; cancel it now if Ctrl-C was pressed already."""
         with self._lock:
             self._execution = execution
             if self.count:
@@ -140,21 +140,20 @@ class Interrupts:
 
     def _cancel(self, execution: Execution) -> None:
         self._say("cancelling; press Ctrl-C again to leave at once")
-        with suppress(ExecutionError):  # it has just ended by itself
+        with suppress(ExecutionError):  # it ended by itself a moment ago
             execution.cancel()
 
     def _leave(self) -> None:
         again = f": divebook resume {self._execution.id}" if self._execution else ""
         self._say(f"left at once; it can be resumed{again}")
         sys.stderr.flush()
-        os._exit(INTERRUPTED)  # a blocking action would hold up the usual way out
+        os._exit(INTERRUPTED)  # a blocking action would delay a normal exit
 
 
-# Waiting for an execution in the shell, until it ends, or the last one as which it goes on.
+# --- waiting for an execution and its successors ---------------------------------------------------------------------
 
-
-LONGEST = 1.0
-"""Seconds after which a waiting execution is looked at again without news."""
+MAX_WAIT = 1.0
+"""Seconds after which a waiting execution is checked again without news from the store."""
 
 
 def finish(
@@ -165,13 +164,18 @@ def finish(
     *,
     waits: bool | None = False,
 ) -> tuple[Execution, bool]:
-    """Start an execution, wait for its end or that of the last one it goes on as; return whether Ctrl-C was pressed.
+    """Start an execution, and wait for its end or that of its last successor.
 
     Parameters
     ----------
     waits
-        Whether to wait until questions with a default expire; None: only where no terminal can ask a person, and not
-        for a question that is asked during a call.
+        Whether to wait until questions with a default expire. None waits only if there is no terminal to ask a person,
+        and not for a question that is asked during a call.
+
+    Returns
+    -------
+    tuple
+        The last execution, and whether Ctrl-C was pressed.
     """
     progress.watch(environment.store)
     with Interrupts(progress.print) as interrupts:
@@ -180,7 +184,7 @@ def finish(
             interrupts.guard(execution)
             secrets.learn(execution.state.inputs, execution.state.variables)
             try:
-                if execution.was_driven or execution.state.is_over:  # else another process drives it
+                if execution.was_driven or execution.state.is_over:  # otherwise another process drives it
                     execution = execution.wait() if answers is None else answers.settle(execution)
             except (ConcurrentAppendError, FencedError):
                 if environment.store.record(execution.id).ended_at is None:
@@ -189,16 +193,16 @@ def finish(
             if _continues_alone(execution, waits=waits):
                 _wait_for_news(execution)
                 continue
-            following = execution.successor
-            if following is None:
+            successor = execution.successor
+            if successor is None:
                 for key in () if answers is None else answers.unused:
                     progress.print(f"the answer for {key!r} was not needed: no question of that name was asked")
                 return execution, bool(interrupts.count)
-            execution = following
+            execution = successor
 
 
 def with_children(execution: Execution) -> Iterator[Execution]:
-    """Yield an execution, and the executions that it waits for."""
+    """Yield an execution and all its descendants."""
     yield execution
     for child in execution.children:
         yield from with_children(child)
@@ -210,9 +214,9 @@ def has_terminal() -> bool:
 
 
 def _continues_alone(execution: Execution, *, waits: bool | None) -> bool:
-    """Return whether an execution that waits continues without a person.
+    """Return whether a waiting execution continues without a person.
 
-    A question with a default expires, of the execution or of one that it waits for, or such a one is still at work.
+    That is the case if it or a child has a question with a default that expires, or if a child is still running.
     """
     from divebook.runtime.manager import stands_still
 
@@ -220,31 +224,33 @@ def _continues_alone(execution: Execution, *, waits: bool | None) -> bool:
         return False
     if execution.status != WAITING or execution.state.paused is not None or not execution.was_driven:
         return False
-    asking = [each for each in with_children(execution) if waits or not each.is_blocked]
-    questions = [question for each in asking for question in each.interrupts]
-    if any(question.expires_us is not None and question.default is not None for question in questions):
-        return True
+    for family_member in with_children(execution):
+        if family_member.is_blocked and not waits:
+            continue
+        for question in family_member.interrupts:
+            if question.expires_us is not None and question.default is not None:
+                return True
     return not stands_still(execution.refresh().state, execution.store)
 
 
 def _wait_for_news(execution: Execution) -> None:
-    """Return when an execution that waits, or one that it waits for, has something new in its log."""
+    """Block until the log of an execution or of a child has a new event."""
     news = threading.Event()
     store = execution.store
-    ends = [store.on_news(news.set), store.subscribe(lambda _name, _events: news.set())]
-    before = _positions(execution)
+    unsubscribe_functions = [store.on_news(news.set), store.subscribe(lambda _name, _events: news.set())]
+    before = _last_sequences(execution)
     try:
-        while _positions(execution) == before:
-            interruptible_wait(news, LONGEST)
+        while _last_sequences(execution) == before:
+            interruptible_wait(news, MAX_WAIT)
             news.clear()
     finally:
-        for end in ends:
-            end()
+        for unsubscribe in unsubscribe_functions:
+            unsubscribe()
 
 
-def _positions(execution: Execution) -> dict[str, int]:
-    """Return the number of the last event of an execution and of those that it waits for, by id."""
-    return {each.id: each.refresh().state.last_sequence for each in with_children(execution)}
+def _last_sequences(execution: Execution) -> dict[str, int]:
+    """Return the number of the last event of an execution and of its descendants, by id."""
+    return {member.id: member.refresh().state.last_sequence for member in with_children(execution)}
 
 
 def _as_recorded(environment: Environment, execution: Execution) -> Execution:
@@ -253,8 +259,10 @@ def _as_recorded(environment: Environment, execution: Execution) -> Execution:
     return Environment(store=environment.store).execution(execution.id)
 
 
-STRICT, WAITS = 1, 3
-"""Exit codes of what has to wait: where it may not, and where it may."""
+WAITS = 3
+"""Exit code of a run that has to wait for an answer or signal."""
+STRICT = 1
+"""The same with ``--strict``."""
 
 
 def run(
@@ -293,7 +301,7 @@ def run(
     waits for a question that has ExpiresIn and Default, and continues with the Default once the question expires;
     --no-wait returns at once. Ctrl-C cancels the run in such a way that it can be resumed.
     """
-    from divebook.cli.project import choose_workflow, inputs_from, open_environment, take_in
+    from divebook.cli.project import add_definitions, choose_workflow, inputs_from, open_environment
     from divebook.cli.result import make_progress
     from divebook.config.answers import answers_from, bounds_from
 
@@ -303,7 +311,7 @@ def run(
     known = answers_from(answer or (), answers)
     with make_progress(quiet=quiet) as progress:
         environment = open_environment(store, actions or (), progress.print)
-        take_in(environment, file, dialect, code=code)
+        add_definitions(environment, file, dialect, code=code)
         chosen = choose_workflow(environment, workflow, file)
         options: StartOptions = {
             "coerce_text": True,
@@ -317,7 +325,7 @@ def run(
         }
         started = partial(environment.start, chosen, given, **options)
         ended = finish(started, environment, progress, known, waits=wait)
-    conclude(*ended, [str(file), *said_again(actions, store, code=code)], json=json, strict=strict)
+    conclude(*ended, [str(file), *repeated_options(actions, store, code=code)], json=json, strict=strict)
 
 
 def fork(
@@ -349,7 +357,7 @@ def fork(
 
     It shares the events up to there; the other one stays as it is. show ID --events has numbers and ids.
     """
-    from divebook.cli.project import existing_store, open_environment, take_in
+    from divebook.cli.project import add_definitions, existing_store, open_environment
     from divebook.cli.result import make_progress
     from divebook.config.answers import change_from
 
@@ -359,12 +367,12 @@ def fork(
     with make_progress(quiet=quiet) as progress:
         environment = open_environment(store, actions or (), progress.print)
         if file is not None:
-            take_in(environment, file, environment.execution(execution_id).workflow.dialect, code=code)
+            add_definitions(environment, file, environment.execution(execution_id).workflow.dialect, code=code)
         begin = partial(environment.fork, execution_id, at, change, model=model)
-        forked = partial(with_file_named, begin, "fork", file)
+        forked = partial(hint_to_name_file, begin, "fork", file)
         ended = finish(forked, environment, progress)
     names = [] if file is None else [str(file)]
-    conclude(*ended, [*names, *said_again(actions, store, code=code)], json=json, strict=strict)
+    conclude(*ended, [*names, *repeated_options(actions, store, code=code)], json=json, strict=strict)
 
 
 def answer(
@@ -453,17 +461,17 @@ def _carry_on(
     json: bool,
     quiet: bool,
 ) -> None:
-    """Send something to an execution, wait for what becomes of it and print that."""
-    from divebook.cli.project import existing_store, open_environment, take_in
+    """Send something to an execution, wait until it stops, and print the result."""
+    from divebook.cli.project import add_definitions, existing_store, open_environment
     from divebook.cli.result import make_progress
 
     existing_store(store)
-    again = [*([] if file is None else [str(file)]), *said_again(actions, store, code=code)]
+    again = [*([] if file is None else [str(file)]), *repeated_options(actions, store, code=code)]
     try:
         with make_progress(quiet=quiet) as progress:
             environment = open_environment(store, actions or (), progress.print)
             if file is not None:
-                take_in(environment, file, code=code)
+                add_definitions(environment, file, code=code)
             ended = finish(lambda: send(environment), environment, progress)
     except AnswerKeptError as kept:
         note(str(kept), "yellow")
@@ -473,8 +481,8 @@ def _carry_on(
     conclude(*ended, again, json=json)
 
 
-def with_file_named(begin: Callable[[], Execution], command_name: str, file: Path | None) -> Execution:
-    """Begin something; where what it needs is not there, say to name its file."""
+def hint_to_name_file(begin: Callable[[], Execution], command_name: str, file: Path | None) -> Execution:
+    """Start an execution; if an agent or action is missing, add to the error that the file must be named."""
     try:
         return begin()
     except ExecutionNotFoundError:
@@ -488,11 +496,14 @@ def with_file_named(begin: Callable[[], Execution], command_name: str, file: Pat
         ) from error
 
 
-def said_again(actions: Sequence[str] | None, store: str | None, *, code: bool) -> list[str]:
-    """Return the options that a resumption needs again."""
-    named = ["--code"] if code else []
-    named += [part for source in actions or () for part in ("--actions", source)]
-    return [*named, *(("--store", store) if store else ())]
+def repeated_options(actions: Sequence[str] | None, store: str | None, *, code: bool) -> list[str]:
+    """Return the options to repeat in a command that resumes the execution."""
+    options = ["--code"] if code else []
+    for source in actions or ():
+        options += ["--actions", source]
+    if store:
+        options += ["--store", store]
+    return options
 
 
 def conclude(
@@ -503,7 +514,7 @@ def conclude(
     json: bool,
     strict: bool = False,
 ) -> None:
-    """Print the result, and how to go on if there is something to go on with; leave with the exit code."""
+    """Print the result, and the commands that continue the execution if it can be continued; exit with its code."""
     from divebook.cli.result import print_result
 
     code = print_result(execution, json=json)
@@ -566,7 +577,7 @@ def resume(
     What completed is not run again. With --definition new it goes on with a corrected one, as a new execution, and says
     first what is reused, what is done and its likely cost. Prints the result, as run does.
     """
-    from divebook.cli.project import existing_store, open_environment, take_in
+    from divebook.cli.project import add_definitions, existing_store, open_environment
     from divebook.cli.result import make_progress
     from divebook.config.answers import answers_from, bounds_from
 
@@ -580,20 +591,20 @@ def resume(
         raise ExecutionError(f"execution {execution_id} has completed; start a new one to run the workflow again")
     if file is not None:
         recorded = environment.execution(execution_id).workflow
-        take_in(environment, file, recorded.dialect, code=code)
+        add_definitions(environment, file, recorded.dialect, code=code)
         if definition is None:
-            _tell_of_changes(environment, recorded, progress)
+            _print_changes(environment, recorded, progress)
     if definition is not None:
         found = environment.resume(execution_id, limits, definition=definition, plan=True)
-        _show(found, tell=say if plan else note, asks=not (plan or yes))
+        _show(found, print_line=say if plan else note, asks=not (plan or yes))
     if plan:
         return
     with progress:
         resumed = partial(environment.resume, execution_id, limits, definition=definition)
         begin = resumed if strategy is None else partial(environment.retry, execution_id, strategy)
-        ended = finish(partial(with_file_named, begin, "resume", file), environment, progress, known, waits=wait)
+        ended = finish(partial(hint_to_name_file, begin, "resume", file), environment, progress, known, waits=wait)
     names = [] if file is None else [str(file)]
-    conclude(*ended, [*names, *said_again(actions, store, code=code)], json=json, strict=strict)
+    conclude(*ended, [*names, *repeated_options(actions, store, code=code)], json=json, strict=strict)
 
 
 def _require_sense(definition: str | None, strategy: str | None, *, plan: bool, has_bounds: bool) -> None:
@@ -603,15 +614,15 @@ def _require_sense(definition: str | None, strategy: str | None, *, plan: bool, 
         raise SetupError("--strategy goes with neither --definition nor --bounds; leave those out")
 
 
-def _show(found: ResumePlan, *, tell: Callable[[str], None], asks: bool) -> None:
-    """Say what a resumption with another definition would do; ask whether it is to begin, where somebody can say."""
-    for line in found.lines:
-        tell(line)
+def _show(resume_plan: ResumePlan, *, print_line: Callable[[str], None], asks: bool) -> None:
+    """Print the plan of a resumption with another definition; with `asks`, ask a person at a terminal to confirm."""
+    for line in resume_plan.lines:
+        print_line(line)
     if asks and sys.stdin.isatty():
         typer.confirm("Go on?", abort=True, err=True)
 
 
-def _tell_of_changes(environment: Environment, recorded: Workflow, progress: Progress) -> None:
+def _print_changes(environment: Environment, recorded: Workflow, progress: Progress) -> None:
     defined = environment.workflows.get(recorded.name)
     if defined is not None and defined.fingerprint != recorded.fingerprint:
         progress.print(

@@ -97,7 +97,7 @@ def runs(
 
 
 def _learn_inputs(store: EventStore, execution_id: str) -> None:
-    """Take note of the secrets among the inputs of an execution: its error may repeat them."""
+    """Add the secrets in the inputs of an execution, since its error may repeat them."""
     from divebook.runtime.forks import recorded_opening
 
     with suppress(StoreError):  # a damaged log has none that could be shown
@@ -161,7 +161,7 @@ def _is_file(name: str) -> bool:
 
 
 def _in_file(file: str) -> tuple[str, Environment, Exception | None]:
-    """Return the execution of a file as it was when it was exported, where it is, and what is wrong after it."""
+    """Return the exported execution of a file, its store, and the damage after its last sound event."""
     from divebook.environment.environment import Environment
     from divebook.store import MemoryStore
     from divebook.store import transfer as jsonl
@@ -252,14 +252,14 @@ def _chosen(
     *,
     tag_option: str,
 ) -> list[ExecutionRecord]:
-    """Return the executions that options leave, where none is named."""
+    """Return the executions that match the filters, if the command has no ids."""
     if bool(execution_ids) == bool(status or workflow or tagged):
         raise typer.BadParameter(f"name executions, or say which with --status, --workflow or {tag_option}")
     return [] if execution_ids else environment.store.records(status, workflow, 0, tag=tagged)
 
 
 def _tell_each(rows: Sequence[Handled]) -> None:
-    """Say what became of each; exit code 1 where something failed."""
+    """Print the result of each execution; exit with code 1 if one failed."""
     for row in rows:
         say(status_text(row.status or "failed"), row.execution_id, "" if row.error is None else str(row.error))
     if any(row.error is not None for row in rows):
@@ -267,7 +267,7 @@ def _tell_each(rows: Sequence[Handled]) -> None:
 
 
 def _cancelled(environment: Environment, execution_id: str) -> Execution:
-    """Cancel, again if the process that runs it wrote something in between."""
+    """Cancel an execution, and retry if its process wrote an event at the same moment."""
     for _ in range(_ATTEMPTS - 1):
         try:
             return environment.cancel(execution_id).wait()
@@ -380,7 +380,7 @@ def _worked(line: RunLine) -> float | None:
 
 
 def _note_relaxed(records: Sequence[ExecutionRecord]) -> None:
-    """Name the executions of which a power failure may take the end."""
+    """Print the executions that may lose their last events in a power failure."""
     from divebook.store.append import RELAXED
 
     relaxed = [record.execution_id for record in records if record.durability == RELAXED]
@@ -571,7 +571,7 @@ def verify(
     The first difference names event, step, line, what was expected and what came instead. Without a file it is the
     definition that the log holds. Exit code 1 if any execution differs, or cannot be checked.
     """
-    from divebook.cli.project import existing_store, open_environment, take_in
+    from divebook.cli.project import add_definitions, existing_store, open_environment
 
     if not every and execution_id is None:
         raise SetupError("name one execution, or --all for every one of the store: divebook verify exec_01k8")
@@ -579,7 +579,7 @@ def verify(
     environment = open_environment(store, actions or (), note)
     definitions = Path(execution_id) if every and execution_id is not None else file
     if definitions is not None:
-        take_in(environment, definitions, code=code)
+        add_definitions(environment, definitions, code=code)
     is_equal = True
     for name in [record.execution_id for record in records] if every else [str(execution_id)]:
         try:
@@ -615,13 +615,13 @@ def to_test(
     event, step and line. It reads the definition from FILE; without it, from a copy of that in the log. Secrets are
     left out.
     """
-    from divebook.cli.project import existing_store, open_environment, take_in
+    from divebook.cli.project import add_definitions, existing_store, open_environment
     from divebook.export.pytest import write_test
 
     existing_store(store)
     environment = open_environment(store, actions or (), note)
     if file is not None:
-        take_in(environment, file)
+        add_definitions(environment, file)
     read_from = None if file is None or file.suffix == ".py" else file
     execution = environment.execution(execution_id)
     written = write_test(environment, execution, to, definitions=read_from, overwrite=force)

@@ -290,13 +290,13 @@ def recover(
 
     Exit code 1 if one failed or cannot go on, 3 if one waits.
     """
-    from divebook.cli.project import existing_store, open_environment, take_in
+    from divebook.cli.project import add_definitions, existing_store, open_environment
     from divebook.config.answers import interrupted
 
     existing_store(store)
     environment = open_environment(store, actions or (), note)
     if definitions is not None:
-        take_in(environment, definitions, code=code)
+        add_definitions(environment, definitions, code=code)
     records = interrupted(environment, execution_id)
     if every or execution_id is not None:
         raise typer.Exit(_worst([_take_up(environment, record) for record in records]))
@@ -332,7 +332,7 @@ def _list(records: Sequence[ExecutionRecord], page: int, *, json: bool) -> None:
 
 
 def _take_up(environment: Environment, record: ExecutionRecord) -> int:
-    """Resume one execution and wait for its end; return the exit code that it means."""
+    """Resume one execution and wait for its end; return the exit code of its status."""
     from divebook.cli.result import EXIT_CODES
 
     try:
@@ -353,7 +353,7 @@ def _take_up(environment: Environment, record: ExecutionRecord) -> int:
 
 
 UNUSABLE = 1
-"""Exit code where a model cannot be asked, or an agent names what is not there."""
+"""Exit code if a model cannot be used, or an agent refers to something that does not exist."""
 
 
 def doctor(
@@ -399,17 +399,17 @@ def doctor(
 
 
 def _environment(file: Path | None, *, code: bool) -> Environment:
-    from divebook.cli.project import take_in
+    from divebook.cli.project import add_definitions
     from divebook.environment.environment import Environment
 
     environment = Environment(store="memory:")
     if file is not None:
-        take_in(environment, file, code=code)
+        add_definitions(environment, file, code=code)
     return environment
 
 
 def _models(environment: Environment, *, is_given: bool) -> dict[str, list[str]]:
-    """Return the models to look at, each with the agents that use it."""
+    """Return the models to check, each with the agents that use it."""
     from divebook.agents.models import DEFAULT_MODELS
 
     if not is_given:
@@ -421,7 +421,7 @@ def _models(environment: Environment, *, is_given: bool) -> dict[str, list[str]]
 
 
 def _problems(environment: Environment, store: str | None) -> dict[str, str]:
-    """Return what each agent names in error, by its name; those without fault are not there."""
+    """Return the faults of agents by name; agents without faults are absent."""
     from divebook.agents.models import RECORDED
     from divebook.cli.project import existing_store
     from divebook.errors import DivebookError
@@ -457,7 +457,7 @@ def _row(model: str, agents: list[str], found: Examined, problems: list[str], *,
 
 
 def _answer(found: Examined) -> tuple[str, bool]:
-    """Return what a model answered, or why it did not, and whether it did."""
+    """Return the answer of a model or the reason why it has none, and whether it answered."""
     import anyio
 
     from divebook.agents.models import ping

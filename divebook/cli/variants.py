@@ -74,7 +74,7 @@ def what_if(
     Says what was served, live, blocked and unused, and what came out otherwise. Exit code as run has it. JSON is
     an object, with --repeat above 1 a list of them.
     """
-    from divebook.cli.project import existing_store, open_environment, take_in
+    from divebook.cli.project import add_definitions, existing_store, open_environment
     from divebook.config.answers import bounds_from, change_from
 
     existing_store(store)
@@ -82,7 +82,7 @@ def what_if(
     secrets.learn(change.variables, change.inputs)
     environment = open_environment(store, actions or (), note)
     if file is not None:
-        take_in(environment, file, environment.execution(execution_id).workflow.dialect, code=code)
+        add_definitions(environment, file, environment.execution(execution_id).workflow.dialect, code=code)
     options: WhatIfOptions = {"tools": tools, "bounds": bounds_from(bounds)}
     try:
         if plan:
@@ -110,13 +110,13 @@ def what_if(
 
 
 def _planned(plan: Plan) -> dict[str, Any]:
-    """Return what ``--json`` prints of a plan."""
+    """Return the facts about a plan that ``--json`` prints."""
     told = {name: getattr(plan, name) for name in ("source", "at", "reused", "cost", "unknown", "blocked")}
     return {**told, "change": plan.change.to_data(), "live": [call._asdict() for call in plan.live]}
 
 
 def _facts(found: WhatIf) -> dict[str, Any]:
-    """Return what ``--json`` prints of a what-if."""
+    """Return the facts about a what-if that ``--json`` prints."""
     execution = found.execution
     first = found.diff
     return {
@@ -185,7 +185,7 @@ def try_step(
     It has the state that it had; the execution stays as it is. Models are asked; actions and tools have the recorded
     result of the same call. Exit code 1 if a try has not completed.
     """
-    from divebook.cli.project import existing_store, open_environment, take_in
+    from divebook.cli.project import add_definitions, existing_store, open_environment
     from divebook.config.answers import bounds_from, change_from
     from divebook.workflow.reader import with_keys
 
@@ -198,7 +198,7 @@ def try_step(
     written = None if keys is None else keys.read_text(encoding="utf-8")
     environment = open_environment(store, actions or (), note)
     if file is not None:
-        take_in(environment, file, environment.execution(execution_id).workflow.dialect, code=code)
+        add_definitions(environment, file, environment.execution(execution_id).workflow.dialect, code=code)
 
     def changed(workflow: Workflow) -> Workflow:
         return workflow if written is None else with_keys(workflow, step, written, source_name=str(keys))
@@ -222,7 +222,7 @@ def try_step(
 
 
 def _trial_facts(trial: StepTrial) -> dict[str, Any]:
-    """Return what ``--json`` prints of a trial."""
+    """Return the facts about a trial that ``--json`` prints."""
     entry = trial.entry._asdict()
     recorded, *tries = (asdict(tried) for tried in (trial.recorded, *trial.tries))
     return {"source": trial.source, **entry, "cost": trial.cost, "recorded": recorded, "tries": tries}

@@ -1,9 +1,10 @@
-"""Schedules: when what is due, and how each due time starts its workflow once.
+"""Schedules: due times of cron expressions, and the start of each due workflow exactly once.
 
-Due times are those of the schedule's `Zone`, by default of the machine (`divebook.config.schedules`).
+Due times are in the `Zone` of the schedule, by default in that of the machine.
 
-The store keeps up to when the due times of each schedule are seen to: a new one begins with the minute in which it is
-seen first, and none is due again when its execution is deleted. The start key of the due time keeps two workers apart.
+For each schedule, the store records the last due time that was handled. A new schedule starts with the minute in which
+it is first seen. No due time is handled twice, even if its execution is deleted. The start key contains the due time,
+so that two workers start one execution.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ from divebook.workflow.definition import Definitions
 from divebook.workflow.resources import ScheduleDefinition
 from divebook.workflow.table import nearest_position
 
-# Due times of a cron expression on the wall clock of a time zone.
+# --- due times of a cron expression on the wall clock of a time zone -------------------------------------------------
 #
-# A cron expression names times of a wall clock, which is moved once or twice a year in most zones. The times are
-# computed without a zone, and each is then given its moment:
+# A cron expression describes times of a wall clock, which most zones move once or twice a year. The times are computed
+# without a zone, and each is then converted to a moment in UTC:
 #
-# - A time that the clock shows twice, as 02:30 when summer time ends, is due the first time only.
-# - A time that the clock skips, as 02:30 when summer time begins, is due when the clock is moved, at 03:00.
+# - A time that the clock shows twice, such as 02:30 when summer time ends, is due only the first time.
+# - A time that the clock skips, such as 02:30 when summer time starts, is due when the clock is moved, at 03:00.
 #
 # So each time is due once a day in every zone, and later times are never due before earlier ones
-# (`python -m tests.config.zones`). croniter is asked for times of UTC only: in a zone that moves its clock it gives
-# repeated times twice, and from the offset of the present moment it computes past ones an hour off.
+# (`python -m tests.config.zones`). croniter computes times in UTC only: in a zone that moves its clock it returns
+# repeated times twice, and computes past times with the present offset, which may be an hour off.
 
 
 FIELDS = 5
@@ -46,37 +47,42 @@ FIELDS = 5
 
 
 def next_due(cron: str, zone: tzinfo | None, now: datetime) -> datetime:
-    """Return the first due time after `now`, an aware time in the zone; None stands for the zone of the machine.
+    """Return the first due time after `now`, an aware time in the zone. The zone None is that of the machine.
 
     Raises
     ------
     ValueError
-        The expression is not one, or names no time.
+        The expression is not valid, or never matches.
     """
-    due = next(due for due in _moments(cron, zone, _wall_time(now, zone), forwards=True) if due > now.astimezone(UTC))
-    return due.astimezone(zone)
+    now_utc = now.astimezone(UTC)
+    later = (due for due in _moments(cron, zone, _wall_time(now, zone), forwards=True) if due > now_utc)
+    return next(later).astimezone(zone)
 
 
 def latest_due(cron: str, zone: tzinfo | None, now: datetime) -> datetime:
-    """Return the last due time up to `now`, itself included; else as `next_due`."""
+    """Return the last due time up to and including `now`; otherwise like `next_due`."""
     wall = _wall_time(now, zone)
-    # When the clock shows a time again, later times have been due already: up to what it showed at its end before.
-    first, second = (wall.replace(fold=fold) for fold in (0, 1))
-    shown_before = _moment(second, zone) - _moment(first, zone) if wall.fold else timedelta()
-    latest = wall + shown_before + timedelta(minutes=1)
-    due = next(due for due in _moments(cron, zone, latest, forwards=False) if due <= now.astimezone(UTC))
-    return due.astimezone(zone)
+    # While the clock shows an hour for the second time, later wall times of that hour were due the first time already.
+    repeated = timedelta()
+    if wall.fold:
+        repeated = _moment(wall.replace(fold=1), zone) - _moment(wall.replace(fold=0), zone)
+    start = wall + repeated + timedelta(minutes=1)
+    now_utc = now.astimezone(UTC)
+    earlier = (due for due in _moments(cron, zone, start, forwards=False) if due <= now_utc)
+    return next(earlier).astimezone(zone)
 
 
 def machine_zone(now: datetime) -> tzinfo | None:
-    """Return the zone of a time; None, for the machine's, if it has no more of that than the present offset."""
-    return None if now.tzinfo is None or now.utcoffset() == now.astimezone().utcoffset() else now.tzinfo
+    """Return the zone of a time; None, which means the machine's zone, if the time has no zone or an equal offset."""
+    if now.tzinfo is None or now.utcoffset() == now.astimezone().utcoffset():
+        return None
+    return now.tzinfo
 
 
 def _moments(cron: str, zone: tzinfo | None, wall: datetime, *, forwards: bool) -> Iterator[datetime]:
-    """Yield the due times after, or before, a time of the wall clock, in UTC.
+    """Yield the due times in UTC after, or before, a time of the wall clock.
 
-    Two times of one zone are compared by their wall clock, without their fold, so they must not be compared.
+    The times are in UTC since Python compares two times of one zone by their wall clock, ignoring the fold.
     """
     from croniter import CroniterError, croniter
 
@@ -85,48 +91,57 @@ def _moments(cron: str, zone: tzinfo | None, wall: datetime, *, forwards: bool) 
         times = croniter(cron, wall.replace(tzinfo=UTC, fold=0))
         while True:
             due = (times.get_next if forwards else times.get_prev)(datetime)
-            yield _due_moment(due.replace(tzinfo=None, fold=0), zone)  # get_prev gives times of UTC a fold
+            yield _due_moment(due.replace(tzinfo=None, fold=0), zone)  # get_prev sets a fold even in UTC
     except CroniterError as error:
         raise ValueError(str(error)) from error
 
 
 def _require_times(cron: str) -> None:
-    """Raise ValueError for what croniter takes, and a schedule cannot keep.
+    """Raise ValueError for expressions that croniter accepts but that are not valid for a schedule.
 
-    Due times have the precision of a minute, so that an expression has no field of seconds, nor one of years behind it.
-    A time that is drawn by chance would be another one whenever it is asked for, and so be due again and again.
+    Due times have the precision of a minute, so there is no field for seconds, and none for years after it. A random
+    time would be different in each computation, and therefore be due again and again.
     """
     fields = cron.split()
     if len(fields) != FIELDS and not cron.strip().startswith("@"):
         raise ValueError(f"it has {len(fields)} fields")
-    for drawn in (item for part in fields for item in part.split(",") if item[:1] in {"r", "R", "h", "H"}):
-        raise ValueError(f"{drawn!r} stands for a time that is drawn by chance")
+    for part in fields:
+        for item in part.split(","):
+            if item[:1] in {"r", "R", "h", "H"}:
+                raise ValueError(f"{item!r} stands for a time that is drawn by chance")
 
 
 def _wall_time(moment: datetime, zone: tzinfo | None) -> datetime:
-    """Return what a clock of the zone shows, without a zone; `fold` is 1 while it shows a time again."""
+    """Return the wall time in a zone as a naive time; `fold` is 1 while the clock shows a time once more."""
     if zone is None:
         return datetime.fromtimestamp(moment.timestamp())  # noqa: DTZ006 - the machine's, with its fold
     return moment.astimezone(zone).replace(tzinfo=None)
 
 
 def _moment(wall: datetime, zone: tzinfo | None) -> datetime:
+    """Return a wall time of a zone in UTC."""
     return wall.replace(tzinfo=zone).astimezone(UTC)
 
 
 def _due_moment(wall: datetime, zone: tzinfo | None) -> datetime:
-    """Return when a time of the wall clock is due, in UTC."""
+    """Return the moment in UTC at which a wall time is due; for a skipped time that of the clock change."""
     moment = _moment(wall, zone)
-    return moment if _wall_time(moment, zone) == wall else _moved_at(wall, zone)
+    return moment if _wall_time(moment, zone) == wall else _clock_change(wall, zone)
 
 
-def _moved_at(wall: datetime, zone: tzinfo | None) -> datetime:
-    """Return when the clock skips a time: by Python's rules it lies between its moments with and without a fold."""
+def _clock_change(wall: datetime, zone: tzinfo | None) -> datetime:
+    """Return the moment of the clock change that skips a wall time, found by bisection to the second.
+
+    By Python's rules the change lies between the moments of the wall time with fold 1 and with fold 0.
+    """
     before, after = sorted(_moment(wall.replace(fold=fold), zone) for fold in (0, 1))
     offset = _offset(before, zone)
     while after - before > timedelta(seconds=1):
         middle = before + timedelta(seconds=(after - before) // timedelta(seconds=2))
-        before, after = (middle, after) if _offset(middle, zone) == offset else (before, middle)
+        if _offset(middle, zone) == offset:
+            before = middle
+        else:
+            after = middle
     return after
 
 
@@ -134,8 +149,8 @@ def _offset(moment: datetime, zone: tzinfo | None) -> timedelta | None:
     return moment.astimezone(zone).utcoffset()
 
 
-AGAIN = 60.0
-"""Seconds after which a due time is tried again that could not be enqueued."""
+RETRY_AFTER = 60.0
+"""Seconds until a due time that could not be enqueued is tried again."""
 _log = logger(__name__)
 
 
@@ -149,23 +164,22 @@ class Due:
     at: datetime
     """Aware, in the zone of the schedule."""
     given: Mapping[str, Any] = field(default_factory=dict)
-    """Its `Inputs` as they are written."""
+    """`Inputs` of the schedule, with expressions."""
 
     @property
     def id(self) -> str:
-        """Which schedule it is: two definitions may each have one of that name."""
-        return "/".join(
-            ("schedule", *(quote(part, safe="") for part in (self.definition, self.workflow, self.schedule)))
-        )
+        """Id of the schedule. It contains the definition, since two definitions may have schedules of one name."""
+        parts = [quote(part, safe="") for part in (self.definition, self.workflow, self.schedule)]
+        return "/".join(["schedule", *parts])
 
     @property
     def key(self) -> str:
-        """The start key: a second start for this due time gets the execution that exists."""
+        """The start key: a second start for this due time returns the existing execution."""
         return f"{self.id}/{self.at.astimezone(UTC).strftime('%Y-%m-%dT%H:%MZ')}"
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """The inputs of the execution: ``schedule.due`` is the due time in ISO 8601, ``schedule.name`` its name.
+        """The inputs of the execution. Expressions may use ``schedule.due`` (ISO 8601) and ``schedule.name``.
 
         Raises
         ------
@@ -176,26 +190,28 @@ class Due:
         return fill_values(self.given, names, default_interpreter())
 
     def is_new(self, store: EventStore, first: datetime) -> bool:
-        """Return whether nobody has seen to it; `first` is from when on a schedule counts that is new itself."""
+        """Return whether it was not handled yet; for a new schedule, due times before `first` count as handled."""
         return to_microseconds(self.at) > store.seen_to(self.id, to_microseconds(first) - 1)
 
     def see_to(self, store: EventStore) -> None:
-        """Note that it is seen to, and all before it."""
+        """Record that this due time and all earlier ones are handled."""
         store.see_to(self.id, to_microseconds(self.at))
 
 
 def _moment_of(due: Due) -> datetime:
-    return due.at.astimezone(UTC)  # times of one zone would be compared without their offsets
+    return due.at.astimezone(UTC)  # Python compares times of one zone without their offsets
 
 
 def coming(definitions: Definitions, now: datetime) -> list[Due]:
-    """Return the next due time of every schedule that is in force, the nearest first."""
-    return sorted((_due(definitions, one, now, next_due) for one in _active(definitions)), key=_moment_of)
+    """Return the next due time of each enabled schedule, the nearest first."""
+    due_times = [_due(definitions, schedule, now, next_due) for schedule in _active(definitions)]
+    return sorted(due_times, key=_moment_of)
 
 
 def latest(definitions: Definitions, now: datetime) -> list[Due]:
-    """Return the latest due time of every schedule, `now` included; those missed before it are never made up for."""
-    return sorted((latest_of(definitions, one, now) for one in _active(definitions)), key=_moment_of)
+    """Return the latest due time of each enabled schedule, up to and including `now`. Earlier ones are skipped."""
+    due_times = [latest_of(definitions, schedule, now) for schedule in _active(definitions)]
+    return sorted(due_times, key=_moment_of)
 
 
 def latest_of(definitions: Definitions, schedule: ScheduleDefinition, now: datetime) -> Due:
@@ -213,6 +229,7 @@ def _due(
     now: datetime,
     due: Callable[[str, tzinfo | None, datetime], datetime],
 ) -> Due:
+    """Return a due time of a schedule, computed by `due`; raise `SetupError` if the schedule is not valid."""
     if not schedule.cron or not schedule.workflow:
         missing = "Cron" if not schedule.cron else "Workflow"
         raise SetupError(f"schedule {schedule.name!r} has no {missing}; add it, or Enabled: false")
@@ -228,23 +245,23 @@ def _due(
 def _zone(schedule: ScheduleDefinition, name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):  # a malformed name, or that of a folder
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # an unknown or malformed name, or the name of a folder
         hint = did_you_mean(name, available_timezones()) or "write a name of the tz database such as Europe/Berlin"
         raise SetupError(f"schedule {schedule.name!r}: Zone {name!r} is not a time zone; {hint}") from None
 
 
 class Schedules:
-    """The schedules of definitions, whose workflows are put into a queue when they are due."""
+    """Schedules of definitions that put their workflows into a queue when they are due."""
 
     def __init__(self, environment: Environment, definitions: Definitions, queue: str) -> None:
         self._environment = environment
         self._definitions = definitions
         self._queue = queue
         self._failed: dict[str, float] = {}
-        """Schedules whose latest due time could not be enqueued, and when that is tried again."""
+        """By schedule: the monotonic time at which a failed due time is tried again."""
 
     def require_sound(self, now: datetime) -> None:
-        """Raise `DefinitionError`, with its lines, unless each can be enqueued when it is due."""
+        """Raise `DefinitionError`, with line numbers, unless each enabled schedule can be enqueued."""
         problems = []
         for index, schedule in enumerate(self._definitions.schedules):
             if not schedule.enabled:
@@ -254,17 +271,15 @@ class Schedules:
                 self._environment.create(due.workflow, due.inputs)
             except DivebookError as error:
                 line, column = nearest_position(("Schedules", index), self._definitions.positions)
-                said = (
-                    str(error)
-                    if f"schedule {schedule.name!r}" in str(error)
-                    else f"schedule {schedule.name!r}: {error}"
-                )
-                problems.append(Problem(said, line, column))
+                message = str(error)
+                if f"schedule {schedule.name!r}" not in message:
+                    message = f"schedule {schedule.name!r}: {message}"
+                problems.append(Problem(message, line, column))
         if problems:
             raise DefinitionError(problems, self._definitions.name or "<definition>")
 
     def enqueue_due(self, now: datetime, *, monotonic: Callable[[], float] = time.monotonic) -> None:
-        """Enqueue what is due and nobody has seen to; what one schedule meets holds up no other."""
+        """Enqueue due workflows that were not handled yet. An error of one schedule does not affect the others."""
         for schedule in _active(self._definitions):
             if self._failed.get(schedule.name, 0.0) > monotonic():
                 continue
@@ -273,7 +288,7 @@ class Schedules:
             except StoreClosedError:
                 raise
             except DivebookError as error:
-                self._failed[schedule.name] = monotonic() + AGAIN
+                self._failed[schedule.name] = monotonic() + RETRY_AFTER
                 _log.warning("schedule %s: what is due could not be enqueued: %s", schedule.name, error)
 
     def _enqueue(self, due: Due, now: datetime) -> None:

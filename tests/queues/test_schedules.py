@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from divebook import Environment, Worker
-from divebook.config.schedules import AGAIN, Due, Schedules, latest
+from divebook.config.schedules import RETRY_AFTER, Due, Schedules, latest
 from divebook.errors import DefinitionError
 from divebook.store import MemoryStore, SqliteStore
 from divebook.workflow.reader import read_definitions
@@ -89,7 +89,7 @@ def test_schedules_of_one_name_in_two_definitions_are_two(made):
 def test_a_schedule_that_cannot_be_enqueued_holds_up_no_other(made, caplog):
     bad = "- {Name: bad, Cron: '* * * * *', Workflow: missing}\n      - {Name: off, Enabled: false}"
     schedules, now = scheduled(made, defined(more=bad)), [100.0]
-    for seconds in (0, 1, AGAIN + 1):
+    for seconds in (0, 1, RETRY_AFTER + 1):
         now[0] = 100.0 + seconds
         schedules.enqueue_due(NOON, monotonic=lambda: now[0])
     assert keys(made) == ["schedule/nightly/sum/often/2026-05-04T12:00Z"]
