@@ -208,7 +208,7 @@ def test_a_run_that_was_mended_is_shown_and_nothing_is_asked(cell, shell):
     assert start(on_edit="ask").id == failed.id
     assert made(shell) == ["inc", "after"]
     cell(twice.replace("return x + 1", "return x + 10"))
-    with pytest.raises(CodeChangedError, match="its start; 3 completed calls made always_new"):
+    with pytest.raises(CodeChangedError, match="its start; 3 completed calls repeated"):
         start(on_edit="ask")
 
 
