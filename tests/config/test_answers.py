@@ -35,7 +35,7 @@ def test_the_line_wins_over_what_is_given_and_that_over_the_file_and_that_over_t
     monkeypatch.setenv("DIVEBOOK_ANSWERS", "{line: 1, given: 1, file: 1, environment: 1}")
     (tmp_path / "answers.yaml").write_text("line: 2\ngiven: 2\nfile: 2\n")
     answers = answers_from(["line:=4"], tmp_path / "answers.yaml", {"line": 3, "given": 3})
-    known = answers._standing | answers._given
+    known = answers._defaults | answers._answers
     assert known == {"line": 4, "given": 3, "file": 2, "environment": 1}
     assert set(answers.keys) == set(known)
 
