@@ -44,8 +44,11 @@ class DrivenLeases:
         self._driven: Counter[tuple[StoreKey, str, int]] = Counter()
         """Number of drivers by store, execution id and token. A store and a copy of it have equal ids and tokens
         (test_a_copy_of_a_store_does_not_free_the_leases_of_its_source)."""
-        self._taking: dict[tuple[StoreKey, str], int] = {}
-        """Ident of the thread that is about to drive an execution, by store and execution id."""
+        self._taking: dict[tuple[StoreKey, str], set[int]] = {}
+        """Idents of the threads that are about to drive an execution, by store and execution id. There can be several:
+        one acquires the lease, and the others then fail (test_a_thread_that_fails_to_take_a_lease_frees_no_other)."""
+        self._marking = threading.Lock()
+        """Held for changes of `_taking`, never while the store is called."""
         self._claims = threading.Lock()
 
     @property
@@ -62,7 +65,8 @@ class DrivenLeases:
         """Note that the engine drives an execution under a lease."""
         key = key_of(store)
         self._driven[key, lease.execution_id, lease.token] += 1
-        self._taking.pop((key, lease.execution_id), None)
+        with self._marking:
+            self._taking.pop((key, lease.execution_id), None)
 
     def rest(self, store: EventStore, lease: Lease) -> None:
         """Note that the engine no longer drives the execution under this lease."""
@@ -75,7 +79,8 @@ class DrivenLeases:
         """Forget all leases, because the loop that drove them is gone."""
         self._driven.clear()
         self._taking.clear()
-        self._claims = threading.Lock()  # this process may be a fork of one that held the lock
+        self._claims = threading.Lock()  # this process may be a fork of one that held the locks
+        self._marking = threading.Lock()
 
     def claim(self, store: EventStore, claim: Callable[[], list[Lease]]) -> list[Lease]:
         """Acquire leases of a store with `claim` and note that this thread is about to drive their executions.
@@ -86,7 +91,7 @@ class DrivenLeases:
         with self._claims:
             leases = claim()
             for lease in leases:
-                self._taking[key_of(store), lease.execution_id] = threading.get_ident()
+                self._mark(key_of(store), lease.execution_id)
         return leases
 
     def take(self, store: EventStore, execution_id: str, *, by_force: bool = False) -> Lease:
@@ -97,10 +102,7 @@ class DrivenLeases:
         LeaseHeldError
             The execution is being driven, perhaps by this process.
         """
-        me = threading.get_ident()
         owner = Owner.current()
-        place = (key_of(store), execution_id)
-        before = self._taking.get(place)
         try:
             lease = store.acquire(execution_id, owner)
         except LeaseHeldError:
@@ -110,8 +112,7 @@ class DrivenLeases:
             if not is_free:
                 raise
             lease = store.acquire(execution_id, owner, instead_of=held)
-        if before is None or before == me or not _is_alive(before):
-            self._taking[place] = me
+        self._mark(key_of(store), execution_id)
         return lease
 
     @contextmanager
@@ -131,14 +132,23 @@ class DrivenLeases:
     @contextmanager
     def about_to_drive(self, store: EventStore, execution_id: str) -> Iterator[None]:
         """Mark this thread as about to drive an execution, so that its lease does not count as left."""
-        me = threading.get_ident()
-        place = (key_of(store), execution_id)
-        self._taking.setdefault(place, me)
+        key = key_of(store)
+        self._mark(key, execution_id)
         try:
             yield
         finally:
-            if self._taking.get(place) == me:
-                self._taking.pop(place, None)
+            self._unmark(key, execution_id)
+
+    def _mark(self, key: StoreKey, execution_id: str) -> None:
+        with self._marking:
+            self._taking.setdefault((key, execution_id), set()).add(threading.get_ident())
+
+    def _unmark(self, key: StoreKey, execution_id: str) -> None:
+        with self._marking:
+            threads = self._taking.get((key, execution_id), set())
+            threads.discard(threading.get_ident())
+            if not threads:
+                self._taking.pop((key, execution_id), None)
 
     def _drives(self, store: EventStore, lease: Lease) -> bool:
         return (key_of(store), lease.execution_id, lease.token) in self._driven
@@ -147,8 +157,9 @@ class DrivenLeases:
         """Return whether a lease belongs to this process and nothing here drives or is about to drive its execution."""
         if self._drives(store, lease) or not lease.owner.is_same_process(Owner.current()):
             return False
-        thread = self._taking.get((key_of(store), lease.execution_id))
-        return thread is None or thread == threading.get_ident() or not _is_alive(thread)
+        with self._marking:
+            threads = self._taking.get((key_of(store), lease.execution_id), set()) - {threading.get_ident()}
+        return not any(map(_is_alive, threads))
 
     def left(self, store: EventStore) -> list[str]:
         """Return the ids of executions with a lease of this process that nothing drives."""

@@ -1,12 +1,16 @@
 """One driver for each execution, and folds that are kept so that long logs open fast."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from divebook import Environment, Step, Workflow
 from divebook.engine.evolve import fold
 from divebook.errors import FencedError, LeaseHeldError
 from divebook.runtime.journal import CHECKPOINT_EVENTS
-from divebook.store import Owner
+from divebook.runtime.leases import DrivenLeases
+from divebook.store import MemoryStore, Owner
 from divebook.store.append import Batch, records_of
 from tests.execution.test_resuming import WHOLE, cut
 from tests.execution.worlds import Calls, Gate, environment
@@ -52,6 +56,28 @@ def test_a_copy_of_a_store_does_not_free_the_leases_of_its_source():
         Environment(store=copy.store, actions=[gates[1].action()]).resume(execution.id)
     gates[1].opened.set()
     assert copied.wait(20).status == "completed"
+
+
+def test_a_thread_that_fails_to_take_a_lease_frees_no_other():
+    """Two threads are about to drive an execution. The first one fails, while the second one holds the lease."""
+    leases, store = DrivenLeases(), MemoryStore()
+    world = environment(store=store)
+    execution = world.enqueue(Workflow("w", [Step("a", script="1")]))
+    first_is_about, second_has_it = threading.Event(), threading.Event()
+
+    def fail_to_take():
+        with leases.about_to_drive(store, execution.id):
+            first_is_about.set()
+            assert second_has_it.wait(20)
+
+    first = threading.Thread(target=fail_to_take)
+    first.start()
+    assert first_is_about.wait(20)
+    with leases.taking(store, execution.id) as lease:
+        second_has_it.set()
+        first.join(20)
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(leases.is_left, store, lease).result() is False
 
 
 def test_who_lost_its_lease_cannot_write_any_more():
