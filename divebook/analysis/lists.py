@@ -35,7 +35,7 @@ from divebook.errors import NotFoundError, SetupError, StoreError
 from divebook.events import Event, catalog
 from divebook.events.catalog import ENQUEUED, FAILED
 from divebook.events.recorded import opened
-from divebook.projections.compare import OperationTree, Pair, Row, told
+from divebook.projections.compare import OperationTree, Pair, Row, describe
 from divebook.projections.failures import Failure, failure_in
 from divebook.questions import Question
 from divebook.replay.inspect import Inspected
@@ -536,7 +536,7 @@ class _Compared(NamedTuple):
 
     @property
     def text(self) -> str | None:
-        return None if self.row.difference == "same" else told(self.row)
+        return None if self.row.difference == "same" else describe(self.row)
 
 
 def _of(side: str, value: Callable[[OperationTree], Any]) -> Callable[[_Compared], Any]:

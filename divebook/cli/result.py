@@ -40,7 +40,7 @@ from divebook.events import Event, catalog
 from divebook.events.codec import event_to_dict
 from divebook.projections.failures import summary
 from divebook.projections.formatter import Formatter, Formatting
-from divebook.projections.progress import course_of
+from divebook.projections.progress import activity_of
 from divebook.projections.spans import Span
 from divebook.runtime.execution import Execution
 from divebook.runtime.loop import ENGINE
@@ -158,7 +158,7 @@ def _print_heading(execution: Execution) -> None:
 def _times(execution: Execution) -> str:
     """Return how long it took; where it waited for people, or rested, that apart, for which its log is read."""
     if execution.started_at is not None and execution.state.paused_us and execution.damage is None:
-        return ", ".join(course_of(execution.history()).times)
+        return ", ".join(activity_of(execution.history()).times)
     return between(execution.started_at, execution.ended_at)
 
 

@@ -34,7 +34,7 @@ from divebook.projections.requests import (
     UNKNOWN,
     RequestView,
     ToolCallView,
-    answered,
+    answer_blocks,
     output_names,
     requests_in,
     tool_calls_in,
@@ -219,7 +219,7 @@ def turn_rows(spans: Sequence[Span], redactor: Redactor) -> tuple[tuple[str, ...
 
 
 def _request_rows(view: RequestView, calls: Sequence[ToolCallView]) -> Iterator[tuple[str, ...]]:
-    blocks = answered(view)
+    blocks = answer_blocks(view)
     outputs = output_names(view)
     said = [str(block["text"]) for block in blocks if block.get("type") == "text"]
     said += [readable(block["arguments"]) for block in blocks if block.get("tool") in outputs]
@@ -503,7 +503,7 @@ def facts_of(execution: Execution, log: ReadLog) -> Iterable[str]:
         yield held_up
     if execution.started_at:
         yield f"started {local_time(execution.started_at)}"
-        yield from log.course.times
+        yield from log.activity.times
     usage = execution.usage
     yield f"{plural(usage.requests, 'model call')}, {plural(usage.input_tokens + usage.output_tokens, 'token')}"
     yield from _budget(execution)
@@ -512,7 +512,7 @@ def facts_of(execution: Execution, log: ReadLog) -> Iterable[str]:
 def spreads_of(log: ReadLog) -> Iterable[str]:
     """Yield what the rows and items of the latest steps gave, column by column: ``label: praise 812, blame 164``."""
     log.spreads.count()
-    latest = log.spreads.latest(log.course.progress)
+    latest = log.spreads.latest(log.activity.progress)
     for step, spreads in latest.items():
         of_step = f"{one_line(step, MAX_CELL)}: " if len(latest) > 1 else ""
         yield from (f"{of_step}{spread.words}" for spread in spreads)

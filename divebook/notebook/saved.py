@@ -18,8 +18,8 @@ from divebook.events.codec import payload_from, readable
 from divebook.events.event import to_datetime
 from divebook.notebook.frontend import shows_widgets
 from divebook.notebook.report import settled_text
-from divebook.projections.frames_mixin import FramedLog
-from divebook.projections.progress import MOST_COLUMNS, times_told
+from divebook.projections.frames import FramedLog
+from divebook.projections.progress import MOST_COLUMNS, time_texts
 from divebook.projections.spans import Span, spans_of
 from divebook.store.embedded import LOG, RUN, TEXTS, carried_by, is_carrier
 from divebook.store.encoding import whole_texts, with_texts
@@ -182,7 +182,7 @@ class SavedRun(FramedLog):
             yield f"started {local_time(_moment(started))}"
         if started is not None and ended is not None:
             is_timed = header["since_us"] is not None  # older ones do not say what was work
-            times = times_told(header["worked_us"], header["waited_us"], header["paused_us"])
+            times = time_texts(header["worked_us"], header["waited_us"], header["paused_us"])
             yield from times if is_timed else [f"took {seconds(abs(ended - started) / 1e6)}"]
         if self._recording["sample"]:
             yield f"{one_line(self._recording['sample'], 200)}; its whole log is in {self.store}"

@@ -233,7 +233,7 @@ class Feed:
         self._behind = True
         self._header: Header | None = None
         self._questions: dict[str, QuestionView] = {}
-        self._spending, self._course, self._failing = Spending(), Activity(), Failing(source.names)
+        self._spending, self._activity, self._failing = Spending(), Activity(), Failing(source.names)
         self._spreads = Spreads()
         self._ways: list[Way] = []
         self._asks_ways = True
@@ -334,7 +334,7 @@ class Feed:
         if self._origin is None:
             self._origin = event.recorded_at
         self._reader.take(event)
-        self._course.take(event)
+        self._activity.take(event)
         self._spreads.take(event)
         self._setters.take(event)
         self._spending.hear(event)
@@ -359,7 +359,7 @@ class Feed:
         return self._failing.report([span for span, _ in self._told], self.source.read)
 
     def _present_header(self) -> Header:
-        header = paced(self._failing.of(self._spending.of(self.source.header())), self._course, self._spreads)
+        header = paced(self._failing.of(self._spending.of(self.source.header())), self._activity, self._spreads)
         if self._asks_ways:
             self._asks_ways, self._ways = False, self.source.ways(header, self._failing.kept)
         return {**header, "ways": self._ways}

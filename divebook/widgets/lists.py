@@ -326,7 +326,7 @@ def text_of(line: RunLine) -> str:
     record = line.record
     summary = line.summary
     parts = (record.workflow_name, record.execution_id, *record.tags, record.note, record.error)
-    return " ".join(filter(None, (*parts, summary and summary.given, line.about))).lower()
+    return " ".join(filter(None, (*parts, summary and summary.inputs, line.about))).lower()
 
 
 def near(lines: Iterable[RunLine], query: RunsQuery) -> str:

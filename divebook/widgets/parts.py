@@ -17,12 +17,12 @@ from divebook.projections.failures import Failure, ItemNames, failure_of, is_kep
 from divebook.projections.requests import (
     RequestView,
     ToolCallView,
-    answered,
+    answer_blocks,
     mappings_in,
     output_names,
+    people_messages,
     placed,
     requests_in,
-    spoken_in,
     tool_calls_in,
 )
 from divebook.projections.spans import Span
@@ -158,7 +158,7 @@ def sent_with(view: RequestView) -> list[ConversationPart]:
 
 def said_with(view: RequestView) -> list[ConversationPart]:
     """Return every message that went to the model with a request, and what it answered."""
-    answers = (_block(block, "assistant") for block in answered(view))
+    answers = (_block(block, "assistant") for block in answer_blocks(view))
     return [*sent_with(view), *(part for part in answers if part is not None)]
 
 
@@ -213,7 +213,7 @@ def _parts(message: Mapping[str, Any]) -> Iterator[ConversationPart]:
     """Yield the parts of a message in pydantic-ai's JSON form."""
     for part in mappings_in(message.get("parts")):
         is_retry = part.get("part_kind") == "retry-prompt"
-        for said in spoken_in([{**message, "parts": [part]}]):
+        for said in people_messages([{**message, "parts": [part]}]):
             for block in said.content:
                 made = _block(block, "retry" if is_retry else said.role)
                 if made is not None:
@@ -236,7 +236,7 @@ def _block(block: Mapping[str, Any], role: str) -> ConversationPart | None:
 def _answer(view: RequestView) -> Iterator[ConversationPart]:
     """Yield what a model thought, said and called; the call that is its answer as what it says."""
     outputs = output_names(view)
-    for block in answered(view):
+    for block in answer_blocks(view):
         if block.get("type") != "tool_call":
             made = _block(block, "assistant")
             if made is not None:

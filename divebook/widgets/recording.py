@@ -431,7 +431,7 @@ class CleanRun:
             failing.take(span)
         self._failures: FailureReport = redactor.value(failing.report(spans))
         read.spreads.count()
-        header = paced(failing.of(spending.of(header_of(execution))), read.course, read.spreads)
+        header = paced(failing.of(spending.of(header_of(execution))), read.activity, read.spreads)
         error = redactor.text(header["error"])
         progress = redactor.value(header["progress"])
         self._header: Header = {**header, "live": False, "commands": [], "dashboards": []}

@@ -64,34 +64,34 @@ from divebook.widgets.variables import FilesReader, Setters, VariableReader
 from divebook.workflow.definition import Workflow, hidden_in, visible_steps
 from divebook.workflow.json_schemas import load
 
-# What a header says of the course of an execution: what it does, how long it did what, how far its steps are.
+# What a header says of the activity of an execution: what it does, how long it did what, how far its steps are.
 #
 # Of the latest steps it also says what their rows gave.
 
 
-MOST_STRETCHES = 100
+MOST_PHASES = 100
 MOST_STEPS = 200
 NAME = 120
 
 
-def paced(header: Header, course: Activity, spreads: Spreads) -> Header:
-    """Return a header with what a course says; it is the same as long as the same goes on.
+def paced(header: Header, activity: Activity, spreads: Spreads) -> Header:
+    """Return a header with what a activity says; it is the same as long as the same goes on.
 
     Of `spreads` it has what was counted by now.
     """
-    steps = course.progress[:MOST_STEPS]
+    steps = activity.progress[:MOST_STEPS]
     latest = spreads.latest(steps)
-    was_left = course.doing == WORKED and not header["live"]
-    stretches = [*course.stretches, *([course.lasting] if course.lasting is not None else [])]
-    longest = sorted(stretches, key=_length)[-MOST_STRETCHES:]
+    was_left = activity.doing == WORKED and not header["live"]
+    phases = [*activity.phases, *([activity.current] if activity.current is not None else [])]
+    longest = sorted(phases, key=_length)[-MOST_PHASES:]
     return {
         **header,
-        "doing": STOPPED if was_left else course.doing,
-        "since_us": (course.last_us if was_left else course.since_us) or None,
-        "worked_us": course.before(WORKED) + (course.last_us - course.since_us if was_left else 0),
-        "waited_us": course.before(WAITED),
-        "paused_us": course.before(PAUSED),
-        "stretches": [_stretch(one) for one in sorted(longest, key=lambda one: one.started_us)],
+        "doing": STOPPED if was_left else activity.doing,
+        "since_us": (activity.last_us if was_left else activity.since_us) or None,
+        "worked_us": activity.before(WORKED) + (activity.last_us - activity.since_us if was_left else 0),
+        "waited_us": activity.before(WAITED),
+        "paused_us": activity.before(PAUSED),
+        "stretches": [_phase(one) for one in sorted(longest, key=lambda one: one.started_us)],
         "progress": [_progress(told, latest.get(told.step, ())) for told in steps],
     }
 
@@ -100,7 +100,7 @@ def _length(stretch: Phase) -> float:
     return float("inf") if stretch.ended_us is None else stretch.ended_us - stretch.started_us
 
 
-def _stretch(stretch: Phase) -> StretchView:
+def _phase(stretch: Phase) -> StretchView:
     return StretchView(doing=stretch.doing, begin_us=stretch.started_us, end_us=stretch.ended_us)
 
 
