@@ -16,7 +16,7 @@ from divebook.events.arrow.tally import ColumnTally
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, WAITING
 from divebook.events.codec import short_hash, storable
 from divebook.events.recorded import opened
-from divebook.projections.progress import Distribution, result_of, spreads_of
+from divebook.projections.activity import Distribution, result_of, spreads_of
 from divebook.questions.bounds import Bounds
 from divebook.runtime.compute.dask import is_address
 from divebook.runtime.execution import Execution

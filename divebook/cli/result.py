@@ -38,9 +38,9 @@ from divebook.engine.state import PathState, Usage
 from divebook.errors import StoreError
 from divebook.events import Event, catalog
 from divebook.events.codec import event_to_dict
+from divebook.projections.activity import activity_of
 from divebook.projections.failures import summary
 from divebook.projections.formatter import Formatter, Formatting
-from divebook.projections.progress import activity_of
 from divebook.projections.spans import Span
 from divebook.runtime.execution import Execution
 from divebook.runtime.loop import ENGINE

@@ -30,7 +30,7 @@ from divebook.events.codec import readable
 from divebook.events.event import to_datetime
 from divebook.events.recorded import Recorded
 from divebook.projections.failures import Failure, failures_of, kept_in, summary
-from divebook.projections.requests import (
+from divebook.projections.model_requests import (
     UNKNOWN,
     RequestView,
     ToolCallView,

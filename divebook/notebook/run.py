@@ -449,7 +449,7 @@ def open_line(environment: Environment) -> Callable[[], None]:
     if not _has_page():
         return lambda: None
     from divebook.notebook.lasting import PAGES
-    from divebook.widgets.lists import RunsFeed, inbox_publisher_of
+    from divebook.widgets.runs_and_questions import RunsFeed, inbox_publisher_of
     from divebook.widgets.views import Handlers, InboxComm, RunsComm
 
     questions = InboxComm(inbox_publisher_of(environment), Handlers(environment.answer))

@@ -1,11 +1,9 @@
 """Alignment of two runs, place by place: equal places, changed places, and places that only one run has.
 
 Places are matched by their identity: a visit to a step by path, step and number, an item by its index, a call by its
-key
-within the node that contains it. If the lists of two nodes differ, values are compared first: the key or value of an
-item, and the request of a call. Visits of a step are matched in their order if the names of paths differ. Readings
-of
-the clock and ids are not compared, but values that code derives from them are.
+key within the node that contains it. If the lists of two nodes differ, values are compared first: the key or value of
+an item, and the request of a call. Visits of a step are matched in their order if the names of paths differ. Readings
+of the clock and ids are not compared, but values that code derives from them are.
 """
 
 from __future__ import annotations
@@ -62,10 +60,8 @@ def way_of(data: Any) -> str:
     """Return the source of the answer, from the event that ends an operation or a question.
 
     ``served``: replayed from the log of another execution. ``blocked``: not executed. ``skipped``: a sleep.
-    ``computed``: a
-    script, or a reading of clock or chance. ``live``: executed. ``other``: an operation that only contains others,
-    or an
-    answer of a person.
+    ``computed``: a script, or a reading of clock or chance. ``live``: executed. ``other``: an operation that only
+    contains others, or an answer of a person.
     """
     source = data.served
     kind = getattr(data, "operation_type", "")
@@ -597,10 +593,8 @@ class Pair:
         """The first difference, in the order of the first run's log; None if the runs are the same.
 
         Each row gets a position: the event at which it appears in the first run, or, if only the other run has it,
-        just behind
-        the latest event of the first run that precedes it there. The difference with the smallest position is the
-        first one.
-        Every consequence of a difference comes later in a log.
+        just behind the latest event of the first run that precedes it there. The difference with the smallest position
+        is the first one. Every consequence of a difference comes later in a log.
         """
         if not self.differences:
             return None
@@ -692,8 +686,7 @@ def _partners(ours: Sequence[OperationTree], theirs: Sequence[OperationTree]) ->
     """Match two lists of children; return, by the id of each matched child of `theirs`, its partner in `ours`.
 
     Equal lists are paired one by one. Else each kind of child is matched separately, with several criteria
-    (`_criteria`).
-    Each criterion pairs children that remained from the ones before.
+    (`_criteria`). Each criterion pairs children that remained from the ones before.
     """
     if [inner.key for inner in ours] == [inner.key for inner in theirs] and _are_settled(ours, theirs):
         return {id(its): mine for mine, its in zip(ours, theirs, strict=True)}

@@ -61,8 +61,7 @@ class Comparison:
     """Two or more runs side by side: each of the other runs is compared with the first one.
 
     `Run.compare`, `divebook.compare` and ``%dive compare`` return it. As the last value of a cell it shows both runs
-    side by
-    side, with the first difference expanded.
+    side by side, with the first difference expanded.
 
     Examples
     --------
@@ -287,12 +286,10 @@ def _table(pair: Pair) -> str:
 
 
 def _folded(rows: Iterable[Row]) -> Iterator[tuple[Difference, int, Row | None]]:
-    """Yield the rows of the table: each difference with the number of rows that it stands for, and counts of equal
-    rows.
+    """Yield the rows of the table: each difference with the number of its rows, and the counts of equal rows.
 
     If one run lacks a place as a whole, the places inside it are counted and not yielded. Consecutive equal rows
-    become one
-    entry ``("same", count, None)``. For the rows same, same, added a, added a / b, same the function yields
+    become one entry ``("same", count, None)``. For the rows same, same, added a, added a / b, same the function yields
     ``("same", 2, None)``, ``("added", 2, row a)``, ``("same", 1, None)``.
     """
     same = 0
@@ -359,8 +356,7 @@ def _texts(row: Row, *, whole: bool) -> tuple[str, str]:
     """Return the text of each lane; without `whole`, unchanged text between differences is shortened.
 
     If one run lacks the place, the other lane shows the result. If no part differs, both lanes show the status. Else
-    each
-    lane shows its side of the first `MOST_PARTS` differing parts.
+    each lane shows its side of the first `MOST_PARTS` differing parts.
     """
     a, b = (_way(side) for side in (row.a, row.b))
     if row.a is None or row.b is None:

@@ -3,8 +3,7 @@
 `Execution.failure`, frames, reports, the shell, live views and saved runs all show this record
 (`tests/history/test_failures.py`). A step or item often fails because a call inside it failed. The record then
 describes
-that call, the innermost one: for the spans ``step parse`` <- ``item parse[3]`` <- ``action read_csv``, each caused
-by
+that call, the innermost one: for the spans ``step parse`` <- ``item parse[3]`` <- ``action read_csv``, each caused by
 the next, the record has the arguments, the source line and the traceback of ``read_csv``.
 """
 
@@ -336,8 +335,7 @@ def _of_key(facts: ErrorFacts) -> str:
     """Return the explanation of a missing key.
 
     The message of a KeyError contains the key. The source line may contain ``name[index]``, and the arguments the
-    value of
-    ``name``. If the value is a dict without that key, the text names the dict and its keys.
+    value of ``name``. If the value is a dict without that key, the text names the dict and its keys.
     """
     key = _literal(facts.message)
     if not isinstance(key, str | int):

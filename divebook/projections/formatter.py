@@ -15,13 +15,10 @@ from divebook.projections.spans import Span, Spans
 class Formatter:
     """Base class of formatters; override the methods for the notifications that you need.
 
-    ``Environment(formatter=...)`` calls the methods for each execution that this process records, in the order of
-    the
-    logs, after the events are in the store. The calls happen on the engine's thread, so that they must return
-    quickly.
+    ``Environment(formatter=...)`` calls the methods for each execution that this process records, in the order of the
+    logs, after the events are in the store. The calls happen on the engine's thread, so that they must return quickly.
     Exceptions are logged and do not affect the execution. A step with `Each` is one step. In a pipeline only the
-    stages
-    are steps.
+    stages are steps.
 
     Examples
     --------

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 from divebook import extensions
 from divebook.errors import SetupError
 from divebook.events import Event
-from divebook.projections.requests import CallMessage, RequestView, conversation_in, requests_of
+from divebook.projections.model_requests import CallMessage, RequestView, conversation_in, requests_of
 
 if TYPE_CHECKING:
     import pandas as pd

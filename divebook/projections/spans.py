@@ -3,8 +3,7 @@
 An event that a user emits (``ctx.emit``) is a span without length, so that it appears between the others.
 
 `Spans` folds the events of a log into spans. Several events change the same span. For example, a step with one item
-and
-one action that fails once:
+and one action that fails once:
 
     1 step_started         span 0  step       running
     2 iteration_started    span 1  item       running
@@ -14,14 +13,11 @@ one action that fails once:
     6 step_failed          span 0  failed, cause 1
 
 After `execution_resumed` the same step and item run again: their spans return to ``running`` with one more attempt,
-and
-the operation gets a new span if its id is new.
+and the operation gets a new span if its id is new.
 
 This is the only such fold for readers: frames, timelines, usage, the shell's progress, live views and streamed
-pipelines
-use these spans and therefore agree with each other. `divebook.projections.requests` derives the requests to models
-from
-them. (`divebook.engine.evolve` is the fold that drives an execution.)
+pipelines use these spans and therefore agree with each other. `divebook.projections.model_requests` derives the
+requests to models from them. (`divebook.engine.evolve` is the fold that drives an execution.)
 """
 
 from __future__ import annotations
@@ -90,8 +86,7 @@ class Span(Timed):
     """The called action, agent, signal, ... of an operation; or the name of an event that a user emitted."""
     attempts: int = 1
     """Number of starts; more than 1 after a crash, a retry or a resumption. Each attempt of a step has its own
-    operations,
-    and for those it is the number of the attempt.
+    operations, and for those it is the number of the attempt.
     """
     items: int = 0
     """Completed items of `Each`."""
@@ -185,8 +180,7 @@ def tool_failure(operation_type: str, result: Any) -> str | None:
     """Return the error of a tool call whose error went to the model; None for other calls.
 
     The log records such a call as completed, because it is not repeated. Its result says that the tool failed. A
-    denied call
-    did not fail.
+    denied call did not fail.
     """
     if operation_type != TOOL_CALL or not isinstance(result, Mapping) or result.get("kind") != "tool_failed":
         return None
@@ -422,8 +416,8 @@ class Spans:
     def _operation_started(self, event: Event, data: catalog.OperationStarted) -> None:
         """Create the span of an operation, or restart the span of the same operation.
 
-        The span gets the item, the containing operation, the agent and model, and the number of failed attempts
-        before it.
+        The span gets the item, the containing operation, the agent and model, and the number of failed attempts before
+        it.
         """
         self._failed_calls.pop((event.path, data.iteration_index), None)
         if data.operation_type in ENCLOSING:
@@ -536,9 +530,8 @@ class Spans:
     def _execution_resumed(self, event: Event, _data: catalog.Payload) -> None:
         """Resume the spans of an execution.
 
-        Operations that ran when the process died have ended, or wait for an answer about their outcome. Steps that
-        did not
-        complete run again.
+        Operations that ran when the process died have ended, or wait for an answer about their outcome. Steps that did
+        not complete run again.
         """
         for span in [span for spans in self._open.values() for span in spans.values() if span.kind == "operation"]:
             self._end(span, event, catalog.CANCELLED)

@@ -36,8 +36,8 @@ from divebook.events import Event, catalog
 from divebook.events.catalog import BADGED, CANCELLED, COMPLETED, FAILED, LEFT_ALONE, RUNNING, UNCOUNTED, WAITING
 from divebook.events.codec import decode, encode, readable
 from divebook.events.event import to_datetime
-from divebook.projections.progress import PAUSED as ACTIVITY_PAUSED
-from divebook.projections.progress import STOPPED, WORKED, Activity, Spreads, activity_of
+from divebook.projections.activity import PAUSED as ACTIVITY_PAUSED
+from divebook.projections.activity import STOPPED, WORKED, Activity, Spreads, activity_of
 from divebook.projections.spans import Span, spans_of
 from divebook.store import EventStore, ExecutionRecord
 from divebook.store.base import StoredSummary
@@ -444,8 +444,7 @@ class ReadLog(tuple[Event, ...]):  # noqa: SLOT001 - it keeps what was read off 
     """The events of an execution, with cached spans, activity and distributions.
 
     The report, the failures and the saved form of one run share one of these, because a fold of a long log takes as
-    long as
-    all the rest (`tests/notebook/test_failed.py`).
+    long as all the rest (`tests/notebook/test_failed.py`).
     """
 
     @classmethod
@@ -509,8 +508,7 @@ Spent: TypeAlias = Literal[
 ]
 """Kinds of time.
 
-``actions``: actions, and functions made with ``@step``. ``workflows``: other executions. ``asleep``: timers,
-signals,
+``actions``: actions, and functions made with ``@step``. ``workflows``: other executions. ``asleep``: timers, signals,
 pauses before further attempts. ``stopped``: no process drove the run.
 """
 OVERHEAD: Spent = "overhead"
@@ -652,10 +650,8 @@ def _backwards(paths: dict[str, _PathOfRun], began: int, ended: int) -> Iterator
     """Yield the calls and questions that the end waited for, the last first.
 
     `now` moves from the end towards the beginning. Each iteration takes the latest event before `now` on the current
-    path:
-    a join (continue on the path that arrived last), a call or question (yield it), or the start of a branch
-    (continue on
-    the path that split).
+    path: a join (continue on the path that arrived last), a call or question (yield it), or the start of a branch
+    (continue on the path that split).
     """
     if not paths:
         return

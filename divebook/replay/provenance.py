@@ -23,7 +23,7 @@ from divebook.errors import NotFoundError
 from divebook.events import Event, catalog
 from divebook.events.codec import readable
 from divebook.events.recorded import opened
-from divebook.projections.requests import people_messages
+from divebook.projections.model_requests import people_messages
 from divebook.replay.origins import INPUT, Origins, StepCall, ValueOrigin
 from divebook.store.history import History
 from divebook.text.colours import LIGHT

@@ -16,7 +16,7 @@ from divebook.engine.inbox import SIGNAL, Message, signal_payload
 from divebook.errors import ExecutionNotFoundError, NotFoundError, SetupError, StoreBusyError
 from divebook.events.catalog import BOOK
 from divebook.events.recorded import opened
-from divebook.projections.requests import CallMessage, people_messages
+from divebook.projections.model_requests import CallMessage, people_messages
 from divebook.runtime.clock import Clock
 from divebook.runtime.commit import StoreCalls
 from divebook.store import EventStore

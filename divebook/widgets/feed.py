@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from divebook.events import Event
-from divebook.projections.progress import Activity, Spreads
-from divebook.projections.requests import requests_in
+from divebook.projections.activity import Activity, Spreads
+from divebook.projections.model_requests import requests_in
 from divebook.projections.spans import Span, Spans, spans_of
 from divebook.runtime.streaming import TextDelta
 from divebook.text.redaction import Redactor, shared
@@ -52,7 +52,7 @@ from divebook.widgets.source import (
     shown,
 )
 from divebook.widgets.stepping import detail_of
-from divebook.widgets.variables import Setters
+from divebook.widgets.variables_and_files import Setters
 
 # What is being written now: pieces come from the engine's thread, frames take them on to the browser, part by part.
 #

@@ -1,7 +1,7 @@
 """What was said in a turn of an agent, as views show it: its requests, and the calls that their answers asked for.
 
-The spans of one turn are enough, each with what it was given and what came of it; `divebook.projections.requests` puts
-them together.
+The spans of one turn are enough, each with what it was given and what came of it; `divebook.projections.model_requests`
+puts them together.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, CACHED_RESPON
 from divebook.events import Event
 from divebook.events.codec import readable
 from divebook.projections.failures import Failure, ItemNames, failure_of, is_kept, is_undoing, leaf_of, shown_kept
-from divebook.projections.requests import (
+from divebook.projections.model_requests import (
     RequestView,
     ToolCallView,
     answer_blocks,

@@ -65,7 +65,7 @@ from divebook.widgets.source import (
 )
 from divebook.widgets.source import block_of as spans_block
 from divebook.widgets.stepping import block_of, path_cell, path_view, pending_view, shown_paths, summary_of
-from divebook.widgets.variables import FilesReader, Setters, VariableReader, shorter, within
+from divebook.widgets.variables_and_files import FilesReader, Setters, VariableReader, shorter, within
 from divebook.workflow.definition import hidden_in
 
 # A recording put together again: the state after each of its events, as `positions` has it of a log.

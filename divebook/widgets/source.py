@@ -19,8 +19,7 @@ from divebook.errors import ExecutionNotFoundError, UnstorableValueError
 from divebook.events.catalog import ENQUEUED, WAITING, ExecutionForked
 from divebook.events.codec import encode, encode_shown, readable
 from divebook.events.event import Event, to_datetime, to_microseconds
-from divebook.projections.failures import ItemNames
-from divebook.projections.progress import (
+from divebook.projections.activity import (
     PAUSED,
     STOPPED,
     WAITED,
@@ -31,7 +30,8 @@ from divebook.projections.progress import (
     Phase,
     Spreads,
 )
-from divebook.projections.requests import call_of
+from divebook.projections.failures import ItemNames
+from divebook.projections.model_requests import call_of
 from divebook.projections.spans import PlaceOf, Span, item_name, sleep_name
 from divebook.questions import InterruptKind, InterruptStatus, Question
 from divebook.questions.question import answer_in_words, became
@@ -60,7 +60,7 @@ from divebook.widgets.protocol import (
     Way,
     WorkspaceView,
 )
-from divebook.widgets.variables import FilesReader, Setters, VariableReader
+from divebook.widgets.variables_and_files import FilesReader, Setters, VariableReader
 from divebook.workflow.definition import Workflow, hidden_in, visible_steps
 from divebook.workflow.json_schemas import load
 

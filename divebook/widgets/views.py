@@ -26,7 +26,6 @@ from divebook.replay.replayer import Positions
 from divebook.text.redaction import shared
 from divebook.widgets.checking import refusal, refused
 from divebook.widgets.feed import Feed
-from divebook.widgets.lists import InboxFeed, RunsFeed, inbox_publisher_of
 from divebook.widgets.protocol import (
     Ack,
     AnswerGiven,
@@ -53,6 +52,7 @@ from divebook.widgets.protocol import (
     Welcome,
 )
 from divebook.widgets.publisher import Audience, Publisher
+from divebook.widgets.runs_and_questions import InboxFeed, RunsFeed, inbox_publisher_of
 from divebook.widgets.source import Source
 from divebook.widgets.stepping import Steppable, SteppedLog, reply_of
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from divebook.engine.operations import AGENT_TURN, SIGNAL_WAIT, TIMER
 from divebook.events import Event, catalog
-from divebook.projections.progress import ASLEEP, PAUSED, STOPPED, WAITED, WORKED, Phase, activity_of
+from divebook.projections.activity import ASLEEP, PAUSED, STOPPED, WAITED, WORKED, Phase, activity_of
 
 S = 1_000_000
 CALL, TURN = "action_execution", AGENT_TURN

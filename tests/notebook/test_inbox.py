@@ -7,7 +7,7 @@ import pytest
 import divebook
 from divebook.notebook import lasting, lists
 from divebook.widgets import views
-from divebook.widgets.lists import inbox_publisher_of
+from divebook.widgets.runs_and_questions import inbox_publisher_of
 from divebook.widgets.views import Handlers, InboxView, Intents
 from tests.execution.worlds import Calls, environment
 

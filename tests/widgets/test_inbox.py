@@ -3,8 +3,8 @@
 import pytest
 
 from divebook.widgets import views
-from divebook.widgets.lists import MAX_OPEN, InboxFeed, inbox_publisher_of
 from divebook.widgets.publisher import SILENCE
+from divebook.widgets.runs_and_questions import MAX_OPEN, InboxFeed, inbox_publisher_of
 from divebook.widgets.views import Handlers, InboxView
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Each, Step

@@ -6,7 +6,7 @@ import comm
 import pytest
 
 from divebook.notebook.run import open_line
-from divebook.widgets.lists import inbox_publisher_of
+from divebook.widgets.runs_and_questions import inbox_publisher_of
 from divebook.widgets.views import Handlers, InboxComm
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Step

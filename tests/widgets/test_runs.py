@@ -5,8 +5,8 @@ import pytest
 from divebook.errors import SetupError
 from divebook.store import MemoryStore
 from divebook.widgets import views
-from divebook.widgets.lists import EVERYTHING, MORE, PAGE, RESTS, Gathered, RunsFeed
 from divebook.widgets.protocol import RunsWish
+from divebook.widgets.runs_and_questions import EVERYTHING, MORE, PAGE, RESTS, Gathered, RunsFeed
 from divebook.widgets.views import RunCommands, RunsView
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Step

@@ -9,7 +9,7 @@ from divebook.engine.operations import Place
 from divebook.engine.state import ExecutionState
 from divebook.events import catalog
 from divebook.events.codec import decode_line, encode
-from divebook.projections.requests import requests_of
+from divebook.projections.model_requests import requests_of
 from divebook.projections.spans import spans_of
 from divebook.runtime.streaming import TextDelta
 from divebook.widgets.checking import checked

@@ -2,13 +2,10 @@
 
 Header, nodes, reports, the shell and the list of runs all use this fold.
 
-Each moment of a run belongs to exactly one activity. ``worked``: a call runs. ``waited``: no call runs, and a
-question is
-open. ``asleep``: no call runs, and a timer or signal is awaited. ``paused``: the run waits in a queue, or a person
-paused
-it. ``stopped``: the run or its process ended, and the run was resumed later. The time between two calls counts as
-work.
-For example, seconds from the start: call 0-2, question 2-62, call 62-63, then paused. The run worked 3 s, and
+Each moment of a run belongs to exactly one activity. ``worked``: a call runs. ``waited``: no call runs, and a question
+is open. ``asleep``: no call runs, and a timer or signal is awaited. ``paused``: the run waits in a queue, or a person
+paused it. ``stopped``: the run or its process ended, and the run was resumed later. The time between two calls counts
+as work. For example, seconds from the start: call 0-2, question 2-62, call 62-63, then paused. The run worked 3 s, and
 waited 60 s.
 """
 
@@ -259,8 +256,8 @@ class Activity:
         self._questions.discard(event.path, data.interrupt_id)
 
     def _step_left(self, event: Event, _data: catalog.Payload) -> None:
-        """Forget the open operations and questions of a path that leaves a step, because no event will record their
-        end.
+        """Forget the open operations and questions of a path that leaves a step, because no event will record
+        their end.
         """
         for open_calls in (self._calls, self._sleeps, self._questions):
             open_calls.drop(event.path)
@@ -594,8 +591,7 @@ def _spread(name: str, tally: ColumnTally) -> Distribution | None:
     """Return the distribution of a column; None for free text and for values that are not scalars.
 
     Columns of numbers with many distinct values get bins. Other columns get counts of values, in which numbers of a
-    mixed
-    column form one entry.
+    mixed column form one entry.
     """
     has_words = bool(tally.text_count or any(tally.truths))
     many = tally.whole is None and tally.bins.count

@@ -1,12 +1,11 @@
 """Requests of agents to their models, reconstructed from a log: messages, settings and responses.
 
 The log contains only the changes between two requests of a turn (`divebook.agents.requests` writes them; neither
-module
-imports the other):
+module imports the other):
 
 - ``kept``: the number of messages at the beginning of the previous request that are unchanged. ``new``: the messages
-  after them, in which ``{"response": n}`` stands for the response of request n, and ``{"tool": id}`` for the result
-  of that
+  after them, in which ``{"response": n}`` stands for the response of request n, and ``{"tool": id}`` for the result of
+  that
   call. Without both fields, all messages are unchanged, and new are the previous response and the results of its
   calls.
 - The setting (model, settings, instructions, tools, output): the values that differ from the previous request.
@@ -16,8 +15,7 @@ nothing, so its messages are U, R1 and the result of c. After a compaction, requ
 ``new: [summary]``, so its only message is the summary.
 
 A turn of 200 calls is read in one pass (`tests/history/test_requests.py`). This module does not need pydantic-ai:
-messages
-have its JSON form.
+messages have its JSON form.
 """
 
 from __future__ import annotations
@@ -85,7 +83,7 @@ def messages_of(call: Span) -> list[CallMessage]:
     """Return the messages to a model and its response; an empty list for other operations.
 
     Of an agent with tools these are only the new messages of the request, as far as its event contains them.
-    `divebook.projections.requests.requests_of` returns all of them.
+    `divebook.projections.model_requests.requests_of` returns all of them.
     """
     if call.type != AGENT_RESPONSE or call.parameters is None:
         return []
@@ -470,10 +468,9 @@ Outcome: TypeAlias = Literal["", "returned", "failed", "denied", "retry", "unkno
 """Outcome of a tool call.
 
 ``returned``. ``failed``: the model received an error. ``denied``: by a rule or a person. ``retry``: the model was
-asked to
-call again, because there is no such tool, the arguments do not fit, or the tool requested other arguments.
-``unknown``: the
-call may have taken effect, and a person is asked. Empty while the call waits or runs, and if no result was recorded.
+asked to call again, because there is no such tool, the arguments do not fit, or the tool requested other arguments.
+``unknown``: the call may have taken effect, and a person is asked. Empty while the call waits or runs, and if no
+result was recorded.
 """
 UNKNOWN: Outcome = "unknown"
 PUT_OFF = "approval_required", "call_deferred"
