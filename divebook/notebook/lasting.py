@@ -28,7 +28,7 @@ from divebook.widgets.protocol import GoTo, Header, Way
 from divebook.widgets.publisher import Publisher, publisher_of
 from divebook.widgets.source import awaited_from_outside, source_of
 from divebook.widgets.stepping import SteppedLog
-from divebook.widgets.views import HOSTED_VIEW, Handlers, Pictured, ReplayView
+from divebook.widgets.views import HOSTED_VIEW, Handlers, ReplayPictures, ReplayView
 
 if TYPE_CHECKING:
     from divebook.environment.environment import Environment
@@ -175,16 +175,24 @@ class RunReplay(ReplayOutput, LogWalk):
     ) -> None:
         self._positions = positions_of(execution)
         self._workflow = execution.workflow
-        beside = Pictured.of(lambda: source_of(execution))
-        super().__init__(SteppedLog(self._positions), name, saved, beside=beside, moves=moves)
+        beside = ReplayPictures.of(lambda: source_of(execution))
+        super().__init__(
+            SteppedLog(self._positions),
+            name,
+            saved,
+            beside=beside,
+            moves=moves,
+            on_filled=self._show_position,
+            on_position=self._set_position,
+        )
 
-    def _stand(self, sequence: int) -> None:
+    def _set_position(self, sequence: int) -> None:
         self._position = sequence  # the page that says so stands there
 
     def _moved(self) -> None:
         self.send(GoTo(type="go", sequence=self._position))
 
-    def _arrive(self) -> None:
+    def _show_position(self) -> None:
         if self._position:
             self._moved()
 

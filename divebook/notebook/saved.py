@@ -119,10 +119,10 @@ class SavedRun(FramedLog):
     def replay(self) -> ReplayView:
         """Return a view that steps through it."""
         from divebook.notebook.lasting import ReplayOutput
-        from divebook.widgets.views import Pictured
+        from divebook.widgets.views import ReplayPictures
 
         name = f"{self.workflow} {self.id}"
-        beside = Pictured(self._positions.welcome)
+        beside = ReplayPictures(self._positions.welcome)
         return ReplayOutput(self._positions, name, self._repr_mimebundle_, beside=beside, moves=shows_widgets())
 
     # --- how it shows ----------------------------------------------------------------------------------------------
