@@ -34,7 +34,7 @@ from divebook.errors import NotFoundError, SetupError, StoreError
 from divebook.events import Event
 from divebook.events.catalog import ORIGINS, UNCOUNTED, ExecutionForked
 from divebook.events.recorded import opened
-from divebook.projections.frames import Framed
+from divebook.projections.log_frames import Framed
 from divebook.runtime.driver import folded
 from divebook.store import EventStore, ExecutionRecord
 from divebook.store.follow import chain_of

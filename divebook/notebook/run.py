@@ -22,7 +22,7 @@ from divebook.events.catalog import WAITING
 from divebook.events.recorded import collector_resting
 from divebook.notebook.frontend import shows_widgets
 from divebook.projections.comparison import Comparison
-from divebook.projections.frames import FramedLog
+from divebook.projections.log_frames import FramedLog
 from divebook.questions import Question
 from divebook.runtime.execution import Execution, ReadExecution
 from divebook.runtime.forks import recorded_opening

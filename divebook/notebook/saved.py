@@ -19,7 +19,7 @@ from divebook.events.event import to_datetime
 from divebook.notebook.frontend import shows_widgets
 from divebook.notebook.report import settled_text
 from divebook.projections.activity import MOST_COLUMNS, time_texts
-from divebook.projections.frames import FramedLog
+from divebook.projections.log_frames import FramedLog
 from divebook.projections.spans import Span, spans_of
 from divebook.store.embedded import LOG, RUN, TEXTS, carried_by, is_carrier
 from divebook.store.encoding import whole_texts, with_texts

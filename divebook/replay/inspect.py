@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from divebook import extensions
 from divebook.events import Event, catalog
-from divebook.projections.frames import FramedLog
+from divebook.projections.log_frames import FramedLog
 from divebook.projections.summary import PathPart, ReadLog, Spent, critical_path
 from divebook.text.colours import LIGHT
 from divebook.text.format import AS_TEXT, branch_name, plural, price, seconds
