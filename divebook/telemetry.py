@@ -526,7 +526,7 @@ class Telemetry:
             teller.close()
         self.close()
 
-    def tell(self, execution_id: str, traced_log: TracedLog, ended: EndedSpan) -> None:
+    def tell(self, execution_id: str, followed: TracedLog, ended: EndedSpan) -> None:
         """Report one span that has ended.
 
         A processor that raises is logged once and does not affect the others. Metrics are not recorded for calls that
@@ -535,18 +535,18 @@ class Telemetry:
         span = ended.span
         trace = trace_id(execution_id)
         if span is None:
-            name, attributes, status, error = _execution_attributes(ended, traced_log)
+            name, attributes, status, error = _execution_attributes(ended, followed)
         else:
             name = name_of(span)
             attributes = attributes_of(span)
             status = span.status
             error = error_of(span)
-        attributes |= {"divebook.execution.id": execution_id, "divebook.workflow": traced_log.workflow}
+        attributes |= {"divebook.execution.id": execution_id, "divebook.workflow": followed.workflow}
         if ended.served:
             attributes["divebook.served"] = True
         links: tuple[Link, ...] = ()
-        if span is None and traced_log.came_from:
-            links = (Link(_context(trace_id(traced_log.came_from), span_id(traced_log.came_from, place_of(ROOT)))),)
+        if span is None and followed.came_from:
+            links = (Link(_context(trace_id(followed.came_from), span_id(followed.came_from, place_of(ROOT)))),)
         readable_span = ReadableSpan(
             name,
             context=_context(trace, span_id(execution_id, ended.place)),
@@ -568,7 +568,7 @@ class Telemetry:
                     self._failing.add(number)
                     _log.warning("%r lacks what it refuses; this is said once", processor, exc_info=True)
         if self._measures is not None and not ended.served:
-            self._measures.take(ended, traced_log.workflow, status)
+            self._measures.take(ended, followed.workflow, status)
 
 
 class _Listener:
