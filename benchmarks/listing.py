@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from divebook import Environment, SqliteStore, Step, Workflow
-from divebook.widgets.lists import EVERYTHING, RunsFeed
+from divebook.widgets.runs_and_questions import EVERYTHING, RunsFeed
 
 RUNS = 10_000
 TARGET_MS = 200

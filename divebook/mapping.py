@@ -17,7 +17,7 @@ from divebook.events.arrow.tally import ColumnTally
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, WAITING
 from divebook.events.codec import short_hash, storable
 from divebook.events.recorded import opened
-from divebook.projections.progress import Distribution, given_by, spreads_of
+from divebook.projections.activity import Distribution, result_of, spreads_of
 from divebook.questions.bounds import Bounds
 from divebook.runtime.compute.dask import is_address
 from divebook.runtime.execution import Execution
@@ -242,7 +242,7 @@ def _parts(execution: Execution) -> list[Any]:
     ended: dict[int, Ended] = {}
     for fact in facts:
         if isinstance(fact, catalog.IterationCompleted):
-            ended[fact.iteration_index] = fact.iteration_index, opened(given_by(fact.result)), None
+            ended[fact.iteration_index] = fact.iteration_index, opened(result_of(fact.result)), None
         elif isinstance(fact, catalog.IterationFailed):
             ended[fact.iteration_index] = fact.iteration_index, None, fact.error
     parts = [fact.result for fact in facts if isinstance(fact, catalog.RowsCompleted)]

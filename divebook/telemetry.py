@@ -1,7 +1,8 @@
-"""Executions as traces and metrics of OpenTelemetry: what is recorded is told once, by the process that recorded it.
+"""OpenTelemetry traces and metrics of executions. Each recorded fact is reported once, by the process that recorded it.
 
-A listener of the store hears what this process has written. What a replay takes from the log is not written again, so
-nothing is told twice; and what another process tells of the same execution belongs to the same trace.
+A listener of the store receives the events that this process appended. Results that a replay takes from the log are
+not appended again, so that nothing is reported twice. Reports of several processes about one execution belong to the
+same trace.
 """
 
 from __future__ import annotations
@@ -31,56 +32,61 @@ from divebook.text.redaction import logger, shared
 
 __all__ = ["Telemetry"]
 
-# The spans of one log as traces have them: each with the one that holds it, told once, when it ends.
+# --- spans of a trace ------------------------------------------------------------------------------------------------
 #
-# Ids are made of the execution's id and of places in its log, so that whichever process goes on with an execution, days
-# later perhaps, adds to the same trace; and a process that reads what was recorded before it knows them as well.
+# A span is reported once, when it ends, with its parent. Ids are derived from the execution's id and from places in its
+# log. A process that continues an execution, perhaps days later, therefore adds to the same trace, and a process that
+# reads older events knows their ids.
 
 
 ROOT = -1
-"""Number of the whole execution among its spans."""
+"""Number of the complete execution among its spans."""
 _ENDS = (catalog.ExecutionCompleted, catalog.ExecutionFailed, catalog.ExecutionCancelled)
 
 
 class EndedSpan(NamedTuple):
-    """A span that has ended; of what was begun again after its end there is another one."""
+    """A span that has ended; a span that restarted after its end appears again."""
 
     place: str
-    """Where in the log it began, which its id is made of."""
+    """Where it started in the log, from which its id is derived."""
     began_us: int
     ended_us: int
-    """Both in microseconds since 1970."""
+    """Start and end in microseconds since 1970."""
     parent: str | None
-    """The place of what holds it."""
+    """The place of its parent."""
     span: Span | None
     """None for the execution."""
     end: catalog.Payload | None = None
-    """How the execution ended."""
+    """The last event of the execution."""
     served: bool = False
-    """Whether the call was answered from another log, in a what-if, and not made."""
+    """Whether the call was answered from another log, in a what-if."""
 
 
 class TracedLog:
-    """One execution, as far as its log was heard."""
+    """Spans of one execution, as far as its events were received."""
 
     def __init__(self) -> None:
         self.workflow = ""
         self.came_from: str | None = None
-        """The execution that it is a child or a fork of."""
+        """The parent or source of a child or fork."""
         self.last = 0
-        """Number of the last event that was heard."""
+        """Number of the last received event."""
         self._spans = Spans()
         self._began: dict[int, int] = {}
         self._began_at: dict[int, int] = {}
-        """The event with which a call began, the last time."""
+        """The event that started a call, the last time."""
         self._again: dict[int, int] = {}
         self._parents: dict[int, int] = {}
         self._over: set[int] = set()
         self._places: dict[tuple[str, int | None], int] = {}
-        """The step that a path is in, and its items, by their numbers."""
+        """The current step of a path, and its items, by their numbers."""
 
     def take(self, event: Event) -> list[EndedSpan]:
-        """Return what has ended with an event, the innermost first."""
+        """Apply an event; return the spans that ended, the innermost first.
+
+        A span may end, restart (after a resumption) and end again; each end is reported. At a fork the spans that are
+        still open start at the fork, because the time before belongs to the source.
+        """
         data = event.data
         self.last = event.sequence
         if isinstance(data, catalog.ExecutionStarted):
@@ -146,22 +152,22 @@ class TracedLog:
 
 
 def place_of(number: int, again: int = 0) -> str:
-    """Return the place of a span by its number, and how often it had ended before; the execution is `ROOT`."""
+    """Return the place of a span from its number and the number of its earlier ends; the execution is `ROOT`."""
     return f"{number}/{again}"
 
 
 def place_of_call(sequence: int) -> str:
-    """Return the place of a call by the number of the event with which it began."""
+    """Return the place of a call from the number of the event that started it."""
     return f"event {sequence}"
 
 
 def trace_id(execution_id: str) -> int:
-    """Return the number of an execution's trace, 128 bits."""
+    """Return the 128-bit id of an execution's trace."""
     return int.from_bytes(_digest(execution_id)[:16])
 
 
 def span_id(execution_id: str, place: str) -> int:
-    """Return the number of a span, 64 bits."""
+    """Return the 64-bit id of a span."""
     return int.from_bytes(_digest(f"{execution_id}/{place}")[:8])
 
 
@@ -169,9 +175,10 @@ def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
 
-# What a span is called in traces, and what is said of it: of models, agents and tools in the words of GenAI.
+# --- names and attributes of spans -----------------------------------------------------------------------------------
 #
-# What models were asked and answered is not said: it is in the log.
+# Attributes of models, agents and tools follow OpenTelemetry's conventions for GenAI. Prompts and answers are not
+# reported, because they are in the log.
 # (https://opentelemetry.io/docs/specs/semconv/gen-ai/)
 
 
@@ -190,7 +197,7 @@ TOKENS = {
 
 
 def name_of(span: Span) -> str:
-    """Return what a span is called: ``chat gpt-5-mini``, ``execute_tool search``, ``step classify``."""
+    """Return the name of a span: ``chat gpt-5-mini``, ``execute_tool search``, ``step classify``."""
     does = _DOES.get(span.type) if span.kind == "operation" else None
     if does == CHAT:
         return f"{CHAT} {model_of(span)[1]}".rstrip()
@@ -202,14 +209,14 @@ def name_of(span: Span) -> str:
 
 
 def model_of(span: Span) -> tuple[str, str]:
-    """Return provider and name of the model that was asked."""
+    """Return provider and name of the requested model."""
     provider, _, name = (span.model or "").rpartition(":")
     return provider or name, name
 
 
 def attributes_of(span: Span) -> dict[str, str | int | float | bool]:
-    """Return what is said of a span."""
-    told: dict[str, str | int | float | bool | None] = {
+    """Return the attributes of a span."""
+    attributes: dict[str, str | int | float | bool | None] = {
         "divebook.kind": span.kind,
         "divebook.type": span.type,
         "divebook.path": span.path,
@@ -222,81 +229,89 @@ def attributes_of(span: Span) -> dict[str, str | int | float | bool]:
     }
     does = _DOES.get(span.type) if span.kind == "operation" else None
     if does is not None:
-        told["gen_ai.operation.name"] = does
-        told["gen_ai.agent.name"] = span.agent
+        attributes["gen_ai.operation.name"] = does
+        attributes["gen_ai.agent.name"] = span.agent
     if does == CHAT:
-        told["gen_ai.provider.name"], told["gen_ai.request.model"] = model_of(span)
-        told |= {TOKENS[name]: count for name, count in span.usage.items() if name in TOKENS}
-        told["divebook.cached"] = span.type == CACHED_RESPONSE or None
-        told["divebook.cost"] = cost_of(span)
+        provider, model = model_of(span)
+        attributes["gen_ai.provider.name"] = provider
+        attributes["gen_ai.request.model"] = model
+        attributes |= {TOKENS[name]: count for name, count in span.usage.items() if name in TOKENS}
+        attributes["divebook.cached"] = span.type == CACHED_RESPONSE or None
+        attributes["divebook.cost"] = cost_of(span)
     elif does == EXECUTE_TOOL:
-        told["gen_ai.tool.name"] = span.called
-    return {name: value for name, value in told.items() if value is not None}
+        attributes["gen_ai.tool.name"] = span.called
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
 def cost_of(span: Span) -> float | None:
-    """Return what a model call cost, in US dollars; None where no price is known."""
+    """Return the cost of a model call in US dollars; None if no price is known."""
     cost = span.usage.get("cost")
     return None if cost is None else cost / 1e9
 
 
 def error_of(span: Span) -> str | None:
-    """Return the error of a span that has failed, without secrets."""
+    """Return the error of a failed span, redacted."""
     return None if span.error is None else str(shared().text(span.headline))[:1000]
 
 
-# What is done for telemetry beside the run: in threads that keep no process, and waited for a few seconds at the end.
+# --- background work -------------------------------------------------------------------------------------------------
 #
-# A collector that does not answer, or an exporter of a person's that fails, is no matter of what is told of.
+# Daemon threads do the work, so that they do not keep the process alive. At its end the process waits a few seconds for
+# them. A collector that does not answer, or a user's exporter that fails, does not affect executions.
 
 
-TELLING_SECONDS, SENDING_SECONDS = 2.0, 3.0
-"""How long is waited at the end until all is told, and then until it is sent."""
+REPORTING_SECONDS = 2.0
+"""Seconds to wait at the end until all spans are reported to the processors."""
+SENDING_SECONDS = 3.0
+"""Seconds to wait then until the processors have sent them."""
 _log = logger(__name__)
 
 
-class TellingThread:
-    """Does one thing after the other in a thread of its own."""
+class ReportingThread:
+    """Daemon thread that runs jobs one after the other."""
 
     def __init__(self, name: str) -> None:
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
-        self._left: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self._jobs: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._has_begun = self._is_given_up = False
 
     def do(self, thing: Callable[[], object]) -> None:
-        """Have something done, which raises nothing."""
-        self._left.put(thing)
+        """Run a job, which must not raise."""
+        self._jobs.put(thing)
         with self._lock:
             if not self._has_begun:
                 self._has_begun = True
                 self._thread.start()
 
     def close(self) -> None:
-        """Return when all is done, or when it takes too long: what is left then is not done any more."""
-        self._left.put(None)
+        """Wait until all jobs are done, at most `REPORTING_SECONDS`; then the remaining jobs are dropped."""
+        self._jobs.put(None)
         with self._lock:
             if not self._has_begun:
                 return
-        self._thread.join(TELLING_SECONDS)
+        self._thread.join(REPORTING_SECONDS)
         if self._thread.is_alive():
             self._is_given_up = True
             _log.warning(
                 "telemetry lacks what %d events came to: it was not told within %g seconds, as what takes the spans "
                 "is slow. A BatchSpanProcessor keeps nobody waiting",
-                self._left.qsize(),
-                TELLING_SECONDS,
+                self._jobs.qsize(),
+                REPORTING_SECONDS,
             )
 
     def _work(self) -> None:
-        while (thing := self._left.get()) is not None and not self._is_given_up:
-            thing()
+        while True:
+            job = self._jobs.get()
+            if job is None or self._is_given_up:
+                return
+            job()
 
 
-def done_in_time(what: str, things: Sequence[Callable[[], object]]) -> None:
-    """Do things beside each other, and wait for all of them a few seconds; one that fails, or stays, is logged."""
+def run_in_time(what: str, things: Sequence[Callable[[], object]]) -> None:
+    """Run jobs concurrently, and wait for all of them at most `SENDING_SECONDS`; failures and delays are logged."""
     until = time.monotonic() + SENDING_SECONDS
-    threads = [threading.Thread(target=_done, args=(what, thing), daemon=True) for thing in things]
+    threads = [threading.Thread(target=_run_logged, args=(what, thing), daemon=True) for thing in things]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -305,21 +320,21 @@ def done_in_time(what: str, things: Sequence[Callable[[], object]]) -> None:
         _log.warning("telemetry may lack the end: %s took longer than %g seconds", what, SENDING_SECONDS)
 
 
-def _done(what: str, thing: Callable[[], object]) -> None:
+def _run_logged(what: str, thing: Callable[[], object]) -> None:
     try:
         thing()
     except Exception as error:  # noqa: BLE001 - an exporter's, which may be a person's own
         _log.warning("telemetry may lack the end: %s failed: %s: %s", what, type(error).__name__, error)
 
 
-# What is counted and measured of executions.
+# --- metrics -------------------------------------------------------------------------------------------------------
 
 
 _TOKENS = {"input_tokens": "input", "output_tokens": "output"}
 
 
 class Metrics:
-    """Instruments of a meter, and what is recorded with them of each span that ends."""
+    """Instruments of a meter, updated with each span that ends."""
 
     def __init__(self, meter: Meter) -> None:
         self._executions = meter.create_histogram(
@@ -397,23 +412,23 @@ _SCOPE = InstrumentationScope("divebook", __version__)
 
 
 class Telemetry:
-    """Tells OpenTelemetry of executions, steps and recorded calls.
+    """Exporter of executions, steps and recorded calls to OpenTelemetry.
 
-    Of models, agents and tools it speaks in the words of GenAI: models, tokens, durations and errors, and nothing of
-    what was asked and answered. A trace is of one execution, whichever processes carry it on.
+    Models, agents and tools have the attributes of the GenAI conventions: models, tokens, durations and errors,
+    without prompts and answers. Each execution has one trace, whichever processes drive it.
 
     Parameters
     ----------
     processors
-        Processors of spans, which who gives them closes; by default one that sends batches by OTLP over HTTP. Nothing
-        is sent where ``OTEL_SDK_DISABLED`` says so, or for spans ``OTEL_TRACES_EXPORTER`` and for metrics
+        Span processors, which the caller closes; by default one that sends batches by OTLP over HTTP. Nothing is sent
+        if ``OTEL_SDK_DISABLED`` is ``true``. Spans are not sent if ``OTEL_TRACES_EXPORTER`` is ``none``, metrics not if
         ``OTEL_METRICS_EXPORTER`` is ``none``.
     meter_provider
-        Where metrics go; by default by OTLP as well, or nowhere where `processors` are given.
+        Provider of metrics; by default OTLP as well, or none if `processors` are given.
     resource
-        What the spans are of; by default what ``OTEL_SERVICE_NAME`` and ``OTEL_RESOURCE_ATTRIBUTES`` say.
+        Resource of the spans; by default from ``OTEL_SERVICE_NAME`` and ``OTEL_RESOURCE_ATTRIBUTES``.
     address
-        Of the collector, ``http://HOST:4318``; by default ``OTEL_EXPORTER_OTLP_ENDPOINT`` says it.
+        Address of the collector, ``http://HOST:4318``; by default from ``OTEL_EXPORTER_OTLP_ENDPOINT``.
 
     Examples
     --------
@@ -437,7 +452,7 @@ class Telemetry:
         self._processors = tuple(processors)
         self._failing: set[int] = set()
         """Numbers of the processors that have raised."""
-        self._tellers: weakref.WeakSet[TellingThread] = weakref.WeakSet()
+        self._tellers: weakref.WeakSet[ReportingThread] = weakref.WeakSet()
         atexit.register(self._leave)  # processes of notebooks end without closing anything
         self._measures = None if meter_provider is None else Measures(meter_provider.get_meter("divebook", __version__))
 
@@ -450,22 +465,26 @@ class Telemetry:
         from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-        is_off = _said("OTEL_SDK_DISABLED") == "true"
+        is_off = _variable("OTEL_SDK_DISABLED") == "true"
         at = None if address is None else address.rstrip("/") + "/v1/"
         processors: list[SpanProcessor] = []
-        if not is_off and _said("OTEL_TRACES_EXPORTER") != "none":
+        if not is_off and _variable("OTEL_TRACES_EXPORTER") != "none":
             batches = BatchSpanProcessor(OTLPSpanExporter(endpoint=at and f"{at}traces"))
             processors.append(batches)
             self._closers.append(batches.shutdown)
-        if meter_provider is None and not is_off and _said("OTEL_METRICS_EXPORTER") != "none":
+        if meter_provider is None and not is_off and _variable("OTEL_METRICS_EXPORTER") != "none":
             readers = [PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=at and f"{at}metrics"))]
-            own = metrics.MeterProvider(readers, resource=self.resource, shutdown_on_exit=False)  # which waits for long
-            self._closers.append(own.shutdown)
-            meter_provider = own
+            provider = metrics.MeterProvider(
+                readers, resource=self.resource, shutdown_on_exit=False
+            )  # which waits for long
+            self._closers.append(provider.shutdown)
+            meter_provider = provider
         return processors, meter_provider
 
     def listen_to(self, store: EventStore) -> list[Callable[[], object]]:
-        """Tell of what this process does with the executions of a store; return what ends that, from the last on."""
+        """Report what this process does with the executions of a store; return the functions that end that, in
+        order.
+        """
         if not self._processors and self._measures is None:
             _log.info("telemetry is off, as the variables of OpenTelemetry say")
             return []
@@ -474,7 +493,9 @@ class Telemetry:
 
     @contextmanager
     def surround(self, execution_id: str, sequence: int) -> Iterator[None]:
-        """Let what libraries tell of, while a call is made, be a part of it; it began with an event of that number."""
+        """Make spans of libraries children of a call inside the block; `sequence` is the event that started the
+        call.
+        """
         call = _context(trace_id(execution_id), span_id(execution_id, place_of_call(sequence)))
         token = context.attach(set_span_in_context(NonRecordingSpan(call)))
         try:
@@ -483,32 +504,38 @@ class Telemetry:
             context.detach(token)
 
     def flush(self) -> None:
-        """Send what was told so far; waits a few seconds at most."""
-        done_in_time("to send what was told", [processor.force_flush for processor in self._processors])
+        """Send what was reported so far; waits a few seconds at most."""
+        run_in_time("to send what was told", [processor.force_flush for processor in self._processors])
 
     def close(self) -> None:
-        """Send what was told, and end what was made here; waits a few seconds at most, and the second time none."""
+        """Send what was reported, and close the default exporters; waits a few seconds at most, the second time not at
+        all.
+        """
         atexit.unregister(self._leave)
         closers = self._closers
         self._closers = []
-        done_in_time("to send what was told", closers)
+        run_in_time("to send what was told", closers)
 
-    def runs(self, teller: TellingThread) -> None:
-        """Know of what tells of executions, for the end of the process."""
+    def runs(self, teller: ReportingThread) -> None:
+        """Register a reporting thread, so that it is closed at the end of the process."""
         self._tellers.add(teller)
 
     def _leave(self) -> None:
-        """Have all told and sent that the process has done; it ends."""
+        """Report and send everything at the end of the process."""
         for teller in list(self._tellers):
             teller.close()
         self.close()
 
     def tell(self, execution_id: str, followed: TracedLog, ended: EndedSpan) -> None:
-        """Tell of one span that has ended."""
+        """Report one span that has ended.
+
+        A processor that raises is logged once and does not affect the others. Metrics are not recorded for calls that
+        were answered from another log.
+        """
         span = ended.span
         trace = trace_id(execution_id)
         if span is None:
-            name, attributes, status, error = _execution_told(ended, followed)
+            name, attributes, status, error = _execution_attributes(ended, followed)
         else:
             name = name_of(span)
             attributes = attributes_of(span)
@@ -520,7 +547,7 @@ class Telemetry:
         links: tuple[Link, ...] = ()
         if span is None and followed.came_from:
             links = (Link(_context(trace_id(followed.came_from), span_id(followed.came_from, place_of(ROOT)))),)
-        told = ReadableSpan(
+        readable_span = ReadableSpan(
             name,
             context=_context(trace, span_id(execution_id, ended.place)),
             parent=None if ended.parent is None else _context(trace, span_id(execution_id, ended.parent)),
@@ -535,7 +562,7 @@ class Telemetry:
         )
         for number, processor in enumerate(self._processors):
             try:
-                processor.on_end(told)
+                processor.on_end(readable_span)
             except Exception:  # noqa: BLE001 - a person's own: what it lacks, others have
                 if number not in self._failing:
                     self._failing.add(number)
@@ -545,35 +572,35 @@ class Telemetry:
 
 
 class _Listener:
-    """Follows the executions of a store that this process drives, in a thread of its own."""
+    """Listener for the executions of a store that this process drives; works in a separate thread."""
 
     def __init__(self, telemetry: Telemetry, store: EventStore) -> None:
         self._telemetry = telemetry
         self._store = store
-        self._teller = TellingThread("divebook-telemetry")
-        telemetry.runs(self._teller)
+        self._thread = ReportingThread("divebook-telemetry")
+        telemetry.runs(self._thread)
         self._heard: set[str] = set()
         self._followed: dict[str, TracedLog] = {}
 
     def __call__(self, execution_id: str, events: Sequence[Event]) -> None:
-        """Hear of events that were written; what is copied or imported is of another time."""
+        """Receive new events; events of executions that were copied or imported are ignored."""
         if execution_id in self._heard or DRIVEN_LEASES.drives(self._store, execution_id):
             self._heard.add(execution_id)
-            self._teller.do(functools.partial(self._take, execution_id, events))
+            self._thread.do(functools.partial(self._take, execution_id, events))
 
     def close(self) -> None:
-        """Return when all was told, or a little later."""
-        self._teller.close()
+        """Wait until everything is reported, at most `REPORTING_SECONDS`."""
+        self._thread.close()
 
     def _take(self, execution_id: str, events: Sequence[Event]) -> None:
         try:
-            followed = self._followed.setdefault(execution_id, TracedLog())
-            missed = events[0].sequence - 1 - followed.last if events else 0
-            for event in self._store.read(execution_id, followed.last, missed) if missed else ():
-                followed.take(event)  # others have told of it
+            traced_log = self._followed.setdefault(execution_id, TracedLog())
+            missed = events[0].sequence - 1 - traced_log.last if events else 0
+            for event in self._store.read(execution_id, traced_log.last, missed) if missed else ():
+                traced_log.take(event)  # others have told of it
             for event in events:
-                for ended in followed.take(event):
-                    self._telemetry.tell(execution_id, followed, ended)
+                for ended in traced_log.take(event):
+                    self._telemetry.tell(execution_id, traced_log, ended)
                     if ended.span is None:
                         self._heard.discard(execution_id)
                         self._followed.pop(execution_id, None)
@@ -585,17 +612,22 @@ class _Listener:
             self._followed.pop(execution_id, None)
 
 
-def _said(variable: str) -> str:
+def _variable(variable: str) -> str:
     return os.environ.get(variable, "").strip().lower()
 
 
-def _execution_told(
-    ended: EndedSpan, followed: TracedLog
+def _execution_attributes(
+    ended: EndedSpan, traced_log: TracedLog
 ) -> tuple[str, dict[str, str | int | float | bool], str, str | None]:
     status = _STATUS[type(ended.end)]
-    told: dict[str, str | int | float | bool] = {"divebook.kind": "execution", "divebook.status": status}
+    attributes: dict[str, str | int | float | bool] = {"divebook.kind": "execution", "divebook.status": status}
     error = ended.end.error if isinstance(ended.end, catalog.ExecutionFailed) else None
-    return f"workflow {followed.workflow}", told, status, None if error is None else str(shared().text(error))[:1000]
+    return (
+        f"workflow {traced_log.workflow}",
+        attributes,
+        status,
+        None if error is None else str(shared().text(error))[:1000],
+    )
 
 
 def _context(trace: int, span: int) -> SpanContext:

@@ -9,7 +9,7 @@ import pytest
 from divebook import Agent, Environment
 from divebook.errors import InvalidEventError, StoreError
 from divebook.events.catalog import OperationCompleted, StepCompleted
-from divebook.projections.requests import requests_of
+from divebook.projections.model_requests import requests_of
 from divebook.store import MemoryStore
 
 PROMPT = "Which birds are there, and what is ${this}?"

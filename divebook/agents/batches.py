@@ -55,7 +55,7 @@ from divebook.agents.scripted_model import ScriptedFunction, output_type
 from divebook.engine.operations import AGENT_RESPONSE, Reserved, RunOperation, Write
 from divebook.engine.retries import names_of
 from divebook.errors import OutcomeUnknownError, StepError
-from divebook.projections.requests import request_messages
+from divebook.projections.model_requests import request_messages
 from divebook.text.redaction import shared
 
 if TYPE_CHECKING:
@@ -287,7 +287,7 @@ class Request:
         return {field.name: value for field in fields(self) if (value := getattr(self, field.name))}
 
     def messages(self) -> list[ModelMessage]:
-        """Return the messages in pydantic-ai's form. `divebook.projections.requests` rebuilds the same from the log."""
+        """Return the messages in pydantic-ai's form; `divebook.projections.model_requests` reads them from a log."""
         said = [message for message in request_messages(self.to_dict()) if message.role != "system"]
         bodies: list[str | list[UserContent]] = [[user_block(block) for block in message.content] for message in said]
         if not self.content:

@@ -27,7 +27,7 @@ from divebook.text.redaction import logger, one_line
 
 if TYPE_CHECKING:
     from divebook.agents.requests import RequestToSend
-    from divebook.projections.requests import RequestView
+    from divebook.projections.model_requests import RequestView
     from divebook.store import EventStore
 
 

@@ -1,7 +1,7 @@
 """Recorded form of a turn's model requests: each request stores only the difference to the previous one.
 
 `RequestRecord` gets the messages that pydantic-ai is about to send, and returns the recorded form.
-`divebook.projections.requests` describes this form and rebuilds the messages (`test_rebuilt_equals_sent`). Example:
+`divebook.projections.model_requests` describes it and rebuilds the messages (`test_rebuilt_equals_sent`). Example:
 request 2 sends the messages of request 1, its response, and the results of its tool calls. Its record contains only the
 request number, because this is the usual case.
 

@@ -24,7 +24,7 @@ from divebook.engine.operations import TOOL_DISCOVERY, Setting
 from divebook.errors import DefinitionError, NotFoundError, OperationError, SetupError
 from divebook.events.codec import by_hash, short_hash
 from divebook.events.recorded import opened
-from divebook.projections.requests import call_name
+from divebook.projections.model_requests import call_name
 from divebook.questions.answer import value_of
 from divebook.questions.question import CLARIFICATION, EXPIRED
 from divebook.text.redaction import logger, shared

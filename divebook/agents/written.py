@@ -21,7 +21,7 @@ from divebook.events.catalog import Payload
 from divebook.events.codec import short_hash
 from divebook.events.event import Event, type_id
 from divebook.events.values import normalize
-from divebook.projections.requests import call_name
+from divebook.projections.model_requests import call_name
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Edge, Step
 

@@ -1,4 +1,4 @@
-"""What agents asked their models, said, called and cost, as DataFrames in fixed columns."""
+"""DataFrames of the requests, messages, tool calls and costs of agents, in fixed columns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pandas as pd
 from divebook.analysis.columns import ANYTHING, CONSUMED, COUNT, NUMBER, TEXT, TIMES, Column, Columns, documented, frame
 from divebook.analysis.log import FAILED
 from divebook.events import Event
-from divebook.projections.requests import (
+from divebook.projections.model_requests import (
     CallMessage,
     RequestView,
     ToolCallView,
@@ -23,7 +23,7 @@ from divebook.projections.spans import Span, spans_of
 
 By: TypeAlias = Literal["agent", "model", "tool", "step"]
 FREE: Mapping[str, int] = {"cost": 0}
-"""What an answer from an agent's cache has consumed: nothing, and that is known."""
+"""Consumption of an answer from an agent's cache: the cost is known to be 0."""
 
 _WHERE: Columns = {
     "path": Column(TEXT, "the path it is on", "span.path"),
@@ -33,18 +33,18 @@ _WHERE: Columns = {
 
 
 def _of_span(columns: Columns) -> Columns:
-    """Return columns of spans as columns of what has one."""
+    """Convert columns of spans to columns of rows that have a span."""
 
     def value(name: str, column: Column) -> Callable[[Any], Any]:
         if callable(column.value):
-            made = column.value
-            return lambda row: made(row.span)
+            value_of = column.value
+            return lambda row: value_of(row.span)
         return lambda row: getattr(row.span, str(column.value) or name)
 
     return {name: column._replace(value=value(name, column)) for name, column in columns.items()}
 
 
-class _Said(NamedTuple):
+class _MessageRow(NamedTuple):
     """A message of a request."""
 
     view: RequestView
@@ -80,42 +80,44 @@ MESSAGE_COLUMNS: Columns = {
 
 @documented(MESSAGE_COLUMNS)
 def messages_frame(events: Iterable[Event]) -> pd.DataFrame:
-    """Return one row per message that a model saw or answered, request by request: what was sent again is there again.
+    """Return one row per message of each request and its response; a message that was sent again appears again.
 
-    `divebook.Execution.conversation` has each of them once.
+    `divebook.Execution.conversation` has each message once.
     """
-    return frame(MESSAGE_COLUMNS, [_Said(view, message) for view in requests_of(events) for message in view.said])
+    return frame(MESSAGE_COLUMNS, [_MessageRow(view, message) for view in requests_of(events) for message in view.said])
 
 
-def _answered(name: str) -> Callable[[RequestView], Any]:
+def _response_field(name: str) -> Callable[[RequestView], Any]:
     return lambda view: (view.response or {}).get(name)
 
 
 def _text(view: RequestView) -> str | None:
-    said = [message.text for message in view.said if message.role == "assistant"]
-    return said[-1] if said and view.response is not None else None
+    answers = [message.text for message in view.said if message.role == "assistant"]
+    return answers[-1] if answers and view.response is not None else None
 
 
-class _Spent(NamedTuple):
+class _UsageRow(NamedTuple):
     usage: Mapping[str, int]
 
 
 def _of_request(column: Column) -> Column:
-    """Return a column of what was consumed as that of a request, which consumes nothing where it was cached."""
-    made = cast("Callable[[Any], Any]", column.value)
-    return column._replace(value=lambda view: made(_Spent(FREE if view.cached and not view.usage else view.usage)))
+    """Convert a column of consumption to a column of requests; a cached request consumes nothing."""
+    value_of = cast("Callable[[Any], Any]", column.value)
+    return column._replace(
+        value=lambda view: value_of(_UsageRow(FREE if view.cached and not view.usage else view.usage))
+    )
 
 
 MODEL_CALL_COLUMNS: Columns = {
     "operation_id": Column(TEXT, "its id: equal for the same place in every execution", "span.operation_id"),
     "agent": Column(TEXT, "who asked"),
     "model": Column(TEXT, "the model that was asked"),
-    "answered_by": Column(TEXT, "the model that answered, in its provider's words", _answered("model_name")),
+    "answered_by": Column(TEXT, "the model that answered, in its provider's words", _response_field("model_name")),
     **_WHERE,
     "request": Column(COUNT, "its number in its turn, from 1", "n"),
     "status": Column(TEXT, "``running``, ``completed``, ``failed``, ``cancelled``"),
     "cached": Column("bool", "whether the answer came from the agent's cache, and no model was asked"),
-    "finish_reason": Column(TEXT, "why the model stopped", _answered("finish_reason")),
+    "finish_reason": Column(TEXT, "why the model stopped", _response_field("finish_reason")),
     "attempts": Column(COUNT, "which attempt it was", "span.attempts"),
     **_of_span(TIMES),
     **{name: _of_request(column) for name, column in CONSUMED.items()},
@@ -128,19 +130,19 @@ MODEL_CALL_COLUMNS: Columns = {
 
 @documented(MODEL_CALL_COLUMNS)
 def model_calls_frame(events: Iterable[Event]) -> pd.DataFrame:
-    """Return one row per request to a model, in the order in which they began.
+    """Return one row per request to a model, in the order in which they started.
 
-    `divebook.Execution.requests` has them whole, with exactly what was sent.
+    `divebook.Execution.requests` has the complete requests, with exactly the messages that were sent.
     """
     return frame(MODEL_CALL_COLUMNS, requests_of(events))
 
 
 def _of_call(columns: Columns) -> Columns:
-    """Return columns of spans as columns of calls, missing for those that have not begun."""
+    """Convert columns of spans to columns of tool calls; values are missing for calls that have not started."""
 
     def value(column: Column) -> Callable[[Any], Any]:
-        made = cast("Callable[[Any], Any]", column.value)
-        return lambda call: None if call.under_way is None else made(_Row(call.under_way))
+        value_of = cast("Callable[[Any], Any]", column.value)
+        return lambda call: None if call.under_way is None else value_of(_Row(call.under_way))
 
     return {name: column._replace(value=value(column)) for name, column in _of_span(columns).items()}
 
@@ -184,19 +186,19 @@ TOOL_CALL_COLUMNS: Columns = {
 
 @documented(TOOL_CALL_COLUMNS)
 def tool_calls_frame(events: Iterable[Event]) -> pd.DataFrame:
-    """Return one row per call of a tool that a model asked for, in the order in which they were asked for.
+    """Return one row per tool call that a model requested, in the order of the requests.
 
-    A tool has no cost of its own: what stands there was consumed by agents that the call gave work.
+    A tool has no cost of its own: the cost is that of agents to which the call delegated work.
     """
     return frame(TOOL_CALL_COLUMNS, tool_calls_in(spans_of(events)))
 
 
-# --- costs ---------------------------------------------------------------------------------------------------------
+# --- costs -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
-class _Sum:
-    """What one agent, model, tool or step consumed."""
+class _UsageSum:
+    """Consumption of one agent, model, tool or step."""
 
     name: str
     requests: int = 0
@@ -206,7 +208,7 @@ class _Sum:
 
     @property
     def usage(self) -> Mapping[str, int]:
-        """What is known to be consumed: nothing where all answers came from a cache."""
+        """Known consumption: a cost of 0 if all answers came from a cache, else empty without requests."""
         return self.spent or (FREE if self.cached and not self.requests else {})
 
     def add(self, usage: Mapping[str, int]) -> None:
@@ -224,15 +226,16 @@ COST_COLUMNS: Columns = {
 
 @documented(COST_COLUMNS)
 def costs_frame(events: Iterable[Event], by: By = "agent", after: int = 0) -> pd.DataFrame:
-    """Return one row per agent, model, tool or step, the dearest first; of what began after sequence number `after`.
+    """Return one row per agent, model, tool or step, the most expensive first; without events up to sequence number
+    `after`.
 
-    What a tool cost was consumed by agents that its calls gave work: it is in their rows as well.
+    The cost of a tool is that of agents to which its calls delegated work. It is in the rows of these agents as well.
     """
     spans = spans_of(events)
-    sums: dict[str, _Sum] = {}
+    sums: dict[str, _UsageSum] = {}
 
-    def of(name: str | None) -> _Sum:
-        return sums.setdefault(name or "", _Sum(name or ""))
+    def of(name: str | None) -> _UsageSum:
+        return sums.setdefault(name or "", _UsageSum(name or ""))
 
     for view in _began_after(after, requests_in(spans)) if by != "tool" else ():
         _count(of({"agent": view.agent, "step": view.span.step}.get(by, view.model)), view)
@@ -244,21 +247,21 @@ def costs_frame(events: Iterable[Event], by: By = "agent", after: int = 0) -> pd
 
 
 @dataclass(slots=True)
-class ModelSum(_Sum):
-    """What one agent consumed of one model."""
+class ModelSum(_UsageSum):
+    """Consumption of one model by one agent."""
 
     model: str = ""
 
     @property
     def agent(self) -> str:
-        """Who asked; empty where that is not known."""
+        """The agent that called the model; empty if it is not known."""
         return self.name
 
 
 def sums_by_model(events: Iterable[Event], after: int = 0) -> list[ModelSum]:
-    """Return what the agents of a log consumed of each model, in the order in which they first asked it.
+    """Return the consumption of each model by each agent of a log, in the order of the first calls.
 
-    What began up to sequence number `after` does not count.
+    Calls that started up to sequence number `after` are not included.
     """
     sums: dict[tuple[str, str], ModelSum] = {}
     for view in _began_after(after, requests_of(events)):
@@ -272,13 +275,13 @@ def _began_after(sequence: int, views: Iterable[RequestView]) -> Iterable[Reques
     return [view for view in views if view.span.sequences[0] > sequence]
 
 
-def _count(total: _Sum, view: RequestView) -> None:
+def _count(total: _UsageSum, view: RequestView) -> None:
     total.requests += not view.cached
     total.cached += view.cached
     total.add(view.usage)
 
 
-def _count_call(total: _Sum, call: ToolCallView, *, is_tool: bool) -> None:
+def _count_call(total: _UsageSum, call: ToolCallView, *, is_tool: bool) -> None:
     total.calls += 1
     if is_tool:
         total.add(call.usage)

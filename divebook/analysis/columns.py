@@ -1,7 +1,7 @@
-"""How frames are made: fixed columns, full or empty, each with dtype, meaning and value; the door to pandas.
+"""Construction of DataFrames with fixed columns, each with a dtype, a meaning and a value; the entry point to pandas.
 
-What is absent is a missing value: ``NaN`` for texts and costs, ``<NA>`` for numbers, ``NaT`` for times. Times are UTC,
-costs US dollars.
+An empty frame has the same columns as a full one. Absent values are missing: ``NaN`` for texts and costs, ``<NA>`` for
+numbers, ``NaT`` for times. Times are UTC, costs US dollars.
 """
 
 from __future__ import annotations
@@ -42,44 +42,49 @@ class Column(NamedTuple):
     dtype: str
     meaning: str
     value: Callable[[Any], Any] | str = ""
-    """From what a row is about; or an attribute of that, such as ``record.note``, if it is not the column's name."""
+    """Function of a row, or the name of an attribute of the row, such as ``record.note``; by default the name of the
+    column.
+    """
 
 
 Columns: TypeAlias = Mapping[str, Column]
 
 
 def frame(columns: Columns, rows: Iterable[Any]) -> pd.DataFrame:
-    """Return a frame with just these columns, and a row for each thing; things are looked at in turn, as they come."""
+    """Return a frame with exactly these columns, and a row for each object; objects are read once, in their order."""
     values = [
         column.value if callable(column.value) else attrgetter(column.value or name) for name, column in columns.items()
     ]
     cells = [[value(row) for value in values] for row in rows]
-    made = zip(*cells, strict=True) if cells else ((),) * len(columns)
+    columns_of_values = zip(*cells, strict=True) if cells else ((),) * len(columns)
     return pd.DataFrame(
-        {name: pd.Series(list(each), dtype=columns[name].dtype) for name, each in zip(columns, made, strict=True)}
+        {
+            name: pd.Series(list(each), dtype=columns[name].dtype)
+            for name, each in zip(columns, columns_of_values, strict=True)
+        }
     )
 
 
 def frame_of_table(columns: Columns, table: Any) -> pd.DataFrame:
-    """Return a frame with just these columns, each of which a table has as a whole."""
-    made = {name: whole_column(column, name, table) for name, column in columns.items()}
+    """Return a frame with exactly these columns; `table` provides each column as a whole."""
+    arrays = {name: whole_column(column, name, table) for name, column in columns.items()}
     return pd.DataFrame(
-        {name: pd.Series(each, dtype=each.dtype, copy=False) for name, each in made.items()}, copy=False
+        {name: pd.Series(each, dtype=each.dtype, copy=False) for name, each in arrays.items()}, copy=False
     )
 
 
 def whole_column(column: Column, name: str, table: Any) -> Any:
-    """Return a column that a table has as a whole."""
+    """Return a column that a table provides as a whole."""
     return column.value(table) if callable(column.value) else getattr(table, column.value or name)
 
 
 def utc(microseconds: Any) -> pd.Series:
-    """Return an array of times of the log as frames have them."""
+    """Convert an array of log times (microseconds) to a column of times."""
     return pd.Series(microseconds.view("M8[us]")).dt.tz_localize("UTC")
 
 
 def documented(columns: Columns) -> Callable[[MakerT], MakerT]:
-    """Return a decorator that adds a table of the columns to the docstring of what makes the frame."""
+    """Return a decorator that appends a table of the columns to a function's docstring."""
 
     def add(make: MakerT) -> MakerT:
         rows = [("column", "dtype", "content"), *((name, each.dtype, each.meaning) for name, each in columns.items())]
@@ -129,11 +134,11 @@ CONSUMED: Columns = {
 
 
 def moment(microseconds: int | None) -> datetime | None:
-    """Return a time of the log as frames have it."""
+    """Convert a log time (microseconds) to a datetime."""
     return None if microseconds is None else to_datetime(microseconds)
 
 
-# Columns that a person adds to frames, by path: ``outputs.label``, ``variables.rows.*.score``.
+# --- columns that a user adds to frames, by path: ``outputs.label``, ``variables.rows.*.score`` -----------------------
 
 
 ALL = "*"
@@ -148,13 +153,13 @@ _TYPES: Sequence[tuple[tuple[type, ...], str]] = (
 _INT64 = range(-(2**63), 2**63)
 
 
-class OwnColumn(NamedTuple):
-    """A column and the way to its values.
+class UserColumn(NamedTuple):
+    """A column that a user adds, with the path to its values.
 
     Examples
     --------
-    >>> column = OwnColumn.of("scores", "variables.rows.*.score")
-    >>> column.root, column.found({"rows": [{"score": 1}, {}, {"score": 3}]})
+    >>> column = UserColumn.of("scores", "variables.rows.*.score")
+    >>> column.root, column.value_in({"rows": [{"score": 1}, {}, {"score": 3}]})
     ('variables', [1, None, 3])
     """
 
@@ -164,12 +169,12 @@ class OwnColumn(NamedTuple):
 
     @classmethod
     def of(cls, name: str, path: str) -> Self:
-        """Return the column of a path: names, ``[0]``, ``["a key"]`` and ``*`` for every entry of a list or mapping.
+        """Return the column of a path: names, ``[0]``, ``["a key"]`` and ``*`` for each entry of a list or mapping.
 
         Raises
         ------
         SetupError
-            It is no path.
+            The text is not a path.
         """
         parts: list[Part] = []
         place = 0
@@ -183,10 +188,10 @@ class OwnColumn(NamedTuple):
             )
         return cls(name, parts[0].name, tuple(parts[1:]))
 
-    def found(self, value: Any) -> Any:
-        """Return what is at the end of the way from a value; None where there is nothing.
+    def value_in(self, value: Any) -> Any:
+        """Return the value at the end of the path; None if it does not exist.
 
-        With ``*`` it is a list, flat where there are several, in which None stands for what an entry lacks.
+        With ``*`` the result is a flat list, in which None stands for an entry without the value.
         """
         values = [value]
         for part in self.parts:
@@ -213,11 +218,13 @@ def _below(value: Any, part: Part) -> Iterable[Any]:
     return value if isinstance(value, list | tuple) else ()
 
 
-def settled(values: Sequence[Any]) -> pd.Series:
-    """Return values as a column: truth values, whole numbers, numbers or texts if they all are, else as they are."""
-    known = [value for value in values if value is not None]
+def inferred_column(values: Sequence[Any]) -> pd.Series:
+    """Return values as a column of booleans, integers, numbers or texts if all values have that type, else of
+    objects.
+    """
+    present = [value for value in values if value is not None]
     for kinds, dtype in _TYPES:
-        if known and all(type(value) in kinds and _fits(value) for value in known):
+        if present and all(type(value) in kinds and _fits(value) for value in present):
             return pd.Series(list(values), dtype=dtype)
     return pd.Series(list(values), dtype="object")
 
@@ -226,35 +233,44 @@ def _fits(value: Any) -> bool:
     return type(value) is not int or value in _INT64
 
 
-# For every row of a table: the latest one before it of its group that has some mark, and how many there are.
+# --- cumulative operations on the rows of a table --------------------------------------------------------------------
+#
+# Each row belongs to a group, and some rows are flagged. `latest` and `running_count` look, for each row, at the
+# flagged rows of the same group up to that row. For example:
+#
+#     row            0  1  2  3  4
+#     group          a  b  a  a  b
+#     flag           x  .  .  x  .
+#     latest         0 -1  0  3 -1
+#     running_count  1  0  1  2  0
 
 
 NONE = -1
-"""Stands for no row."""
+"""Row number that stands for no row."""
 ROW = np.int32
-"""What rows are numbered with: a log of a million events has a dozen such columns while its frame is made."""
+"""Type of row numbers; small, because a log of a million events has a dozen such columns while its frame is made."""
 
 
 def none(length: int) -> Numbers:
-    """Return no row for so many, which takes no room."""
+    """Return an array of `NONE` that uses no memory."""
     return np.broadcast_to(ROW(NONE), length)
 
 
 def latest(groups: Numbers, flags: Numbers) -> Numbers:
-    """Return, for each row, the latest row up to it that is flagged and in the same group; NONE without one."""
+    """Return, for each row, the latest flagged row of the same group up to it; NONE without one."""
     if not flags.any():
         return none(len(groups))
     order = np.argsort(groups, kind="stable")
     place = np.arange(len(order), dtype=ROW)
     start = np.maximum.accumulate(np.where(_begins(groups[order]), place, ROW(0)))
     flagged = np.maximum.accumulate(np.where(flags[order], place, ROW(NONE)))
-    found = np.empty(len(order), dtype=ROW)
-    found[order] = np.where(flagged >= start, order[flagged], NONE)
-    return found
+    rows = np.empty(len(order), dtype=ROW)
+    rows[order] = np.where(flagged >= start, order[flagged], NONE)
+    return rows
 
 
-def counted(groups: Numbers, flags: Numbers) -> Numbers:
-    """Return, for each row, how many of its group are flagged up to it."""
+def running_count(groups: Numbers, flags: Numbers) -> Numbers:
+    """Return, for each row, the number of flagged rows of the same group up to it."""
     order = np.argsort(groups, kind="stable")
     counts = np.empty(len(order), dtype=np.int64)
     sums = np.cumsum(flags[order])
@@ -264,29 +280,29 @@ def counted(groups: Numbers, flags: Numbers) -> Numbers:
     return counts
 
 
-def since(groups: Numbers, flags: Numbers, begun: Numbers) -> Numbers:
-    """Return how many of the group of each row are flagged after the row in which something began."""
+def since(groups: Numbers, flags: Numbers, starts: Numbers) -> Numbers:
+    """Return, for each row, the number of flagged rows of the same group after the row in `starts`."""
     if not flags.any():
         return np.zeros(len(groups), dtype=np.int64)
-    counts = counted(groups, flags)
-    return np.where(begun == NONE, 0, counts - counts[begun])
+    counts = running_count(groups, flags)
+    return np.where(starts == NONE, 0, counts - counts[starts])
 
 
 def _begins(groups: Numbers) -> Numbers:
-    """Return where another group begins, of rows in the order of their groups."""
+    """Return the rows at which a new group starts; rows must be ordered by group."""
     return np.concatenate([np.ones(min(len(groups), 1), dtype=bool), groups[1:] != groups[:-1]])
 
 
-# Columns in parts, as they come page by page, made whole; and texts that are coded, each kept once.
+# --- concatenation of the parts of a column, which come page by page --------------------------------------------------
 
 
 def joined(parts: list[Numbers]) -> Numbers:
-    """Return numbers as one."""
+    """Merge arrays of numbers into one."""
     return np.concatenate([np.zeros(0, dtype=np.int64), *parts])
 
 
 def coded(parts: list[Any]) -> Any:
-    """Return dictionary arrays as one."""
+    """Merge dictionary arrays into one."""
     kind = pa.dictionary(pa.int32(), pa.string())
     if parts and pa.types.is_null(parts[0].type):
         return pa.nulls(len(parts[0]), kind)
@@ -294,9 +310,9 @@ def coded(parts: list[Any]) -> Any:
 
 
 def chunked(parts: list[Any], kind: Any, length: int) -> Any:
-    """Return the parts of a column as one; of a part that says nothing there is but the length.
+    """Merge the parts of a column; a part without values is given by its length.
 
-    A column that says nothing takes no room.
+    A column without any value uses no memory.
     """
     if all(isinstance(part, int) or part.null_count == len(part) for part in parts):
         return pa.chunked_array([pa.nulls(length)])
@@ -304,38 +320,38 @@ def chunked(parts: list[Any], kind: Any, length: int) -> Any:
 
 
 def known_numbers(numbers: Any) -> tuple[Numbers, Numbers]:
-    """Return whole numbers, and where there are any; where there are none at all, they take no room."""
+    """Return integers with 0 for missing ones, and a mask of the present ones; without any value both use no memory."""
     if numbers.null_count == len(numbers):
         return np.broadcast_to(np.int64(0), len(numbers)), np.broadcast_to(np.False_, len(numbers))
     return numbers.fill_null(0).to_numpy(), numbers.is_valid().to_numpy()
 
 
 def flags(flagged: Any) -> Numbers:
-    """Return which are true; what says nothing is not."""
+    """Return booleans with False for missing values."""
     if flagged.null_count == len(flagged):
         return np.broadcast_to(np.False_, len(flagged))
-    found: Numbers = flagged.fill_null(False).to_numpy()  # noqa: FBT003 - Arrow's own
-    return found
+    values: Numbers = flagged.fill_null(False).to_numpy()  # noqa: FBT003 - Arrow's own
+    return values
 
 
 def coded_are(coded: Any, test: Callable[[str], bool]) -> Numbers:
-    """Return which coded texts pass a test; none does that is missing."""
+    """Return which coded texts pass a test; missing texts do not."""
     passes = np.array([*(test(name) for name in coded.dictionary.to_pylist()), False], dtype=bool)
-    found: Numbers = passes[coded.indices.fill_null(len(passes) - 1).to_numpy()]
-    return found
+    matches: Numbers = passes[coded.indices.fill_null(len(passes) - 1).to_numpy()]
+    return matches
 
 
 def or_missing(coded: Any) -> Any:
-    """Return coded texts with missing ones in place of empty ones."""
+    """Replace empty coded texts by missing ones."""
     names = pa.array([name or None for name in coded.dictionary.to_pylist()], pa.string())
     return pa.DictionaryArray.from_arrays(coded.indices, names)
 
 
-def taken(coded: Any, rows: Numbers) -> Any:
+def taken_rows(coded: Any, rows: Numbers) -> Any:
     """Return the coded texts of some rows, missing for NONE."""
     return coded.take(pa.array(rows, mask=rows == NONE))
 
 
-def whole(numbers: Numbers, known: Numbers) -> Any:
-    """Return whole numbers as a column of pandas, with the places where they are known."""
-    return pd.arrays.IntegerArray(numbers.astype(np.int64, copy=False), ~known)
+def whole(numbers: Numbers, present: Numbers) -> Any:
+    """Return integers as a nullable column of pandas; `present` masks the values that are not missing."""
+    return pd.arrays.IntegerArray(numbers.astype(np.int64, copy=False), ~present)

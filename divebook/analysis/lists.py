@@ -1,4 +1,7 @@
-"""Frames of what a store holds: executions and questions; `divebook.analysis.store` has those of many logs."""
+"""DataFrames of executions, questions and queues of a store, and of results about one run such as its critical path.
+
+`divebook.analysis.store` has the frames of the logs of many executions.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ from divebook.errors import NotFoundError, SetupError, StoreError
 from divebook.events import Event, catalog
 from divebook.events.catalog import ENQUEUED, FAILED
 from divebook.events.recorded import opened
-from divebook.projections.compare import OperationTree, Pair, Row, told
+from divebook.projections.compare import OperationTree, Pair, Row, describe
 from divebook.projections.failures import Failure, failure_in
 from divebook.questions import Question
 from divebook.replay.inspect import Inspected
@@ -47,7 +50,7 @@ from divebook.runtime.queueing import attempts_made
 from divebook.store import EventStore, ExecutionRecord
 from divebook.store.leases import QueuedExecution, WorkerRecord
 
-# What waits in the queues of a store, and who can run it.
+# --- queues --------------------------------------------------------------------------------------------------------
 
 
 NOBODY = "nobody there can run it"
@@ -55,7 +58,7 @@ INTERRUPTED = "it was interrupted too often, each time before it made progress"
 
 
 class QueueLine:
-    """An execution in a queue, with what its row and the workers say of it."""
+    """An execution in a queue, with the facts of its row and of the workers."""
 
     def __init__(
         self, environment: Environment, queued: QueuedExecution, workers: list[WorkerRecord], *, withheld: bool
@@ -78,7 +81,7 @@ class QueueLine:
 
     @property
     def why(self) -> str | None:
-        """Why it stands still: workers leave it alone, or none of them can run it; None if one can."""
+        """Why it does not run: workers skip it, or none of them can run it; None if one can."""
         if self.withheld:
             return self._paused or INTERRUPTED
         if self.workers:
@@ -86,18 +89,21 @@ class QueueLine:
         return "; ".join([NOBODY, *(f"{name}: {reason}" for name, reason in self.reasons.items())])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        told: dict[str, Any] = {
-            "status": self.status,
-            "due": None if self.due is None else self.due.isoformat(),
-            "key": self.key,
-        }
-        told |= {"attempts": self.attempts, "workers": self.workers, "reasons": self.reasons}
-        return {**asdict(self._queued), **told, **({"why": self.why} if self.withheld else {})}
+        """Return the line as plain data."""
+        data = asdict(self._queued)
+        data["status"] = self.status
+        data["due"] = None if self.due is None else self.due.isoformat()
+        data["key"] = self.key
+        data["attempts"] = self.attempts
+        data["workers"] = self.workers
+        data["reasons"] = self.reasons
+        if self.withheld:
+            data["why"] = self.why
+        return data
 
 
 def queue_lines(environment: Environment, workers: list[WorkerRecord]) -> Iterator[QueueLine]:
-    """Give what waits, in the order in which it is taken, and then what workers leave alone."""
+    """Yield the waiting executions in the order in which workers take them, then those that workers skip."""
     for withheld in (False, True):
         for queued in environment.queued(withheld=withheld):
             yield QueueLine(environment, queued, workers, withheld=withheld)
@@ -123,7 +129,7 @@ def queue_frame(environment: Environment) -> pd.DataFrame:
     return frame(QUEUE_COLUMNS, list(queue_lines(environment, environment.workers())))
 
 
-# What became of many executions with which one thing was done, as a DataFrame.
+# --- results of a bulk operation over several executions -----------------------------------------------------------
 
 
 HANDLED_COLUMNS: Columns = {
@@ -140,11 +146,11 @@ HANDLED_COLUMNS: Columns = {
 
 @documented(HANDLED_COLUMNS)
 def handled_frame(rows: Iterable[Any]) -> pd.DataFrame:
-    """Return one row per execution, in the order in which they were named; see `handle_each`."""
+    """Return one row per execution, in the order in which they were listed; see `handle_each`."""
     return frame(HANDLED_COLUMNS, rows)
 
 
-# What a run waited for and spent, as DataFrames.
+# --- critical path, times and retries of a run -----------------------------------------------------------------------
 
 
 PART_COLUMNS: Columns = {
@@ -165,9 +171,9 @@ PART_COLUMNS: Columns = {
 
 
 @documented(PART_COLUMNS)
-def parts_frame(found: Inspected) -> pd.DataFrame:
+def parts_frame(inspected: Inspected) -> pd.DataFrame:
     """Return one row per part of the critical path, oldest first; the durations add up to that of the run."""
-    return frame(PART_COLUMNS, found.parts)
+    return frame(PART_COLUMNS, inspected.parts)
 
 
 TIME_COLUMNS: Columns = {
@@ -178,10 +184,10 @@ TIME_COLUMNS: Columns = {
 
 
 @documented(TIME_COLUMNS)
-def times_frame(found: Inspected) -> pd.DataFrame:
-    """Return one row per kind of time along the critical path, the most first."""
-    whole = max(1, found.duration_us)
-    return frame(TIME_COLUMNS, [(kind, took, took / whole) for kind, took in found.spent.items()])
+def times_frame(inspected: Inspected) -> pd.DataFrame:
+    """Return one row per kind of time along the critical path, the longest first."""
+    whole = max(1, inspected.duration_us)
+    return frame(TIME_COLUMNS, [(kind, took, took / whole) for kind, took in inspected.spent.items()])
 
 
 RETRY_COLUMNS: Columns = {
@@ -197,12 +203,12 @@ RETRY_COLUMNS: Columns = {
 
 
 @documented(RETRY_COLUMNS)
-def retries_frame(found: Inspected) -> pd.DataFrame:
-    """Return one row per attempt that failed and was followed by another."""
-    return frame(RETRY_COLUMNS, found.retried)
+def retries_frame(inspected: Inspected) -> pd.DataFrame:
+    """Return one row per failed attempt that was followed by another one."""
+    return frame(RETRY_COLUMNS, inspected.retried)
 
 
-# Where a value came from, as a DataFrame.
+# --- provenance of a value -----------------------------------------------------------------------------------------
 
 
 class _Row(NamedTuple):
@@ -247,49 +253,50 @@ WHY_COLUMNS: Columns = {
 
 @documented(WHY_COLUMNS)
 def why_frame(why: ProvenanceTree) -> pd.DataFrame:
-    """Return one row for each value and choice that a value came from, itself first."""
+    """Return one row for each value and choice in the provenance of a value, the value itself first."""
     teller = ProvenanceText(why)
     return frame(WHY_COLUMNS, [_Row(teller, origin) for origin in why.origins])
 
 
-# What the rows of a frame gave, as one frame: of steps with `Each` and `Rows`.
+# --- results of the rows of a frame, of steps with `Each` and `Rows` -------------------------------------------------
 
 
-def rows_frame(asked: tuple[Iterable[Event], str | None]) -> pd.DataFrame:
-    """Return what rows gave by their position, with the column ``error``; of a step that was visited again the latest.
+def rows_frame(log_and_step: tuple[Iterable[Event], str | None]) -> pd.DataFrame:
+    """Return the results of rows by position, with the column ``error``; of a step with several visits those of the
+    latest.
 
     Parameters
     ----------
-    asked
-        A log, and a step of it; None for the only one that has rows.
+    log_and_step
+        A log, and the name of a step; None for the only step with rows.
 
     Raises
     ------
     NotFoundError
         The step has no rows that have ended.
     SetupError
-        Several steps have, and none was named.
+        Several steps have rows, and the name is None.
     """
     from divebook.events.arrow.rows import outcome_of
 
-    events, named = asked
+    events, step = log_and_step
     facts = [(event.step, event.data) for event in events if isinstance(event.data, catalog.RowsCompleted)]
     steps = dict.fromkeys(step for step, _ in facts)
-    if named is None and len(steps) > 1:
+    if step is None and len(steps) > 1:
         raise SetupError(
             f"rows of which step? Those of {', '.join(steps)} are there; write rows({next(iter(steps))!r})"
         )
-    wanted = next(iter(steps), "") if named is None else named
-    parts = [data for step, data in facts if step == wanted]
+    name = next(iter(steps), "") if step is None else step
+    parts = [data for step, data in facts if step == name]
     if not parts:
-        raise NotFoundError("step with rows that have ended", wanted, steps)
+        raise NotFoundError("step with rows that have ended", name, steps)
     total = max(part.total for part in parts)
-    found = outcome_of(total, [(total, [part.result for part in parts])])
-    found.index.name = "position"
-    return found
+    outcome = outcome_of(total, [(total, [part.result for part in parts])])
+    outcome.index.name = "position"
+    return outcome
 
 
-# A trial as a DataFrame.
+# --- trials --------------------------------------------------------------------------------------------------------
 
 
 TRIAL_COLUMNS: Columns = {
@@ -308,19 +315,19 @@ TRIAL_COLUMNS: Columns = {
 
 @documented(TRIAL_COLUMNS)
 def trial_frame(trial: StepTrial) -> pd.DataFrame:
-    """Return one row for what is recorded, and one for each try."""
+    """Return one row for the recorded result, and one for each try."""
     return frame(TRIAL_COLUMNS, [trial.recorded, *trial.tries])
 
 
-class _Kept(NamedTuple):
-    """What a store knows of an execution."""
+class _RunRow(NamedTuple):
+    """Facts of a store about one execution."""
 
     record: ExecutionRecord
     state: ExecutionState | None
-    """None where its log is damaged, of which `check` and `show` tell more."""
+    """None if its log is damaged; `check` and `show` report details."""
 
     failure: Failure | None
-    """Of one that has failed: why."""
+    """Of a failed execution: the failure."""
     damage: str | None
     """Why its log cannot be read."""
 
@@ -337,17 +344,17 @@ class _Kept(NamedTuple):
         return None if self.state is None else self.state.own_usage.to_dict()
 
 
-def _values(part: str) -> Callable[[_Kept], Any]:
-    return lambda kept: None if kept.state is None else opened(dict(getattr(kept.state, part)), lenient=True)
+def _values(part: str) -> Callable[[_RunRow], Any]:
+    return lambda row: None if row.state is None else opened(dict(getattr(row.state, part)), lenient=True)
 
 
-def _why(part: str) -> Callable[[_Kept], str | None]:
-    return lambda kept: None if kept.failure is None else getattr(kept.failure, part) or None
+def _why(part: str) -> Callable[[_RunRow], str | None]:
+    return lambda row: None if row.failure is None else getattr(row.failure, part) or None
 
 
 RUN_COLUMNS: Columns = {
     "execution_id": Column(TEXT, "``exec_...``", "record.execution_id"),
-    "workflow": Column(TEXT, "its name", lambda kept: kept.record.workflow_name or None),
+    "workflow": Column(TEXT, "its name", lambda row: row.record.workflow_name or None),
     "status": Column(TEXT, "``running``, ``completed``, ``failed``, ``cancelled`` ...", "record.status"),
     **TIMES,
     "inputs": Column(ANYTHING, "a dict; None where the log cannot be read", _values("inputs")),
@@ -362,34 +369,36 @@ RUN_COLUMNS: Columns = {
         TEXT, "``full``, or ``relaxed``: a power failure may take the latest events", "record.durability"
     ),
     "origin": Column(TEXT, "where it comes from: ``run``, ``fork``, ``child``, ``import`` ...", "record.origin"),
-    "tags": Column(ANYTHING, "a list of texts", lambda kept: list(kept.record.tags)),
+    "tags": Column(ANYTHING, "a list of texts", lambda row: list(row.record.tags)),
     "note": Column(TEXT, "what a person wants to remember of it", "record.note"),
     "labels": Column(ANYTHING, "a dict; None where the log cannot be read", _values("labels")),
     "damage": Column(TEXT, "why its log cannot be read"),
 }
 SHOWN_FIRST = ("execution_id", "workflow", "status", "started", "duration")
 TELLING = ("cost", "error", "tags", "note")
-"""What notebooks show of executions: these columns always, and those where one says something."""
+"""Columns that notebooks show of executions: `SHOWN_FIRST` always, and these if they contain a value."""
 
 
 @documented(RUN_COLUMNS)
 def runs_frame(records: Iterable[ExecutionRecord], store: EventStore) -> pd.DataFrame:
     """Return one row per execution of a store."""
-    return frame(RUN_COLUMNS, [_kept(record, store) for record in records])
+    return frame(RUN_COLUMNS, [_run_row(record, store) for record in records])
 
 
-def _kept(record: ExecutionRecord, store: EventStore) -> _Kept:
+def _run_row(record: ExecutionRecord, store: EventStore) -> _RunRow:
     try:
         state = folded(store, record.execution_id)
         damage = None
     except StoreError as error:
         state = None
         damage = str(error)
-    return _Kept(record, state, _failure(record, store), damage)
+    return _RunRow(record, state, _failure(record, store), damage)
 
 
 def _failure(record: ExecutionRecord, store: EventStore) -> Failure | None:
-    """Return why an execution has failed, for which its log is read; None of all others, and where that is damaged."""
+    """Return the failure of a failed execution, for which its log is read; None for others, and if the log is
+    damaged.
+    """
     if record.status != FAILED:
         return None
     try:
@@ -399,7 +408,7 @@ def _failure(record: ExecutionRecord, store: EventStore) -> Failure | None:
 
 
 class _Asking(NamedTuple):
-    """A question, who asks it, and until when its waiting is counted."""
+    """A question, the execution that asks it, and the time up to which its waiting is counted."""
 
     execution_id: str
     question: Question
@@ -433,10 +442,10 @@ QUESTION_COLUMNS: Columns = {
 
 
 @documented(QUESTION_COLUMNS)
-def questions_frame(asked: Iterable[tuple[str, Question]], now_us: int | None = None) -> pd.DataFrame:
-    """Return one row per question, given with the id of its execution."""
+def questions_frame(questions: Iterable[tuple[str, Question]], now_us: int | None = None) -> pd.DataFrame:
+    """Return one row per question; `questions` are pairs of execution id and question."""
     now = time.time_ns() // 1000 if now_us is None else now_us
-    return frame(QUESTION_COLUMNS, [_Asking(execution_id, question, now) for execution_id, question in asked])
+    return frame(QUESTION_COLUMNS, [_Asking(execution_id, question, now) for execution_id, question in questions])
 
 
 _OF_FINDINGS: Mapping[str, Callable[[Any], pd.DataFrame]] = {
@@ -447,7 +456,7 @@ _OF_FINDINGS: Mapping[str, Callable[[Any], pd.DataFrame]] = {
     "retries": retries_frame,
     "rows": rows_frame,
 }
-"""Frames of what was found out about a log, made of that and not of its events."""
+"""Frames of results about a log, made from these results and not from its events."""
 _OF_ONE: Mapping[str, Callable[[Iterable[Any]], pd.DataFrame]] = {
     "events": log.events_frame,
     "operations": log.operations_frame,
@@ -462,30 +471,32 @@ _OF_ONE: Mapping[str, Callable[[Iterable[Any]], pd.DataFrame]] = {
 
 
 def frame_of(kind: str, parts: Any) -> pd.DataFrame:
-    """Return a frame of one execution: of its events, of its questions, each with the execution's id, or a finding."""
+    """Return a frame of one execution by its kind; `parts` are events, pairs of execution id and question, or a
+    result.
+    """
     return (_OF_ONE.get(kind) or _OF_FINDINGS[kind])(parts)
 
 
 class Display(Protocol):
-    """A way to show a frame other than as a table."""
+    """A way to show a frame that is not a table."""
 
     def in_cell(self) -> bool:
-        """Show it in the present cell of IPython; return False where that is not possible."""
+        """Show the frame in the current cell of IPython; return False if that is not possible."""
 
     def widget(self) -> Any:
-        """Return what marimo shows."""
+        """Return the object that marimo shows."""
 
 
 class RunsTable(pd.DataFrame):
-    """A frame of executions: notebooks show what tells them apart, the frame has all of `RUN_COLUMNS`."""
+    """A frame of executions; notebooks show only informative columns, the frame has all of `RUN_COLUMNS`."""
 
     def _repr_html_(self) -> str | None:
-        """Return a table that fits into a page: the first columns, and of `TELLING` those that say something."""
+        """Return a table that fits into a page: the first columns, and those of `TELLING` that contain a value."""
         table = pd.DataFrame(self)
         if not {*SHOWN_FIRST} <= {*table}:
             return table._repr_html_()  # type: ignore[operator,no-any-return]  # pandas' own, which it does not declare
-        told = [name for name in TELLING if name in table and any(map(_says_something, table[name]))]
-        brief = table[[*SHOWN_FIRST, *told]].copy()
+        informative = [name for name in TELLING if name in table and any(map(_says_something, table[name]))]
+        brief = table[[*SHOWN_FIRST, *informative]].copy()
         brief["started"] = brief["started"].dt.floor("s")
         return brief._repr_html_()  # type: ignore[operator,no-any-return]
 
@@ -495,13 +506,13 @@ def _says_something(value: Any) -> bool:
 
 
 class ShownFrame(pd.DataFrame):
-    """A frame that notebooks show in a way of its own; whatever is made of it is an ordinary frame."""
+    """A frame with its own display in notebooks; frames derived from it are ordinary ones."""
 
     _display: Display | None = None
 
     @classmethod
     def of(cls, frame: pd.DataFrame, display: Display | None) -> ShownFrame:
-        """Return a frame that is shown so; None for a table."""
+        """Return a frame with a display; None shows a table."""
         shown = cls(frame)
         shown._display = display
         return shown
@@ -511,15 +522,15 @@ class ShownFrame(pd.DataFrame):
             raise NotImplementedError  # IPython shows the table then
 
     def _display_(self) -> Any:
-        """Return what marimo shows of it."""
+        """Return the object that marimo shows."""
         return pd.DataFrame(self) if self._display is None else self._display.widget()
 
 
-# Runs laid side by side as a DataFrame: one row per place and other run, in fixed columns.
+# --- comparison of runs ----------------------------------------------------------------------------------------------
 
 
 class _Compared(NamedTuple):
-    """A place in two runs, and which."""
+    """A place in two runs, and the pair of runs."""
 
     pair: Pair
     row: Row
@@ -536,13 +547,13 @@ class _Compared(NamedTuple):
 
     @property
     def text(self) -> str | None:
-        return None if self.row.difference == "same" else told(self.row)
+        return None if self.row.difference == "same" else describe(self.row)
 
 
 def _of(side: str, value: Callable[[OperationTree], Any]) -> Callable[[_Compared], Any]:
     def of_side(compared: _Compared) -> Any:
-        found = getattr(compared.row, side)
-        return None if found is None else value(found)
+        node = getattr(compared.row, side)
+        return None if node is None else value(node)
 
     return of_side
 
@@ -596,6 +607,6 @@ COMPARED_COLUMNS: Columns = {
 def compared_frame(pairs: Iterable[Pair]) -> pd.DataFrame:
     """Return one row per place, in the order of the first run, for each of the runs that it is compared with.
 
-    Steps and items repeat what the calls in them consumed: sum over ``kind == "operation"``.
+    Steps and items repeat the consumption of the calls in them: sum over ``kind == "operation"``.
     """
     return frame(COMPARED_COLUMNS, [_Compared(pair, row) for pair in pairs for row in pair.rows])

@@ -1,8 +1,7 @@
-"""A log as DataFrames: one row per event, operation, item or visit to a step, in fixed columns.
+"""DataFrames of one log: one row per event, operation, item or visit to a step, in fixed columns.
 
-`divebook.analysis.agents` has what agents said and called.
-
-An empty frame has the same columns and dtypes as a full one; `divebook.analysis.columns` says what is missing how.
+`divebook.analysis.agents` has messages and calls of agents. An empty frame has the same columns and dtypes as a full
+one. `divebook.analysis.columns` describes missing values.
 """
 
 from __future__ import annotations
@@ -41,7 +40,6 @@ from divebook.analysis.columns import (
     chunked,
     coded,
     coded_are,
-    counted,
     documented,
     flags,
     frame,
@@ -51,8 +49,9 @@ from divebook.analysis.columns import (
     latest,
     none,
     or_missing,
+    running_count,
     since,
-    taken,
+    taken_rows,
     utc,
     whole,
     whole_column,
@@ -69,13 +68,13 @@ from divebook.projections.spans import spans_of
 from divebook.store.history import History
 from divebook.store.pages import EventPage, Numbers, content_of, places_of
 
-# What columns of frames take from payloads: a few fields, read by Arrow, without a dict for each payload.
+# --- fields of payloads that columns need, read by Arrow without a dict for each payload -----------------------------
 
 
 TEXTS = ("operation_id", "error", "trace")
 """Texts that differ from event to event."""
 NAMES = ("operation_type", "name")
-"""Texts that come again and again."""
+"""Texts that repeat."""
 NUMBERS = ("iteration_index", "duration", "visit")
 LISTED = "error_names"
 SPENT = "usage"
@@ -88,7 +87,7 @@ KINDS = {
     **dict.fromkeys(NUMBERS, pa.int64()),
     SPENT: pa.bool_(),
 }
-"""The fields that payloads are asked for, and what a column of each is made of."""
+"""The fields that are read from payloads, with the Arrow type of their column."""
 _READ = {
     **dict.fromkeys(TEXTS, pa.large_string()),
     **dict.fromkeys(NAMES, pa.string()),
@@ -97,14 +96,14 @@ _READ = {
     SPENT: pa.struct([]),
     GIVEN: pa.struct([(name, pa.string()) for name in GIVEN_NAMES]),
 }
-"""As Arrow reads them."""
+"""The same fields with the types that Arrow's JSON reader uses."""
 
 
 def fields_of(page: EventPage) -> dict[str, Any]:
-    """Return what the payloads of a page say, an array for each field that they may have, null where one says none.
+    """Return fields of the payloads of a page: an array for each field, null if a payload does not contain it.
 
-    Beside `TEXTS`, `NAMES` and `NUMBERS`: ``error_type``, the first of the error's names; ``usage``, whether it has
-    one; and `GIVEN_NAMES` of the parameters.
+    Besides `TEXTS`, `NAMES` and `NUMBERS` these are ``error_type``, the first of the error's names, ``usage``, whether
+    there is one, and `GIVEN_NAMES` of the parameters.
 
     Raises
     ------
@@ -112,22 +111,24 @@ def fields_of(page: EventPage) -> dict[str, Any]:
         A payload cannot be read.
     """
     kinds = [PAYLOADS[kind] for kind in page.types.dictionary.to_pylist()]
-    asked = {name: kind for name, kind in _READ.items() if any(name in each.field_names for each in kinds)}
-    if not asked:
+    fields_of_page = {name: kind for name, kind in _READ.items() if any(name in each.field_names for each in kinds)}
+    if not fields_of_page:
         return {}
-    said = _read(page, asked)
-    return {name: _as_kept(values, KINDS[name]) for name, values in (_decoded(page) if said is None else said).items()}
+    columns = _read(page, fields_of_page)
+    if columns is None:
+        columns = _decoded(page)
+    return {name: _as_column(values, KINDS[name]) for name, values in columns.items()}
 
 
-def _as_kept(values: Any, kind: Any) -> Any:
+def _as_column(values: Any, kind: Any) -> Any:
     return values.dictionary_encode() if pa.types.is_dictionary(kind) else values.cast(kind)
 
 
-def _read(page: EventPage, asked: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the fields `asked` for as Arrow reads them; None if one holds something else than most do."""
+def _read(page: EventPage, kinds: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Read fields with Arrow; return None if a payload has an old form or a field with an unexpected type."""
     lines = page.lines()
     parse = json.ParseOptions(
-        explicit_schema=pa.schema([*asked.items(), (FORM, pa.int64())]), unexpected_field_behavior="ignore"
+        explicit_schema=pa.schema([*kinds.items(), (FORM, pa.int64())]), unexpected_field_behavior="ignore"
     )
     try:
         options = json.ReadOptions(block_size=lines.size + 1, use_threads=False)
@@ -136,19 +137,23 @@ def _read(page: EventPage, asked: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
     if len(table) != len(page.types) or table[FORM].null_count < len(table):
         return None
-    said = {name: _declared(page, name, table[name].combine_chunks()) for name in asked}
-    if LISTED in said:
-        said[ERROR_TYPE] = _first(said.pop(LISTED))
-    if GIVEN in said:
-        given = said.pop(GIVEN)
-        said |= {name: pc.struct_field(given, name) for name in GIVEN_NAMES}
-    if SPENT in said:
-        said[SPENT] = said[SPENT].is_valid()
-    return said
+    columns = {name: _declared(page, name, table[name].combine_chunks()) for name in kinds}
+    if LISTED in columns:
+        columns[ERROR_TYPE] = _first(columns.pop(LISTED))
+    if GIVEN in columns:
+        parameters = columns.pop(GIVEN)
+        columns |= {name: pc.struct_field(parameters, name) for name in GIVEN_NAMES}
+    if SPENT in columns:
+        columns[SPENT] = columns[SPENT].is_valid()
+    return columns
 
 
 def _declared(page: EventPage, name: str, values: Any) -> Any:
-    """Return a field of those events whose type has it, with the default of their class where nothing is said."""
+    """Return a field for the events whose type declares it, with the default of the class for missing values.
+
+    Values of events whose type does not declare the field are removed, because they have another meaning there.
+    Defaults are filled in for each type separately.
+    """
     kinds = [PAYLOADS[kind] for kind in page.types.dictionary.to_pylist()]
     has = np.array([name in kind.field_names for kind in kinds], dtype=bool)[page.types.indices]
     if values.null_count < len(values) and not has.all():
@@ -165,7 +170,7 @@ def _declared(page: EventPage, name: str, values: Any) -> Any:
 
 
 def _first(lists: Any) -> Any:
-    """Return the first of each list; null where there is none."""
+    """Return the first element of each list; null for an empty list."""
     lengths = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
     if not lengths.any():
         return pa.nulls(len(lists), pa.string())
@@ -174,35 +179,39 @@ def _first(lists: Any) -> Any:
 
 
 def _decoded(page: EventPage) -> dict[str, Any]:
-    """Return them from the payloads themselves."""
+    """Read the same fields by decoding each payload."""
     payloads = zip(page.types.to_pylist(), page.payloads.to_pylist(), strict=True)
-    said: list[Mapping[str, Any]] = [decode_payload(kind, raw).to_data() for kind, raw in payloads]
-    given = [each.get(GIVEN) or {} for each in said]
+    payload_data: list[Mapping[str, Any]] = [decode_payload(kind, raw).to_data() for kind, raw in payloads]
+    parameters = [each.get(GIVEN) or {} for each in payload_data]
     return {
-        **{name: pa.array([each.get(name) for each in said], _READ[name]) for name in (*TEXTS, *NAMES, *NUMBERS)},
-        ERROR_TYPE: pa.array([next(iter(each.get(LISTED) or ()), None) for each in said], pa.string()),
-        SPENT: pa.array([SPENT in each for each in said]),
+        **{
+            name: pa.array([each.get(name) for each in payload_data], _READ[name])
+            for name in (*TEXTS, *NAMES, *NUMBERS)
+        },
+        ERROR_TYPE: pa.array([next(iter(each.get(LISTED) or ()), None) for each in payload_data], pa.string()),
+        SPENT: pa.array([SPENT in each for each in payload_data]),
         # Of actions these may be anything: texts, as a column of texts makes of it.
         **{
-            name: pa.array(pd.Series([each.get(name) for each in given], dtype="str"), pa.string())
+            name: pa.array(pd.Series([each.get(name) for each in parameters], dtype="str"), pa.string())
             for name in GIVEN_NAMES
         },
     }
 
 
-# A column of payloads that are decoded when they are looked at; until then, those of a long log take little room.
+# --- a column of payloads that are decoded on access ------------------------------------------------------------------
 #
-# To pandas it is an extension array of dicts; ``frame["data"].astype(object)`` makes one of numpy's of it.
+# Compressed payloads of a long log need little memory. For pandas the column is an extension array of dicts.
+# ``frame["data"].astype(object)`` converts it to an array of numpy.
 
 
 _CODEC = "lz4"
 _MISSING = -1
 _MARKS = (TAGGED, f'"{FORM}":'.encode())
-"""What stands in payloads that are read as something else than is written."""
+"""Bytes in payloads whose decoded form differs from the stored one."""
 
 
 class PayloadDtype(ExtensionDtype):
-    """That of a column of payloads."""
+    """Dtype of a column of payloads."""
 
     name = "payload"
     type: ClassVar[Any] = object
@@ -224,17 +233,17 @@ class PackedPayloads:
 
     @classmethod
     def of(cls, page: EventPage) -> PackedPayloads:
-        """Take those of a page."""
+        """Return the compressed payloads of a page."""
         begins = places_of(page.payloads)
         return cls(page.types, begins - begins[0], pa.compress(content_of(page.payloads), codec=_CODEC, asbytes=True))
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of payloads."""
         return len(self.types)
 
     def texts(self) -> Any:
-        """Return them as JSON, an array of texts: as they were written, or as they are read where that is another."""
+        """Return the payloads as an array of JSON texts: the stored text, or the decoded form if it differs."""
         places = pa.py_buffer(self.begins.astype(np.int64))
         content = self._content()
         written = pa.LargeBinaryArray.from_buffers(pa.large_binary(), self.count, [None, places, pa.py_buffer(content)])
@@ -250,7 +259,7 @@ class PackedPayloads:
         return content
 
     def opened(self) -> Callable[[int], Any]:
-        """Return what decodes one of them."""
+        """Return a function that decodes the payload at a position."""
         content = self._content()
         types = self.types.to_pylist()
 
@@ -263,7 +272,7 @@ class PackedPayloads:
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """Values that somebody put into a column."""
+    """Values that a user assigned to a column."""
 
     values: Sequence[Any]
 
@@ -276,7 +285,7 @@ class _Values:
 
 
 class PayloadSource:
-    """What columns are made of; those that were cut out of each other share it."""
+    """Values of a column; columns that were sliced from each other share it."""
 
     def __init__(self, parts: Sequence[PackedPayloads | _Values]) -> None:
         self.parts = tuple(parts)
@@ -288,24 +297,24 @@ class PayloadSource:
 
     def __getitem__(self, place: int) -> Any:
         number = int(np.searchsorted(self._ends, place, side="right"))
-        known = self._open
-        if known is None or known[0] != number:
-            self._open = known = number, self.parts[number].opened()
-        return known[1](place - int(self._ends[number]) + self.parts[number].count)
+        opened_part = self._open
+        if opened_part is None or opened_part[0] != number:
+            self._open = opened_part = number, self.parts[number].opened()
+        return opened_part[1](place - int(self._ends[number]) + self.parts[number].count)
 
     def __reduce__(self) -> Any:
         return PayloadSource, (self.parts,)
 
 
 class Payloads(ExtensionArray):
-    """Dicts, made when they are looked at, anew each time.
+    """Array of dicts that are decoded on each access.
 
     Parameters
     ----------
     source
-        Gives what is at a place.
+        Returns the value at a place.
     places
-        Where each of them is there; -1 for one that is missing.
+        The place of each value in `source`; -1 for a missing value.
     """
 
     def __init__(self, source: PayloadSource, places: Numbers) -> None:
@@ -314,7 +323,7 @@ class Payloads(ExtensionArray):
 
     @classmethod
     def of(cls, parts: Sequence[PackedPayloads]) -> Payloads:
-        """Return those of the pages of a log."""
+        """Return the payloads of the pages of a log."""
         source = PayloadSource(parts)
         return cls(source, np.arange(len(source)))
 
@@ -339,7 +348,7 @@ class Payloads(ExtensionArray):
         return cls(PayloadSource(parts), np.concatenate(places) if places else np.arange(0))
 
     def texts(self) -> Any:
-        """Return them as JSON, an array of texts of Arrow, without a dict for each."""
+        """Return the payloads as an Arrow array of JSON texts, without a dict for each."""
         whole = [part for part in self.source.parts if isinstance(part, PackedPayloads)]
         if len(whole) == len(self.source.parts) and np.array_equal(self.places, np.arange(len(self.source))):
             return pa.chunked_array([part.texts() for part in whole], pa.large_string())
@@ -347,7 +356,7 @@ class Payloads(ExtensionArray):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it takes, undecoded."""
+        """Bytes of the compressed payloads."""
         packed = [part for part in self.source.parts if isinstance(part, PackedPayloads)]
         return int(self.places.nbytes + sum(len(part.content) + part.begins.nbytes for part in packed))
 
@@ -376,27 +385,27 @@ class Payloads(ExtensionArray):
     __hash__ = None  # type: ignore[assignment]  # as of every array
 
     def __eq__(self, other: object) -> Any:
-        others = other if isinstance(other, Payloads | np.ndarray | list | pd.Series) else [other] * len(self)
-        return np.array([mine == its for mine, its in zip(self, others, strict=True)], dtype=bool)
+        values = other if isinstance(other, Payloads | np.ndarray | list | pd.Series) else [other] * len(self)
+        return np.array([mine == its for mine, its in zip(self, values, strict=True)], dtype=bool)
 
     def isna(self) -> Any:
-        """Tell which are missing, without looking at the others."""
+        """Return which values are missing, without decoding the others."""
         return self.places == _MISSING
 
     def take(self, indices: Any, *, allow_fill: bool = False, fill_value: Any = None) -> Payloads:
-        """Return those at some places; with `allow_fill`, -1 stands for one that is missing."""
-        wanted = np.asarray(indices, dtype=np.int64)
+        """Return the values at some places; with `allow_fill`, -1 stands for a missing value."""
+        rows = np.asarray(indices, dtype=np.int64)
         if not allow_fill:
-            return Payloads(self.source, self.places.take(wanted))
-        if (wanted < _MISSING).any():
-            raise ValueError(f"places must not be below -1, got {wanted.min()}")
+            return Payloads(self.source, self.places.take(rows))
+        if (rows < _MISSING).any():
+            raise ValueError(f"places must not be below -1, got {rows.min()}")
         if not pd.isna(fill_value):
             raise ValueError(f"what is missing in a column of payloads is None, and cannot be {fill_value!r}")
-        known = self.places.take(np.maximum(wanted, 0)) if len(self) else np.full(len(wanted), _MISSING)
-        return Payloads(self.source, np.where(wanted == _MISSING, _MISSING, known))
+        places = self.places.take(np.maximum(rows, 0)) if len(self) else np.full(len(rows), _MISSING)
+        return Payloads(self.source, np.where(rows == _MISSING, _MISSING, places))
 
     def copy(self) -> Payloads:
-        """Return a copy; what is undecoded is shared."""
+        """Return a copy that shares the compressed payloads."""
         return Payloads(self.source, self.places.copy())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:  # noqa: FBT001 - numpy's own
@@ -411,15 +420,22 @@ class Payloads(ExtensionArray):
         return pprint_thing if boxed else repr
 
 
-# A log as a table: what the rows of a frame of events are, worked out for all of them at once.
+# --- a log as columns: the subjects of all events, computed at once --------------------------------------------------
 #
-# It says for columns what `divebook.projections.spans.Spans.subject` says event by event;
-# tests/analysis/test_event_table.py holds the two against each other.
+# The result for each event equals that of `divebook.projections.spans.Spans.subject`, which works event by event.
+# tests/analysis/test_event_table.py compares both.
+#
+# The subject of an event (an operation, an item or a step) is identified by the row of the event that started it. For
+# example, for the rows 0 step_started, 1 iteration_started (index 0), 2 operation_started (op), 3 operation_completed
+# (op), 4 iteration_completed (index 0), 5 step_completed, the columns are: operation -1 -1 2 2 -1 -1, item -1 1 -1 -1 1
+# -1, step 0 -1 -1 -1 -1 0. Values of the starting event are then taken by row.
 
 
 PACKED_EVENTS = 10_000
-"""Events above which the payloads of a log are decoded when they are looked at: their dicts would take several times as
-long as all other columns, and those of a million events gigabytes."""
+"""Events above which payloads are decoded on access.
+
+Their dicts would take several times as long as all other columns, and gigabytes for a million events.
+"""
 _ENDS = ("completed", "failed", "cancelled")
 _CHANGING = ("step_started", "step_completed", "step_failed", "step_caught", "path_failed", "path_cancelled")
 _STOPPING = ("execution_completed", "execution_failed", "execution_cancelled")
@@ -430,14 +446,14 @@ _DONE = "completed"
 
 @dataclass
 class _Step:
-    """The step that a path is in."""
+    """The current step of a path."""
 
     row: int
     status: str = _RUNS
     has_output: bool = False
 
     def take(self, kind: str) -> None:
-        """Let an event have its effect."""
+        """Apply an event."""
         if kind == "step_completed":
             self.status = _DONE
             self.has_output = True
@@ -445,7 +461,7 @@ class _Step:
             self.status = _STOPPED
 
     def goes_on(self) -> bool:
-        """Let a resumption have its effect; return whether it is begun again."""
+        """Apply a resumption; return whether the step starts again."""
         again = self.status == _STOPPED and not self.has_output
         if self.status == _STOPPED:
             self.status = _RUNS if again else _DONE
@@ -453,23 +469,23 @@ class _Step:
 
 
 class EventTable:
-    """Events of one log, with what each is about."""
+    """Columns of the events of one log, with the subject of each event."""
 
     def __init__(self, pages: Iterable[EventPage]) -> None:
         heads: dict[str, list[Any]] = {name: [] for name in ("sequences", "recorded_at", "types", "paths", "steps")}
-        said: dict[str, list[Any]] = {name: [] for name in KINDS}
+        field_parts: dict[str, list[Any]] = {name: [] for name in KINDS}
         packed = []
-        for page, found in _with_fields(pages):
+        for page, fields_of_page in _with_fields(pages):
             for name, column in heads.items():
                 column.append(getattr(page, name))
-            for name, parts in said.items():
-                parts.append(found.get(name, len(page.sequences)))
+            for name, parts in field_parts.items():
+                parts.append(fields_of_page.get(name, len(page.sequences)))
             packed.append(PackedPayloads.of(page))
         self.payloads = Payloads.of(packed)
         # Taken out of the lists, so that the parts of a column go as soon as it is whole.
         self.sequences, self.recorded_at = (joined(heads.pop(name)) for name in ("sequences", "recorded_at"))
         self._types, self._paths, self._steps = (coded(heads.pop(name)) for name in ("types", "paths", "steps"))
-        columns = {name: chunked(said.pop(name), KINDS[name], len(self)) for name in [*said]}
+        columns = {name: chunked(field_parts.pop(name), KINDS[name], len(self)) for name in [*field_parts]}
         self._texts = {name: columns[name] for name in TEXTS}
         self._names = {name: coded(columns.pop(name).chunks) for name in (*NAMES, ERROR_TYPE, *GIVEN_NAMES)}
         self._numbers = {name: known_numbers(columns.pop(name)) for name in NUMBERS}
@@ -485,11 +501,11 @@ class EventTable:
         return len(self.sequences)
 
     def data(self) -> Any:
-        """Return the payloads: an array of dicts, as long as it takes little room."""
+        """Return the payloads: an array of dicts for a short log."""
         return self.payloads if len(self) > PACKED_EVENTS else np.asarray(self.payloads)
 
     def _shown(self, texts: Any) -> Any:
-        """Return texts as a column of pandas."""
+        """Convert texts to a column of pandas."""
         if texts.null_count == len(texts):
             texts = self._nothing
         elif isinstance(texts, pa.DictionaryArray):
@@ -499,19 +515,19 @@ class EventTable:
 
     @cached_property
     def _nothing(self) -> Any:
-        """Return as many missing texts, of which there is one array for all columns."""
+        """Missing texts, one array that all columns share."""
         return pa.nulls(len(self), pa.large_string())
 
     def _are(self, *kinds: str) -> Numbers:
-        """Return which events are of one of these types."""
-        found: Numbers = np.array([kind in kinds for kind in self._kinds], dtype=bool)[self._kind]
-        return found
+        """Return which events have one of these types."""
+        matches: Numbers = np.array([kind in kinds for kind in self._kinds], dtype=bool)[self._kind]
+        return matches
 
     # --- what events are about: the row in which it began, or NONE ---------------------------------------------------
 
     @cached_property
     def _operation(self) -> Numbers:
-        """Return their operations as numbers, equal for equal ids; NONE without one."""
+        """Number of each event's operation, equal for equal ids; NONE without one."""
         if self._texts["operation_id"].null_count == len(self):
             return none(len(self))
         coded = self._texts["operation_id"].dictionary_encode()
@@ -522,146 +538,153 @@ class EventTable:
 
     @cached_property
     def _call(self) -> Numbers:
-        """Return where the operation of each event began, if it had begun by then."""
-        begun = np.flatnonzero(self._are("operation_started"))[::-1]
+        """Row in which the operation of each event started; NONE if it had not started by then."""
+        starts = np.flatnonzero(self._are("operation_started"))[::-1]
         first = np.full(self._operation.max(initial=NONE) + 2, len(self), dtype=ROW)  # the last stands for NONE
-        first[self._operation[begun]] = begun
+        first[self._operation[starts]] = starts
         first[NONE] = len(self)
-        found = first[self._operation]
-        return np.where(found <= self._rows, found, NONE)
+        row = first[self._operation]
+        return np.where(row <= self._rows, row, NONE)
 
     @cached_property
     def _step(self) -> Numbers:
-        """Return where the step began that the path of each event is in, or was in last."""
-        found = latest(self._path, self._are("step_started", "step_caught"))
-        return np.where((found >= 0) & self._are("step_started")[found], found, NONE)
+        """Row in which the current or latest step of each event's path started."""
+        row = latest(self._path, self._are("step_started", "step_caught"))
+        return np.where((row >= 0) & self._are("step_started")[row], row, NONE)
 
     @cached_property
     def _item_key(self) -> Numbers:
-        """Return a number for path and index of each event; NONE without an index."""
-        index, given = self._numbers["iteration_index"]
-        if not given.any():
+        """A number for path and index of each event; NONE without an index."""
+        index, has_index = self._numbers["iteration_index"]
+        if not has_index.any():
             return none(len(self))
         keys = np.full(len(self), NONE, dtype=ROW)
-        places = np.stack([self._path[given], index[given]])
-        keys[given] = np.unique(places, axis=1, return_inverse=True)[1].reshape(-1)
+        places = np.stack([self._path[has_index], index[has_index]])
+        keys[has_index] = np.unique(places, axis=1, return_inverse=True)[1].reshape(-1)
         return keys
 
     @cached_property
-    def _begun_item(self) -> Numbers:
-        """Return where the item with the path and index of each event was begun last."""
-        found = latest(self._item_key, self._are("iteration_started"))
-        return np.where(self._item_key == NONE, NONE, found) if self._has_items else found
+    def _item_start(self) -> Numbers:
+        """Row in which the item with the path and index of each event started last."""
+        row = latest(self._item_key, self._are("iteration_started"))
+        return np.where(self._item_key == NONE, NONE, row) if self._has_items else row
 
     @cached_property
     def _item_times(self) -> tuple[Numbers, Numbers]:
-        """Return, of the beginnings of items, where each began first, and which time it is."""
+        """For starts of items: the row of the item's first start, and the number of the start.
+
+        The starts are sorted by item key. Consecutive starts belong to the same item if key, step and visit are equal.
+        """
         if not self._has_items:
             return none(len(self)), none(len(self))
-        begun = np.flatnonzero(self._are("iteration_started"))
-        begun = begun[np.argsort(self._item_key[begun], kind="stable")]
-        visits, said = self._numbers["visit"]
-        visit = np.where((self._step >= 0) & said[self._step], visits[self._step], 1)
-        same = np.ones(len(begun) - 1, dtype=bool)
+        starts = np.flatnonzero(self._are("iteration_started"))
+        starts = starts[np.argsort(self._item_key[starts], kind="stable")]
+        visits, has_visit = self._numbers["visit"]
+        visit = np.where((self._step >= 0) & has_visit[self._step], visits[self._step], 1)
+        same = np.ones(len(starts) - 1, dtype=bool)
         for column in (self._item_key, self._steps.indices.to_numpy(), visit):
-            same &= column[begun[1:]] == column[begun[:-1]]
-        place = np.arange(len(begun))
+            same &= column[starts[1:]] == column[starts[:-1]]
+        place = np.arange(len(starts))
         head = np.maximum.accumulate(np.where(np.concatenate([[True], ~same]), place, 0))
         first = np.full(len(self), NONE)
         time = np.zeros(len(self), dtype=np.int64)
-        first[begun] = begun[head]
-        time[begun] = place - head + 1
+        first[starts] = starts[head]
+        time[starts] = place - head + 1
         return first, time
 
     def _item_of(self, rows: Numbers) -> Numbers:
-        """Return where the items first began that are under way, or were last, at some rows; NONE for NONE."""
+        """Return the first start of the current or latest item at some rows; NONE for NONE."""
         if not self._has_items:
             return none(len(rows))
-        begun = np.where(rows == NONE, NONE, self._begun_item[rows])
-        return np.where(begun == NONE, NONE, self._item_times[0][begun])
+        starts = np.where(rows == NONE, NONE, self._item_start[rows])
+        return np.where(starts == NONE, NONE, self._item_times[0][starts])
 
     @cached_property
     def _is_of_item(self) -> Numbers:
-        given = self._numbers["iteration_index"][1]
-        found: Numbers = given & ~self._are("step_failed") & (self._call == NONE)
-        return found
+        has_index = self._numbers["iteration_index"][1]
+        matches: Numbers = has_index & ~self._are("step_failed") & (self._call == NONE)
+        return matches
 
     @cached_property
     def _item(self) -> Numbers:
-        """Return where the item began that each event is about."""
+        """Row in which the item of each event started."""
         return self._item_of(np.where(self._is_of_item, self._rows, NONE))
 
     @cached_property
     def _visit(self) -> Numbers:
-        """Return where the step began that each event is about."""
+        """Row in which the step of each event started, for events that are about neither a call nor an item."""
         has_step = coded_are(self._steps, lambda name: name != "")
         return np.where((self._call == NONE) & ~self._is_of_item & has_step, self._step, NONE)
 
     # --- columns -----------------------------------------------------------------------------------------------------
 
     def types(self) -> Any:
-        """Return names of types."""
+        """Return the types of events."""
         return self._shown(self._types)
 
     def paths(self) -> Any:
-        """Return paths; missing where there is none."""
+        """Return paths; missing without one."""
         return self._shown(or_missing(self._paths))
 
     def steps(self) -> Any:
-        """Return steps, likewise."""
+        """Return steps; missing without one."""
         return self._shown(or_missing(self._steps))
 
     def said(self, name: str) -> Any:
-        """Return texts that the payloads hold under a name."""
+        """Return the texts of a field of the payloads."""
         return self._shown(self._texts[name] if name in self._texts else self._names[name])
 
     def given(self, name: str) -> Any:
-        """Return texts among the parameters with which the operation of each event began."""
-        return self._shown(taken(self._names[name], self._call))
+        """Return the texts of a parameter of each event's operation."""
+        return self._shown(taken_rows(self._names[name], self._call))
 
     def names(self) -> Any:
-        """Return what operations call, and how a person's own events are named."""
-        own = self._names["name"]
-        given = coded_are(own, bool)
-        return self._shown(taken(own, np.where(given, self._rows, self._call)))
+        """Return the names of called functions, agents, ..., and of events that a user emitted."""
+        names = self._names["name"]
+        has_name = coded_are(names, bool)
+        return self._shown(taken_rows(names, np.where(has_name, self._rows, self._call)))
 
     def iterations(self) -> Any:
         """Return the indexes of items."""
-        index, given = self._numbers["iteration_index"]
+        index, has_index = self._numbers["iteration_index"]
         of_call = self._call != NONE
         place = np.where(of_call, self._call, self._rows)
-        return whole(index[place], given[place] & (of_call | (self._visit == NONE)))
+        return whole(index[place], has_index[place] & (of_call | (self._visit == NONE)))
 
     def items(self) -> Any:
         """Return the items, each decoded once."""
         of_call = np.where(self._call == NONE, NONE, self._item_of(self._call))
-        begun = np.where(self._item == NONE, of_call, self._item)
+        starts = np.where(self._item == NONE, of_call, self._item)
         values = np.full(len(self), None, dtype=object)
-        rows, place = np.unique(begun[begun >= 0], return_inverse=True)
-        found = np.empty(len(rows), dtype=object)
+        rows, place = np.unique(starts[starts >= 0], return_inverse=True)
+        items = np.empty(len(rows), dtype=object)
         for number, row in enumerate(rows.tolist()):
-            found[number] = self.payloads[row].get("item")
-        values[begun >= 0] = found[place]
+            items[number] = self.payloads[row].get("item")
+        values[starts >= 0] = items[place]
         return values
 
     def attempts(self) -> Any:
-        """Return how often what each event is about had been begun."""
-        begun = self._are("operation_started")
+        """Return the number of starts of each event's subject."""
+        starts = self._are("operation_started")
         retried = self._are("step_retried")
         index = self._numbers["iteration_index"][1]
-        of_calls = counted(self._operation, begun) + self._retries_before_calls(begun, retried)[self._call]
-        of_items = self._item_times[1][self._begun_item] + since(self._item_key, retried & index, self._item)
+        of_calls = running_count(self._operation, starts) + self._retries_before_calls(starts, retried)[self._call]
+        of_items = self._item_times[1][self._item_start] + since(self._item_key, retried & index, self._item)
         of_steps = 1 + since(self._path, retried & ~index, self._step) + self._resumptions()
-        known = [self._call != NONE, self._item != NONE, self._visit != NONE]
-        return whole(np.select(known, [of_calls, of_items, of_steps], 0), np.logical_or.reduce(known))
+        subjects = [self._call != NONE, self._item != NONE, self._visit != NONE]
+        return whole(np.select(subjects, [of_calls, of_items, of_steps], 0), np.logical_or.reduce(subjects))
 
-    def _retries_before_calls(self, begun: Numbers, retried: Numbers) -> Numbers:
-        """Return, of beginnings of operations, which attempts at them had failed by then."""
+    def _retries_before_calls(self, starts: Numbers, retried: Numbers) -> Numbers:
+        """Return, for starts of operations, the number of failed attempts at them until then.
+
+        Only paths with retries are read event by event. `open_` counts the failed attempts in the current step of each
+        path by item, or by key of the call.
+        """
         failed = np.zeros(len(self), dtype=np.int64)
         concerned = np.isin(self._path, self._path[retried])
-        wanted = concerned & (begun | retried | self._are("step_started"))
+        relevant = concerned & (starts | retried | self._are("step_started"))
         open_: dict[int, dict[Any, int]] = {}
-        for row in np.flatnonzero(wanted).tolist():
+        for row in np.flatnonzero(relevant).tolist():
             path = int(self._path[row])
             kind = self._kinds[self._kind[row]]
             if kind == "step_started":
@@ -679,7 +702,11 @@ class EventTable:
         return failed
 
     def _resumptions(self) -> Numbers:
-        """Return how often the step that each path is in was begun again by a resumption of the execution."""
+        """Return how often resumptions of the execution restarted the current step of each path.
+
+        Only the events that start, end or resume steps are read. `current` has the state of the current step of each
+        path. If a resumption restarts a step, the count increases for all later rows of that step.
+        """
         times = np.zeros(len(self), dtype=np.int64)
         if "execution_resumed" not in self._kinds:
             return times
@@ -696,24 +723,27 @@ class EventTable:
                     if step.goes_on():
                         times[row:][self._step[row:] == step.row] += 1
             else:
-                for step in current.values() if kind in _STOPPING else [step for step in [current.get(path)] if step]:
+                affected = list(current.values())
+                if kind not in _STOPPING:
+                    affected = [current[path]] if path in current else []
+                for step in affected:
                     step.take(kind)
         return times
 
     def durations(self) -> Any:
-        """Return the times since the start of what events end; missing where they end nothing."""
+        """Return the time since the start of the operation, item, step, path or execution that each event ends."""
         took = np.full(len(self), np.timedelta64("NaT", "us"))
         ends = self._are("operation_completed", "operation_failed")
         took[ends] = np.rint(self._numbers["duration"][0][ends] / 1000).astype("m8[us]")
         spans = [kind.rpartition("_") for kind in self._kinds]
         outer = np.array([subject in ("execution", "path") for subject, _, _ in spans], dtype=bool)[self._kind]
         ended = np.array([change in _ENDS for _, _, change in spans], dtype=bool)[self._kind]
-        begun = np.where(self._item == NONE, self._visit, self._item)
-        inner = ended & ~outer & ~ends & (begun != NONE)
-        took[inner] = (self.recorded_at[inner] - self.recorded_at[begun[inner]]).astype("m8[us]")
-        counted = outer & (ended | np.array([change == "started" for _, _, change in spans], dtype=bool)[self._kind])
+        starts = np.where(self._item == NONE, self._visit, self._item)
+        inner = ended & ~outer & ~ends & (starts != NONE)
+        took[inner] = (self.recorded_at[inner] - self.recorded_at[starts[inner]]).astype("m8[us]")
+        bounds = outer & (ended | np.array([change == "started" for _, _, change in spans], dtype=bool)[self._kind])
         first = np.full(len(self._paths.dictionary) + 1, NONE)
-        rows = np.flatnonzero(counted)[::-1]
+        rows = np.flatnonzero(bounds)[::-1]
         first[self._path[rows]] = rows
         whole = outer & ended
         took[whole] = (self.recorded_at[whole] - self.recorded_at[first[self._path[whole]]]).astype("m8[us]")
@@ -721,21 +751,21 @@ class EventTable:
 
     @cached_property
     def _usages(self) -> Mapping[int, Mapping[str, Any]]:
-        """Return what operations consumed, by the rows that say so."""
+        """Consumption of operations, by the row of the event that contains it."""
         completed = latest(self._operation, self._are("operation_completed"))
-        found: dict[int, Mapping[str, Any]] = {}
+        usages: dict[int, Mapping[str, Any]] = {}
         ends = self._are("operation_completed", "operation_failed") & self._spent & (self._call != NONE)
         for row in np.flatnonzero(ends).tolist():
             usage = self.payloads[row]["usage"]
             result = self.payloads[int(completed[row])].get("result") if completed[row] != NONE else None
-            known = result.get("cost_nanodollars") if isinstance(result, dict) else None
+            price = result.get("cost_nanodollars") if isinstance(result, dict) else None
             if usage:
-                found[row] = usage if known is None else {"cost": known, **usage}
-        return found
+                usages[row] = usage if price is None else {"cost": price, **usage}
+        return usages
 
     @cached_property
     def _consumed(self) -> tuple[Numbers, Numbers]:
-        """Return which events are ends of operations that consumed something, and the rows that say what."""
+        """The ends of operations that consumed something, and the rows that contain the consumption."""
         says = np.zeros(len(self), dtype=bool)
         says[list(self._usages)] = True
         ends = self._are("operation_completed", "operation_failed") & (self._call != NONE)
@@ -743,23 +773,23 @@ class EventTable:
         return ends & (rows != NONE), rows
 
     def tokens(self, name: str) -> Any:
-        """Return how many of some tokens ends of operations say."""
+        """Return the tokens of one kind at the ends of operations."""
         which, rows = self._consumed
         counts = np.zeros(len(self), dtype=np.int64)
         counts[which] = [self._usages[row].get(name, 0) for row in rows[which].tolist()]
         return whole(counts, which)
 
     def costs(self) -> Numbers:
-        """Return dollars, where they are known."""
+        """Return the costs in dollars, as far as prices are known."""
         which, rows = self._consumed
         costs = np.full(len(self), np.nan)
-        found = (self._usages[row].get("cost") for row in rows[which].tolist())
-        costs[which] = [np.nan if cost is None else cost / NANODOLLARS for cost in found]
+        prices = (self._usages[row].get("cost") for row in rows[which].tolist())
+        costs[which] = [np.nan if cost is None else cost / NANODOLLARS for cost in prices]
         return costs
 
 
 def _with_fields(pages: Iterable[EventPage]) -> Iterator[tuple[EventPage, dict[str, Any]]]:
-    """Give each page with what its payloads say, which is read while the store reads the next one."""
+    """Yield each page with the fields of its payloads, which are read while the store reads the next page."""
     pages = iter(pages)
     first = [*islice(pages, 2)]
     if len(first) < 2:  # most logs: a thread for one page takes longer than it spares
@@ -817,11 +847,11 @@ EVENT_COLUMNS: Columns = {
 
 @documented(EVENT_COLUMNS)
 def events_frame(events: Iterable[Event]) -> pd.DataFrame:
-    """Return a log with one row per event, oldest first; tokens stand on the ends of model calls, to be summed.
+    """Return one row per event, oldest first; tokens are at the ends of model calls, so that they can be summed.
 
-    It is made of columns, and not event by event: of a history (`Execution.history`) no event is made. Above 10,000
-    events the column `data` has the dtype `payload`: its dicts are made when they are looked at, and
-    ``frame["data"].astype(object)`` makes them all.
+    The frame is made column by column; for a history (`Execution.history`) no event objects are created. Above 10,000
+    events the column `data` has the dtype `payload`: its dicts are decoded on access, and
+    ``frame["data"].astype(object)`` decodes all of them.
     """
     return frame_of_table(
         EVENT_COLUMNS, EventTable(events.pages() if isinstance(events, History) else [EventPage.of([*events])])
@@ -855,9 +885,9 @@ OPERATION_COLUMNS: Columns = {
 
 @documented(OPERATION_COLUMNS)
 def operations_frame(events: Iterable[Event]) -> pd.DataFrame:
-    """Return one row per operation (model call, action, script ...) of a log, in the order in which they began.
+    """Return one row per operation (model call, action, script ...) of a log, in the order in which they started.
 
-    The pauses before further attempts at one are left out: `attempts` counts these, and the events have the pauses.
+    Pauses before further attempts are omitted: `attempts` counts the attempts, and the events contain the pauses.
     """
     return frame(
         OPERATION_COLUMNS, [span for span in spans_of(events) if span.kind == "operation" and not span.is_pause]
@@ -882,7 +912,7 @@ ITEM_COLUMNS: Columns = {
 
 @documented(ITEM_COLUMNS)
 def items_frame(events: Iterable[Event]) -> pd.DataFrame:
-    """Return one row per item of `Each`, in the order in which they began."""
+    """Return one row per item of `Each`, in the order in which they started."""
     return frame(ITEM_COLUMNS, [span for span in spans_of(events) if span.kind == "item"])
 
 
@@ -906,7 +936,7 @@ STEP_COLUMNS: Columns = {
 
 @documented(STEP_COLUMNS)
 def steps_frame(events: Iterable[Event]) -> pd.DataFrame:
-    """Return one row per visit to a step, in the order in which they began."""
+    """Return one row per visit to a step, in the order in which they started."""
     return frame(STEP_COLUMNS, [span for span in spans_of(events) if span.kind == "step"])
 
 
@@ -926,10 +956,10 @@ def paths_frame(paths: Iterable[PathState]) -> pd.DataFrame:
     return frame(PATH_COLUMNS, paths)
 
 
-# Frames as Arrow tables, for DuckDB, polars and whatever else takes Arrow: a fixed type for each dtype.
+# --- frames as Arrow tables for DuckDB, polars and other libraries: a fixed type for each dtype -----------------------
 #
-# What is a value of any kind in a frame (`ANYTHING`) is a text of JSON in a table: dates and bytes are texts there, and
-# of frames and the like it has a few words. Of events the JSON is that of the log, without a dict for each event.
+# A column of arbitrary values (`ANYTHING`) becomes a column of JSON texts. Dates and bytes are texts, and frames and
+# similar values are short descriptions. The JSON of events is that of the log, without a dict for each event.
 
 
 TYPES: Mapping[str, Any] = {
@@ -945,23 +975,23 @@ TYPES: Mapping[str, Any] = {
     "Int64": pa.int64(),
     "Float64": pa.float64(),
 }
-"""By dtype of a column."""
+"""Arrow type by dtype of a column."""
 ID = pa.field("execution_id", TYPES[TEXT])
 
 
 def schema_of(columns: Columns) -> Any:
-    """Return the fields of the table of a frame."""
+    """Return the Arrow schema of a frame."""
     return pa.schema([(name, TYPES[column.dtype]) for name, column in columns.items()])
 
 
 def table_of(frame: pd.DataFrame, schema: Any = None) -> Any:
-    """Return a frame as a table; without a schema it is that of the frame's dtypes."""
-    wanted = schema or pa.schema([(name, TYPES[str(frame[name].dtype)]) for name in frame])
-    return pa.table([_column(frame[field.name], field.type) for field in wanted], schema=wanted)
+    """Convert a frame to an Arrow table; without a schema the dtypes of the frame decide."""
+    fields_of_table = schema or pa.schema([(name, TYPES[str(frame[name].dtype)]) for name in frame])
+    return pa.table([_column(frame[field.name], field.type) for field in fields_of_table], schema=fields_of_table)
 
 
 def events_table(columns: Columns, table: EventTable, schema: Any) -> Any:
-    """Return events as a table."""
+    """Return events as an Arrow table, without pandas, which would need half the time for a short log."""
     # Without pandas, of which a short log's frame is half the time.
     arrays = [
         table.payloads.texts()
@@ -973,19 +1003,19 @@ def events_table(columns: Columns, table: EventTable, schema: Any) -> Any:
 
 
 def named(execution_id: str, table: Any) -> Any:
-    """Return a table with the execution that it is of in front."""
+    """Return a table with the column `execution_id` in front."""
     ids = pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int8()), len(table)), pa.array([execution_id]))
     return table.add_column(0, ID, ids.cast(ID.type))
 
 
 def _column(values: Any, kind: Any) -> Any:
-    """Return an array, or a Series, as one of Arrow."""
+    """Convert an array or a Series to an Arrow array."""
     if values.dtype == "object":
         return _json(values)
     if isinstance(values, pd.Series) and isinstance(values.array, Payloads):
         return values.array.texts()
-    made = pa.array(values, from_pandas=True)
-    return made if made.type == kind else made.cast(kind)
+    array = pa.array(values, from_pandas=True)
+    return array if array.type == kind else array.cast(kind)
 
 
 def _json(values: Iterable[Any]) -> Any:
@@ -993,7 +1023,7 @@ def _json(values: Iterable[Any]) -> Any:
 
 
 def _text_of(value: Any) -> str:
-    """Return a value as JSON; what cannot be recorded, being of a person's own class, as its text."""
+    """Return a value as JSON; a value of a user's class that cannot be recorded as its text."""
     try:
         return encode_shown(normalize(value)).decode()
     except UnstorableValueError:

@@ -1,6 +1,6 @@
-"""The frames of many executions, or of a whole store: as DataFrames, and as Arrow tables for DuckDB and polars.
+"""DataFrames and Arrow tables of many executions, or of a whole store.
 
-A log that cannot be read does not hold up the others: `Frames.damaged` names it.
+A log that cannot be read does not affect the others. `Frames.damaged` contains it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from divebook.analysis.columns import (
     TEXT,
     Column,
     Columns,
-    OwnColumn,
+    UserColumn,
     documented,
     frame,
-    settled,
+    inferred_column,
 )
 from divebook.analysis.log import EventTable
 from divebook.engine.evolve import fold
@@ -34,7 +34,7 @@ from divebook.errors import NotFoundError, SetupError, StoreError
 from divebook.events import Event
 from divebook.events.catalog import ORIGINS, UNCOUNTED, ExecutionForked
 from divebook.events.recorded import opened
-from divebook.projections.frames_mixin import Framed
+from divebook.projections.log_frames import Framed
 from divebook.runtime.driver import folded
 from divebook.store import EventStore, ExecutionRecord
 from divebook.store.follow import chain_of
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-# Which executions of a store frames are of: what ``where=`` may say, and which lines of the store fit.
+# --- selection of executions by ``where=`` ---------------------------------------------------------------------------
 
 
 _KNOWN = {"status": STATUSES, "origin": ORIGINS}
@@ -52,7 +52,7 @@ _KNOWN = {"status": STATUSES, "origin": ORIGINS}
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """What executions have in common; each part may be one value or a list of those that fit, None fits all.
+    """Filter of executions. Each field is one value or a list of accepted values; None accepts all.
 
     Examples
     --------
@@ -65,114 +65,114 @@ class Selection:
     """
 
     ids: Collection[str] | str | None = None
-    """Ids, or the beginnings of some."""
+    """Ids, or prefixes of ids."""
     chain: str | None = None
-    """The id, or its beginning, of an execution of a chain: those of which one went on as the next."""
+    """Id, or prefix, of an execution of a chain, in which each execution continues as the next one."""
     status: Collection[str] | str | None = None
     workflow: Collection[str] | str | None = None
     tag: Collection[str] | str | None = None
-    """Those that have one of the tags."""
+    """Executions that have one of the tags."""
     origin: Collection[str] | str | None = None
     """``run``, ``fork``, ``what-if``, ``trial``, ``child`` ..."""
     parent: Collection[str] | str | None = None
     notebook: Collection[str] | str | None = None
     cell: Collection[str] | str | None = None
     text: str | None = None
-    """What stands in the id, the workflow's name, a tag, the note or the error, in any case."""
+    """Text in the id, the workflow's name, a tag, the note or the error; case is ignored."""
     since: datetime | date | str | None = None
-    """Those that began then or later: a time, a day, or one in ISO form; without a zone on this machine's clock."""
+    """Start time or later: a time, a day, or a text in ISO form; without a zone in this machine's time zone."""
     until: datetime | date | str | None = None
-    """Those that began before then."""
+    """Start time before this one."""
 
     @classmethod
     def of(cls, where: Mapping[str, Any] | None) -> Self:
-        """Return what a mapping says.
+        """Return the selection of a mapping.
 
         Raises
         ------
         NotFoundError
-            A part, a status or an origin that there is not.
+            An unknown field, status or origin.
         SetupError
-            A time that cannot be read, or texts that are none.
+            An invalid time, or a value that is not a text.
         """
-        given = dict(where or {})
+        options = dict(where or {})
         names = [entry.name for entry in fields(cls)]
-        for name in given.keys() - {*names}:
+        for name in options.keys() - {*names}:
             raise NotFoundError("filter", str(name), names)
         for name in ("since", "until"):
-            given[name] = _moment(name, given.get(name))
-        selection = cls(**given)
-        for name, known in _KNOWN.items():
+            options[name] = _moment(name, options.get(name))
+        selection = cls(**options)
+        for name, choices in _KNOWN.items():
             for value in _values(name, getattr(selection, name)) or ():
-                if value not in known:
-                    raise NotFoundError(name, value, known)
+                if value not in choices:
+                    raise NotFoundError(name, value, choices)
         for name in ("text", "chain"):
             if not isinstance(getattr(selection, name), str | None):
                 raise SetupError(f"where: {name} must be a text, not {getattr(selection, name)!r}")
         return selection
 
     def records(self, store: EventStore, limit: int = 0) -> list[ExecutionRecord]:
-        """Return the lines of the executions that fit, newest first; `limit` 0 returns all.
+        """Return the records of the selected executions, newest first; `limit` 0 returns all.
 
         Raises
         ------
         ExecutionNotFoundError
-            One of the `ids` is of no execution.
+            One of the `ids` does not exist.
         """
         ids = _values("ids", self.ids)
         parts = ("status", "workflow", "tag", "origin", "parent", "notebook", "cell")
-        asked = {name: values for name in parts if (values := _values(name, getattr(self, name))) is not None}
-        single: dict[str, Any] = {name: values[0] for name, values in asked.items() if len(values) == 1}
+        criteria = {name: values for name in parts if (values := _values(name, getattr(self, name))) is not None}
+        single: dict[str, Any] = {name: values[0] for name, values in criteria.items() if len(values) == 1}
         if self.chain is not None:
             chain = chain_of(store, store.resolve(self.chain))
             ids = tuple(chain) if ids is None else tuple(name for name in map(store.resolve, ids) if name in chain)
         if ids is not None:
-            found = [store.record(name) for name in dict.fromkeys(map(store.resolve, ids))]
+            records = [store.record(name) for name in dict.fromkeys(map(store.resolve, ids))]
         else:  # one value is asked of the store, which has indexes for it
-            found = store.records(**single)
-        fitting = [record for record in found if self._fits(record, asked)]
+            records = store.records(**single)
+        fitting = [record for record in records if self._fits(record, criteria)]
         return fitting[:limit] if limit else fitting
 
-    def _fits(self, record: ExecutionRecord, asked: Mapping[str, tuple[str, ...]]) -> bool:
-        plain = asked.keys() - {"tag", "workflow"}
-        own: dict[str, tuple[str, ...]] = {name: (getattr(record, name),) for name in plain}
-        own |= {"tag": record.tags, "workflow": (record.workflow_name,)}
-        if any(set(values).isdisjoint(own[name]) for name, values in asked.items()):
+    def _fits(self, record: ExecutionRecord, criteria: Mapping[str, tuple[str, ...]]) -> bool:
+        fields_of_record = criteria.keys() - {"tag", "workflow"}
+        values_of_record: dict[str, tuple[str, ...]] = {name: (getattr(record, name),) for name in fields_of_record}
+        values_of_record |= {"tag": record.tags, "workflow": (record.workflow_name,)}
+        if any(set(values).isdisjoint(values_of_record[name]) for name, values in criteria.items()):
             return False
         began = record.started_at or record.created_at
         if isinstance(self.since, datetime) and began < self.since:
             return False
         if isinstance(self.until, datetime) and began >= self.until:
             return False
-        said = (record.execution_id, record.workflow_name, *record.tags, record.note or "", record.error or "")
-        return self.text is None or self.text.casefold() in "\n".join(said).casefold()
+        texts = (record.execution_id, record.workflow_name, *record.tags, record.note or "", record.error or "")
+        return self.text is None or self.text.casefold() in "\n".join(texts).casefold()
 
 
-def _values(name: str, given: Any) -> tuple[str, ...] | None:
-    """Return what fits, each as a text; None for everything."""
-    if given is None or isinstance(given, str):
-        return None if given is None else (given,)
-    values = tuple(given) if isinstance(given, Collection) else (given,)
-    for value in values:
-        if not isinstance(value, str):
-            raise SetupError(f"where: {name} must be a text or a list of texts, not {given!r}")
+def _values(name: str, value: Any) -> tuple[str, ...] | None:
+    """Return the accepted values; None for all."""
+    if value is None or isinstance(value, str):
+        return None if value is None else (value,)
+    values = tuple(value) if isinstance(value, Collection) else (value,)
+    for text in values:
+        if not isinstance(text, str):
+            raise SetupError(f"where: {name} must be a text or a list of texts, not {value!r}")
     return values
 
 
-def _moment(name: str, given: Any) -> datetime | None:
-    if isinstance(given, str):
+def _moment(name: str, value: Any) -> datetime | None:
+    if isinstance(value, str):
         try:
-            given = datetime.fromisoformat(given)
+            value = datetime.fromisoformat(value)
         except ValueError:
-            raise SetupError(f"where: {name} must be a time such as '2026-01-31T12:00', not {given!r}") from None
-    if isinstance(given, date) and not isinstance(given, datetime):
-        given = datetime(given.year, given.month, given.day)  # noqa: DTZ001 - on this machine's clock
-    if given is not None and not isinstance(given, datetime):
-        raise SetupError(f"where: {name} must be a time such as '2026-01-31T12:00', not {given!r}")
-    return None if given is None else given.astimezone(UTC)
+            raise SetupError(f"where: {name} must be a time such as '2026-01-31T12:00', not {value!r}") from None
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day)  # noqa: DTZ001 - on this machine's clock
+    if value is not None and not isinstance(value, datetime):
+        raise SetupError(f"where: {name} must be a time such as '2026-01-31T12:00', not {value!r}")
+    return None if value is None else value.astimezone(UTC)
 
 
-# Frames of how executions stood: their variables as they changed, and what each agent consumed of each model.
+# --- frames of variables and of usage --------------------------------------------------------------------------------
 
 
 VARIABLE_COLUMNS: Columns = {
@@ -182,11 +182,11 @@ VARIABLE_COLUMNS: Columns = {
     "path": Column(TEXT, "the path that changed it", lambda row: row.event.path or None),
     "step": Column(TEXT, "the step that changed it", lambda row: row.event.step or None),
 }
-"""Those before the columns of the variables."""
+"""The columns before those of the variables."""
 
 
 class VariablesThen(NamedTuple):
-    """How the variables of an execution stood after an event that changed one."""
+    """The variables of an execution after an event that changed one."""
 
     execution_id: str
     event: Event
@@ -194,7 +194,7 @@ class VariablesThen(NamedTuple):
 
 
 def standings(execution_id: str, events: Iterable[Event]) -> Iterator[VariablesThen]:
-    """Give how the variables stood after each event that changed one, oldest first."""
+    """Yield the variables after each event that changed one, oldest first."""
     state = ExecutionState(execution_id)
     for event in events:
         before = state.variables
@@ -205,34 +205,34 @@ def standings(execution_id: str, events: Iterable[Event]) -> Iterator[VariablesT
 
 @documented(VARIABLE_COLUMNS)
 def variables_frame(rows: Iterable[VariablesThen]) -> pd.DataFrame:
-    """Return one row per event that changed variables, with a column for each variable, as it stood then.
+    """Return one row per event that changed variables, with a column for the value of each variable after the event.
 
-    The columns of variables are sorted and have the dtype ``object``; a variable that is called as one of the columns
-    before them has ``variables.`` before its name. What a variable was not yet, or no more, is None.
+    The columns of variables are sorted and have the dtype ``object``. If the name of a variable equals one of the
+    columns before them, its column is named ``variables.NAME``. The value is None while the variable does not exist.
     """
     stood = list(rows)
     names = sorted({name for row in stood for name in row.variables})
-    made = frame(VARIABLE_COLUMNS, stood)
+    frame_of_events = frame(VARIABLE_COLUMNS, stood)
     shown = {id(row.variables): opened(dict(row.variables), lenient=True) for row in stood}
     values = {
         column_of(name): pd.Series([shown[id(row.variables)].get(name) for row in stood], dtype="object")
         for name in names
     }
-    return pd.concat([made, pd.DataFrame(values, index=made.index)], axis=1)
+    return pd.concat([frame_of_events, pd.DataFrame(values, index=frame_of_events.index)], axis=1)
 
 
 def column_of(variable: str) -> str:
-    """Return the name of the column of a variable."""
+    """Return the name of a variable's column."""
     return f"variables.{variable}" if variable in VARIABLE_COLUMNS else variable
 
 
 def forked_at(events: Iterable[Event]) -> int:
-    """Return the number of the event with which a log goes on apart from that of its source; 0 if it has none."""
+    """Return the sequence number of the fork, after which a log differs from its source; 0 if it is not a fork."""
     return max((event.sequence for event in events if isinstance(event.data, ExecutionForked)), default=0)
 
 
 class _Consumption(NamedTuple):
-    """What an agent of an execution consumed of a model."""
+    """Consumption of a model by an agent of an execution."""
 
     record: ExecutionRecord
     total: ModelSum
@@ -256,7 +256,7 @@ USAGE_COLUMNS: Columns = {
 
 @documented(USAGE_COLUMNS)
 def usage_frame(logs: Iterable[tuple[ExecutionRecord, Sequence[Event]]]) -> pd.DataFrame:
-    """Return one row per execution, agent and model, with what was consumed; of a fork what it did itself."""
+    """Return one row per execution, agent and model, with the consumption; of a fork without that of its source."""
     rows = [
         _Consumption(record, total) for record, events in logs for total in sums_by_model(events, forked_at(events))
     ]
@@ -268,21 +268,21 @@ EVENTS = "events"
 VARIABLES = "variables"
 USAGE = "usage"
 OF_STATE: Sequence[str] = ("inputs", "outputs", "variables")
-"""What own columns of executions are taken from."""
+"""Parts of the state that user columns of executions refer to."""
 BATCH = 65_536
 """Rows of a batch."""
 
 
 @dataclass(frozen=True)
 class Logged:
-    """One execution of a store, of whose log frames are made."""
+    """One execution of a store, whose log frames are made of."""
 
     store: EventStore
     record: ExecutionRecord
 
     @property
     def events(self) -> Any:
-        """Its events, read when they are looked at."""
+        """Its events, read on access."""
         return self.store.history(self.record.execution_id)
 
 
@@ -290,7 +290,7 @@ Make: TypeAlias = Callable[[Logged], pd.DataFrame]
 
 
 class TableKind(NamedTuple):
-    """A kind of frame: its columns without the execution's id, and how it is made of one execution."""
+    """A kind of frame: its columns without the execution's id, and the function that makes it for one execution."""
 
     columns: Columns
     make: Make
@@ -311,8 +311,8 @@ def _paths(logged: Logged) -> pd.DataFrame:
 
 def _questions(logged: Logged) -> pd.DataFrame:
     name = logged.record.execution_id
-    asked = folded(logged.store, name).interrupts.values()
-    return lists.questions_frame([(name, question) for question in asked]).drop(columns="execution_id")
+    questions = folded(logged.store, name).interrupts.values()
+    return lists.questions_frame([(name, question) for question in questions]).drop(columns="execution_id")
 
 
 _QUESTIONS = {name: column for name, column in lists.QUESTION_COLUMNS.items() if name != "execution_id"}
@@ -332,27 +332,27 @@ KINDS: Mapping[str, TableKind] = {
         lambda one: usage_frame([(one.record, one.events)]).drop(columns="execution_id"),
     ),
 }
-"""The kinds whose columns are fixed, and that are made execution by execution."""
+"""The kinds with fixed columns, which are made execution by execution."""
 ALL_KINDS = (EXECUTIONS, *KINDS, VARIABLES)
 ID: Columns = {"execution_id": Column(TEXT, "``exec_...``")}
 
 
 @dataclass(frozen=True)
 class Frames(Framed):
-    """The frames of many executions, each made when it is first asked for: those of one, with `execution_id` in front.
+    """The frames of many executions, with the column `execution_id` in front; each frame is made on first access.
 
     Parameters
     ----------
     store
-        Where their logs are.
+        The store of the logs.
     records
-        Which executions.
+        The executions.
     columns
-        Columns of a person's own, by path: ``{"label": "outputs.label"}`` of `executions` (``inputs``, ``outputs``,
-        ``variables``, with ``*`` for every entry of a list or mapping, as in ``variables.rows.*.score``), or of
-        another kind, whose name comes first then: ``{"query": "operations.parameters.query"}``.
+        Columns of a user by path: ``{"label": "outputs.label"}`` of `executions` (``inputs``, ``outputs``,
+        ``variables``, with ``*`` for each entry of a list or mapping, as in ``variables.rows.*.score``), or of another
+        kind, whose name comes first: ``{"query": "operations.parameters.query"}``.
     with_trials
-        Whether `usage` and `costs` count what-ifs and trials.
+        Whether `usage` and `costs` include what-ifs and trials.
 
     Examples
     --------
@@ -371,7 +371,7 @@ class Frames(Framed):
     columns: Mapping[str, str] = field(default_factory=dict)
     with_trials: bool = False
     damaged: dict[str, str] = field(default_factory=dict, init=False, compare=False)
-    """By id: why the log of an execution could not be read, as far as frames were made; `executions` has them all."""
+    """By id: why the log of an execution could not be read, for the frames made so far; `executions` reads all logs."""
     _made: dict[str, pd.DataFrame] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -379,12 +379,12 @@ class Frames(Framed):
 
     @property
     def executions(self) -> pd.DataFrame:
-        """One row per execution: `divebook.analysis.lists.runs_frame`, and own columns."""
+        """One row per execution: `divebook.analysis.lists.runs_frame`, and user columns."""
         return self._frame(EXECUTIONS)
 
     @property
     def runs(self) -> pd.DataFrame:
-        """The same as `executions`."""
+        """Alias of `executions`."""
         return self.executions
 
     @property
@@ -404,10 +404,10 @@ class Frames(Framed):
 
     @property
     def usage(self) -> pd.DataFrame:
-        """One row per execution, agent and model, with what was consumed: `divebook.analysis.store.usage_frame`.
+        """One row per execution, agent and model, with the consumption: `divebook.analysis.store.usage_frame`.
 
-        A fork's are what it did itself. What-ifs and trials are left out, unless they were asked for by
-        ``where={"origin": ...}``.
+        A fork does not include its source. What-ifs and trials are omitted, unless ``where={"origin": ...}`` selects
+        them.
         """
         return self._frame(USAGE)
 
@@ -418,10 +418,10 @@ class Frames(Framed):
     # --- for other libraries -----------------------------------------------------------------------------------------
 
     def arrow(self, kind: str) -> pa.Table:
-        """Return one of the frames as an Arrow table, which DuckDB and polars take as it is.
+        """Return one of the frames as an Arrow table, which DuckDB and polars accept.
 
-        ``duckdb.sql("SELECT ... FROM events")`` finds it in the variable ``events``, ``polars.from_arrow`` copies
-        nothing. The types are those of `divebook.analysis.log.TYPES`.
+        ``duckdb.sql("SELECT ... FROM events")`` finds it in the variable ``events``. ``polars.from_arrow`` copies no
+        data. The types are those of `divebook.analysis.log.TYPES`.
         """
         return self.reader(kind).read_all()
 
@@ -430,9 +430,9 @@ class Frames(Framed):
         return {kind: self.arrow(kind) for kind in ALL_KINDS}
 
     def reader(self, kind: str) -> pa.RecordBatchReader:
-        """Return one of the frames in batches: no more than one log is in memory at a time.
+        """Return one of the frames in batches, with at most one log in memory.
 
-        `executions`, `variables` and frames with own columns are made as a whole.
+        `executions`, `variables` and frames with user columns are made as a whole.
         """
         import pyarrow as pa
 
@@ -442,8 +442,8 @@ class Frames(Framed):
         if kind not in ALL_KINDS:
             raise NotFoundError("frame", kind, ALL_KINDS)
         if kind not in KINDS or self._own(kind):
-            known = {EXECUTIONS: lists.RUN_COLUMNS, VARIABLES: VARIABLE_COLUMNS}.get(kind)
-            columns = {**ID, **KINDS[kind].columns} if known is None else known
+            fixed_columns = {EXECUTIONS: lists.RUN_COLUMNS, VARIABLES: VARIABLE_COLUMNS}.get(kind)
+            columns = {**ID, **KINDS[kind].columns} if fixed_columns is None else fixed_columns
             whole = self._frame(kind)
             types = table_of(whole.drop(columns=[*columns])).schema
             return table_of(whole, pa.schema([*schema_of(columns), *types])).to_reader(BATCH)
@@ -475,11 +475,11 @@ class Frames(Framed):
 
     def _whole(self, kind: str) -> pd.DataFrame:
         if kind == EXECUTIONS:
-            made = lists.runs_frame(self.records, self.store)
-            for execution_id, damage in zip(made["execution_id"], made["damage"], strict=True):
+            runs = lists.runs_frame(self.records, self.store)
+            for execution_id, damage in zip(runs["execution_id"], runs["damage"], strict=True):
                 if not pd.isna(damage):
                     self.damaged[execution_id] = damage
-            return self._with_own(kind, made)
+            return self._with_own(kind, runs)
         if kind == VARIABLES:
             return variables_frame(row for logged in self._logs(kind) for row in self._stood(logged))
         if kind in KINDS:
@@ -498,7 +498,7 @@ class Frames(Framed):
                 yield Logged(self.store, record)
 
     def _read(self, logged: Logged, make: Callable[[Logged], Any]) -> Any:
-        """Return what is made of a log; None where it cannot be read, which is noted."""
+        """Return the result for a log; None if it cannot be read, which is noted in `damaged`."""
         try:
             return make(logged)
         except StoreError as error:
@@ -506,53 +506,60 @@ class Frames(Framed):
             return None
 
     def _together(self, kind: str, make: Make) -> pd.DataFrame:
-        made = []
+        frames = []
         for logged in self._logs(kind):
             one = self._read(logged, make)
             if one is not None and len(one):
                 one.insert(0, "execution_id", pd.Series([logged.record.execution_id] * len(one), dtype=TEXT))
-                made.append(one)
-        if not made:
+                frames.append(one)
+        if not frames:
             empty = KINDS[kind].columns if kind in KINDS else agents.COST_COLUMNS
             return pd.DataFrame({name: pd.Series([], dtype=column.dtype) for name, column in {**ID, **empty}.items()})
-        together: pd.DataFrame = pd.concat(made, ignore_index=True)
+        together: pd.DataFrame = pd.concat(frames, ignore_index=True)
         return together
 
-    def _own(self, kind: str) -> list[OwnColumn]:
-        """Return the columns that a person added to a kind, each with the column that it is taken from."""
-        found = []
+    def _own(self, kind: str) -> list[UserColumn]:
+        """Return the user columns of a kind, each with the column that it refers to.
+
+        A path starts with a part of the state (a column of `executions`), or with the name of a kind and one of its
+        columns. In the second case the first part of the path becomes the root: ``operations.parameters.query`` has
+        the root ``parameters``. All paths are checked, so that an error is raised even for a frame that is never made.
+        """
+        columns = []
         for name, path in self.columns.items():
-            own = OwnColumn.of(name, path)
+            column = UserColumn.of(name, path)
             of = EXECUTIONS
-            known = tuple(OF_STATE)
-            if own.root not in OF_STATE:
-                of = own.root
-                known = tuple(KINDS[own.root].columns) if own.root in KINDS else ()
-                if not known or not own.parts:
+            roots = tuple(OF_STATE)
+            if column.root not in OF_STATE:
+                of = column.root
+                roots = tuple(KINDS[column.root].columns) if column.root in KINDS else ()
+                if not roots or not column.parts:
                     raise SetupError(
                         f"columns: {path!r} must begin with inputs, outputs or variables, or with a frame and one of "
                         f"its columns, such as 'operations.result': frames are {', '.join(KINDS)}"
                     )
-                first, *rest = own.parts
-                own = OwnColumn(name, getattr(first, "name", "*"), tuple(rest))
-            if own.root not in known:
-                raise NotFoundError(f"column of {of}", own.root, known)
+                first, *rest = column.parts
+                column = UserColumn(name, getattr(first, "name", "*"), tuple(rest))
+            if column.root not in roots:
+                raise NotFoundError(f"column of {of}", column.root, roots)
             if of == kind:
-                found.append(own)
-        return found
+                columns.append(column)
+        return columns
 
-    def _with_own(self, kind: str, made: pd.DataFrame) -> pd.DataFrame:
-        for own in self._own(kind):
-            if own.name in made:
-                raise SetupError(f"columns: {kind} has a column {own.name!r} already; choose another name")
-            values = self._values(own) if kind == EXECUTIONS else [own.found(value) for value in made[own.root]]
-            made[own.name] = settled(values)
-        return made
+    def _with_own(self, kind: str, table: pd.DataFrame) -> pd.DataFrame:
+        for column in self._own(kind):
+            if column.name in table:
+                raise SetupError(f"columns: {kind} has a column {column.name!r} already; choose another name")
+            values = (
+                self._values(column) if kind == EXECUTIONS else [column.value_in(value) for value in table[column.root]]
+            )
+            table[column.name] = inferred_column(values)
+        return table
 
-    def _values(self, own: OwnColumn) -> list[Any]:
-        """Return what is found in the state of each execution."""
+    def _values(self, column: UserColumn) -> list[Any]:
+        """Return the values of a user column in the state of each execution."""
 
-        def found(logged: Logged) -> Any:
-            return own.found(dict(getattr(folded(self.store, logged.record.execution_id), own.root)))
+        def value_of(logged: Logged) -> Any:
+            return column.value_in(dict(getattr(folded(self.store, logged.record.execution_id), column.root)))
 
-        return [self._read(Logged(self.store, record), found) for record in self.records]
+        return [self._read(Logged(self.store, record), value_of) for record in self.records]

@@ -1,9 +1,9 @@
-"""The timeline of an execution: where its bars lie, and a picture of them that needs nothing but an image viewer.
+"""Timeline of an execution: the layout of its bars, and an SVG picture that needs only an image viewer.
 
-`layout` is pure and decides what is drawn: a lane per path; in it a row for the steps, below that rows for items and
-operations, as many as ran side by side; below it a lane for each turn of an agent that another agent gave work. `svg`
-draws a layout. Colours are those of `divebook.text.format`; what a
-colour says is also said by a sign or a line, and in the table beside the picture.
+`layout` is pure. It makes a lane for each path. A lane has a row for steps, and below it rows for items and
+operations, as many as ran concurrently. Below it is a lane for each turn of an agent that another agent delegated work
+to. `svg` draws a layout. The colours are those of `divebook.text.format`. Each colour has a sign or line with the same
+meaning, and the table beside the picture contains it as well.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from divebook.text.redaction import one_line
 MAX_BARS = 300
 MAX_LANES = 30
 MAX_ROWS = 6
-"""Rows for items and operations within one lane; more of them share the last."""
+"""Rows for items and operations in one lane; more of them share the last row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A span and the row of its lane that it lies in; row 0 is for steps."""
+    """A span and its row in the lane; row 0 is for steps."""
 
     span: Span
     row: int
@@ -48,18 +48,18 @@ class Lane:
     """The bars of one path, or of one turn of an agent."""
 
     path: str
-    """What it is called."""
+    """Its name."""
     bars: tuple[Bar, ...]
 
     @property
     def rows(self) -> int:
-        """How many rows it has."""
+        """Number of rows."""
         return 1 + max((bar.row for bar in self.bars), default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """What is drawn, and how much is not."""
+    """Lanes, and the numbers of omitted bars and lanes."""
 
     lanes: tuple[Lane, ...]
     started_us: int
@@ -71,36 +71,36 @@ class Timeline:
 def layout(
     spans: Sequence[Span], *, now_us: int | None = None, max_bars: int = MAX_BARS, max_lanes: int = MAX_LANES
 ) -> Timeline:
-    """Arrange spans in lanes.
+    """Place spans in lanes.
 
     Parameters
     ----------
     spans
-        In the order in which they began.
+        In the order in which they started.
     now_us
-        Where running bars end; by default at the last moment that is known.
+        The end of running bars; by default the latest time in the spans.
     max_bars, max_lanes
-        What is too much for a picture is left out and counted; steps and what failed are kept first.
+        Limits of the picture. Omitted bars and lanes are counted; steps and failures are kept first.
     """
     drawn = _without_doubles(spans)
     names = _lanes(drawn)
     place = _lane_of(drawn)
     shown = _most_telling_lanes(names, drawn, place, max_lanes)
-    kept = _most_telling([span for span in drawn if place(span) in shown], max_bars)
+    drawn_spans = _most_telling([span for span in drawn if place(span) in shown], max_bars)
     moments = [moment for span in drawn for moment in (span.started_us, span.ended_us or span.started_us)]
     started = min(moments, default=0)
     ended = max([*moments, now_us or 0])
     lanes = tuple(
-        Lane(name, _rows([span for span in kept if place(span) == lane], ended))
+        Lane(name, _rows([span for span in drawn_spans if place(span) == lane], ended))
         for lane, name in names.items()
         if lane in shown
     )
     in_shown = sum(place(span) in shown for span in drawn)
-    return Timeline(lanes, started, ended, in_shown - len(kept), len(names) - len(shown))
+    return Timeline(lanes, started, ended, in_shown - len(drawn_spans), len(names) - len(shown))
 
 
 def _without_doubles(spans: Sequence[Span]) -> list[Span]:
-    """Leave out items that consist of one operation."""
+    """Return the spans without the items that consist of one operation."""
     operations: dict[tuple[str, str, int, int | None], int] = {}
     for span in spans:
         if span.kind == "operation":
@@ -113,25 +113,25 @@ def _place(span: Span) -> tuple[str, str, int, int | None]:
 
 
 _LaneKey: TypeAlias = str | int
-"""A path; or the turn of an agent that was given work, by its index."""
+"""A path, or the index of an agent's turn with delegated work."""
 
 
 def _lane_of(spans: Iterable[Span]) -> Callable[[Span], _LaneKey]:
-    """Return what tells the lane of a span."""
-    given = {span.index for span in spans if _is_given(span)}
+    """Return a function for the lane of a span."""
+    delegated_turns = {span.index for span in spans if _is_delegated(span)}
 
     def place(span: Span) -> _LaneKey:
-        return span.index if _is_given(span) else span.holder if span.holder in given else span.path
+        return span.index if _is_delegated(span) else span.holder if span.holder in delegated_turns else span.path
 
     return place
 
 
-def _is_given(span: Span) -> bool:
+def _is_delegated(span: Span) -> bool:
     return span.type == AGENT_TURN and span.holder >= 0
 
 
 def _lanes(spans: Sequence[Span]) -> dict[_LaneKey, str]:
-    """Return the names of the lanes, in the order in which they stand: what was given work below what gave it."""
+    """Return the names of the lanes in their order: delegated work is below the lane that delegated it."""
     place = _lane_of(spans)
     below = dict[_LaneKey, list[_LaneKey]]()
     names: dict[_LaneKey, str] = {}
@@ -139,7 +139,7 @@ def _lanes(spans: Sequence[Span]) -> dict[_LaneKey, str]:
     for span in spans:
         lane = place(span)
         if lane not in names:
-            names[lane] = f"↳ {span.called}" if _is_given(span) else span.path
+            names[lane] = f"↳ {span.called}" if _is_delegated(span) else span.path
             above = by_index.get(span.holder)
             below.setdefault("" if above is None else place(above), []).append(lane)
     ordered: dict[_LaneKey, str] = {}
@@ -159,22 +159,22 @@ def _most_telling_lanes(
 
 
 def _most_telling(spans: Sequence[Span], limit: int) -> list[Span]:
-    """Return what to draw: what failed or runs, then steps, then the longest; in the order in which they came."""
+    """Return the spans to draw, in their order: failed or running ones first, then steps, then the longest."""
 
     def rank(index: int) -> tuple[bool, bool, int]:
         span = spans[index]
         return span.status not in (FAILED, RUNNING), span.kind != "step", -(span.duration_us or 0)
 
-    kept = sorted(sorted(range(len(spans)), key=rank)[:limit])
-    return [spans[index] for index in kept]
+    places = sorted(sorted(range(len(spans)), key=rank)[:limit])
+    return [spans[index] for index in places]
 
 
 def _rows(spans: Iterable[Span], end: int) -> tuple[Bar, ...]:
-    """Put each item or operation into the first row that is free when it begins."""
+    """Return the bars of a lane; each item or operation is in the first row that is free when it starts."""
     bars = []
     free = [0] * MAX_ROWS
     for span in spans:
-        if span.kind == "step" or _is_given(span):
+        if span.kind == "step" or _is_delegated(span):
             bars.append(Bar(span, 0))
             continue
         row = next((index for index, moment in enumerate(free) if moment <= span.started_us), MAX_ROWS - 1)
@@ -195,7 +195,7 @@ LANE_GAP = 10
 FOOT = 44
 FONTS = "system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif"
 CHARACTER = 6.3
-"""About how wide a character of the labels is."""
+"""Approximate width of a character of the labels."""
 PAPER = LIGHT["paper"]
 INK = LIGHT["ink"]
 LINE = LIGHT["line"]
@@ -215,7 +215,7 @@ SIGNS = {FAILED: "✕ ", RUNNING: "▸ ", CANCELLED: "◼ "}
 
 
 def svg(timeline: Timeline, title: str = "Timeline") -> str:
-    """Return the timeline as an SVG document of its own: a light card, legible on any background."""
+    """Return the timeline as a standalone SVG document: a light card, legible on any background."""
     tops, bottom = _tops(timeline.lanes)
     scale = _Scale(timeline)
     height = bottom + FOOT
@@ -232,12 +232,12 @@ def svg(timeline: Timeline, title: str = "Timeline") -> str:
 
 
 def svg_data_uri(picture: str) -> str:
-    """Return an SVG document as an address that an image can have."""
+    """Return an SVG document as a data URI for an image."""
     return f"data:image/svg+xml;base64,{base64.b64encode(picture.encode()).decode('ascii')}"
 
 
 class _Scale:
-    """From moments to places."""
+    """Conversion of times to horizontal positions."""
 
     def __init__(self, timeline: Timeline) -> None:
         self.started = timeline.started_us
@@ -248,7 +248,7 @@ class _Scale:
         return LEFT + (min(self.ended if moment is None else moment, self.ended) - self.started) * self._factor
 
     def ticks(self) -> list[tuple[int, str]]:
-        """Return a few moments at round distances from the start, each with a name of its own."""
+        """Return a few times at round distances from the start, each with a unique label."""
         extent = self.ended - self.started
         distance = _distance(extent)
         moments = range(0, extent + 1, distance)
@@ -258,12 +258,14 @@ class _Scale:
 _SECOND = 1_000_000
 _MINUTE = 60_000_000
 _CLOCK = [_SECOND * part for part in (10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400)]
-_MOST_TICKS, _MOST_WIDE_TICKS = 8, 6
-"""How many fit beside each other, in units, and in minutes and hours."""
+_MOST_TICKS = 8
+"""Ticks that fit beside each other if their labels are numbers with a unit."""
+_MOST_WIDE_TICKS = 6
+"""Ticks that fit beside each other if their labels are minutes and hours."""
 
 
 def _distance(extent: int) -> int:
-    """Return a round distance of ticks: of the decimal kind below a minute, else as clocks have it; microseconds."""
+    """Return a round distance of ticks in microseconds: decimal below a minute, else as on clocks."""
     if extent >= _MINUTE:
         days = _CLOCK[-1] * -(-extent // (_CLOCK[-1] * _MOST_WIDE_TICKS))
         return next((part for part in _CLOCK if extent <= part * _MOST_WIDE_TICKS), days)
@@ -273,7 +275,7 @@ def _distance(extent: int) -> int:
 
 
 def tick_label(moment: int, distance: int, extent: int) -> str:
-    """Return a moment in the unit that suits the extent, with as many decimals as the distance of the ticks needs.
+    """Return a time in the unit that suits the extent, with as many decimals as the distance of the ticks needs.
 
     >>> tick_label(1500, 500, 3200), tick_label(2_000_000, 1_000_000, 7_000_000), tick_label(90_000_000, 1, 95_000_000)
     ('1.5 ms', '2 s', '1 min 30 s')
@@ -335,11 +337,11 @@ def _colour(span: Span) -> str:
 
 
 def _bar(span: Span, y: int, height: int, colour: str, scale: _Scale) -> str:
-    left = scale.x(span.started_us)
-    width = max(scale.x(span.ended_us) - left, 1.5)
+    x = scale.x(span.started_us)
+    width = max(scale.x(span.ended_us) - x, 1.5)
     outline = _OUTLINES.get(span.status, "")
     return (
-        f'<rect x="{left:.1f}" y="{y}" width="{width:.1f}" height="{height}" rx="2" fill="{LIGHT[colour]}"{outline}>'
+        f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{height}" rx="2" fill="{LIGHT[colour]}"{outline}>'
         f"<title>{_text(_tooltip(span), 200)}</title></rect>"
     )
 
@@ -352,21 +354,24 @@ def _tooltip(span: Span) -> str:
 
 
 def _label(span: Span, y: int, room: float, scale: _Scale) -> str:
-    """Return the step's name: inside its bar, or after it, or nothing where neither has room."""
-    left = scale.x(span.started_us)
+    """Return the step's name inside its bar, or after it; empty if neither has room."""
+    x = scale.x(span.started_us)
     right = scale.x(span.ended_us)
     name = SIGNS.get(span.status, "") + one_line(span.step if span.kind == "step" else span.called or "", 40)
     needed = len(name) * CHARACTER + 8
-    if needed <= right - left:
+    if needed <= right - x:
         colour = LIGHT.get(f"{_colour(span)}-text", PAPER)
-        return f'<text x="{left + 5:.1f}" y="{y}" fill="{colour}">{escape(name)}</text>'
+        return f'<text x="{x + 5:.1f}" y="{y}" fill="{colour}">{escape(name)}</text>'
     if needed <= room - right:
         return f'<text x="{right + 4:.1f}" y="{y}" fill="{INK}">{escape(name)}</text>'
     return ""
 
 
 def _legend(timeline: Timeline, y: int) -> list[str]:
-    """Return a key to the colours that occur, and what was left out."""
+    """Return a key to the colours in the picture, and the number of omitted bars and lanes.
+
+    Only colours of statuses and types that occur in the picture are listed.
+    """
     spans = [bar.span for lane in timeline.lanes for bar in lane.bars]
     entries = [
         (colour, f"{SIGNS.get(status, '')}{status}")
@@ -389,8 +394,8 @@ def _legend(timeline: Timeline, y: int) -> list[str]:
 
 def _left_out(timeline: Timeline) -> str:
     counts = [(timeline.hidden_bars, "shorter bar"), (timeline.hidden_lanes, "lane")]
-    told = [plural(count, noun) for count, noun in counts if count]
-    return f"not drawn: {', '.join(told)}" if told else ""
+    counts_in_words = [plural(count, noun) for count, noun in counts if count]
+    return f"not drawn: {', '.join(counts_in_words)}" if counts_in_words else ""
 
 
 def _text(text: str, width: int) -> str:

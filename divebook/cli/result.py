@@ -37,9 +37,9 @@ from divebook.engine.state import PathState, Usage
 from divebook.errors import StoreError
 from divebook.events import Event, catalog
 from divebook.events.codec import event_to_dict
+from divebook.projections.activity import activity_of
 from divebook.projections.failures import summary
 from divebook.projections.formatter import Formatter, Formatting
-from divebook.projections.progress import course_of
 from divebook.projections.spans import Span
 from divebook.runtime.execution import Execution
 from divebook.runtime.loop import ENGINE
@@ -168,7 +168,7 @@ def _print_heading(execution: Execution) -> None:
 def _times(execution: Execution) -> str:
     """Return the duration. If the run was paused, the log is read, and working and waiting time are separate."""
     if execution.started_at is not None and execution.state.paused_us and execution.damage is None:
-        return ", ".join(course_of(execution.history()).times)
+        return ", ".join(activity_of(execution.history()).times)
     return between(execution.started_at, execution.ended_at)
 
 

@@ -199,14 +199,14 @@ def compare(
 
 
 def _difference(pair: Pair, row: Row) -> dict[str, str | int | None]:
-    from divebook.projections.compare import told
+    from divebook.projections.compare import describe
 
     return {
         "difference": row.difference,
         "kind": row.present.kind,
         "place": row.place,
         "facet": row.facet,
-        "text": told(row),
+        "text": describe(row),
         "a": pair.a.id,
         "event_a": row.event_of(row.a),
         "b": pair.b.id,

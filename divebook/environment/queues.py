@@ -17,8 +17,8 @@ from divebook.errors import InputError, NotFoundError, SetupError, StartKeyTaken
 from divebook.events import catalog
 from divebook.events.event import to_microseconds
 from divebook.projections.comparison import Comparison
-from divebook.projections.frames_mixin import FramedLog, log_of
-from divebook.projections.requests import RequestView, requests_of
+from divebook.projections.log_frames import FramedLog, log_of
+from divebook.projections.model_requests import RequestView, requests_of
 from divebook.questions import Question
 from divebook.questions.bounds import Bounds
 from divebook.replay.files import KeptFiles

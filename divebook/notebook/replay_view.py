@@ -11,7 +11,7 @@ from divebook.runtime.execution import Execution
 from divebook.widgets.protocol import GoTo
 from divebook.widgets.source import source_of
 from divebook.widgets.stepping import SteppedLog
-from divebook.widgets.views import Pictured, ReplayView
+from divebook.widgets.views import ReplayPictures, ReplayView
 
 
 class RunReplay(ReplayView, LogWalk):
@@ -37,19 +37,27 @@ class RunReplay(ReplayView, LogWalk):
     ) -> None:
         self._positions = positions_of(execution)
         self._workflow = execution.workflow
-        beside = Pictured.of(lambda: source_of(execution))
-        super().__init__(SteppedLog(self._positions), name, saved, beside=beside, moves=moves)
+        beside = ReplayPictures.of(lambda: source_of(execution))
+        super().__init__(
+            SteppedLog(self._positions),
+            name,
+            saved,
+            beside=beside,
+            moves=moves,
+            on_filled=self._show_position,
+            on_position=self._set_position,
+        )
 
     def _ipython_display_(self) -> None:
         display_replay(self, self._let_page_first, shows_widgets=self._moves)
 
-    def _stand(self, sequence: int) -> None:
+    def _set_position(self, sequence: int) -> None:
         self._position = sequence  # no message: the page that reports the move shows this position already
 
     def _moved(self) -> None:
         self.send(GoTo(type="go", sequence=self._position))
 
-    def _arrive(self) -> None:
+    def _show_position(self) -> None:
         """Move a page that has just loaded all events to the current position."""
         if self._position:
             self._moved()

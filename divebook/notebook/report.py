@@ -26,11 +26,11 @@ from divebook.events.codec import readable
 from divebook.events.recorded import Recorded
 from divebook.notebook.session_text import answer_line, settled_text, signal_line
 from divebook.projections.failures import Failure, failures_of, kept_in, summary
-from divebook.projections.requests import (
+from divebook.projections.model_requests import (
     UNKNOWN,
     RequestView,
     ToolCallView,
-    answered,
+    answer_blocks,
     output_names,
     requests_in,
     tool_calls_in,
@@ -597,7 +597,7 @@ def turn_rows(spans: Sequence[Span], redactor: Redactor) -> tuple[tuple[str, ...
 
 def _request_rows(view: RequestView, calls: Sequence[ToolCallView]) -> Iterator[tuple[str, ...]]:
     """Yield the row of a request (cost, cache, answer or error), and the rows of its tool calls."""
-    blocks = answered(view)
+    blocks = answer_blocks(view)
     outputs = output_names(view)
     answers = [str(block["text"]) for block in blocks if block.get("type") == "text"]
     answers += [readable(block["arguments"]) for block in blocks if block.get("tool") in outputs]
@@ -682,7 +682,7 @@ def facts_of(execution: Execution, log: ReadLog) -> Iterable[str]:
         yield blocked_reason
     if execution.started_at:
         yield f"started {local_time(execution.started_at)}"
-        yield from log.course.times
+        yield from log.activity.times
     usage = execution.usage
     yield f"{plural(usage.requests, 'model call')}, {plural(usage.input_tokens + usage.output_tokens, 'token')}"
     yield from _budget(execution)
@@ -691,7 +691,7 @@ def facts_of(execution: Execution, log: ReadLog) -> Iterable[str]:
 def spreads_of(log: ReadLog) -> Iterable[str]:
     """Yield the distribution of each result column of the latest steps: ``label: praise 812, blame 164``."""
     log.spreads.count()
-    latest = log.spreads.latest(log.course.progress)
+    latest = log.spreads.latest(log.activity.progress)
     for step, spreads in latest.items():
         prefix = f"{one_line(step, MAX_CELL)}: " if len(latest) > 1 else ""
         yield from (f"{prefix}{spread.words}" for spread in spreads)

@@ -22,7 +22,7 @@ from divebook.events.catalog import WAITING
 from divebook.events.recorded import collector_resting
 from divebook.notebook.frontend import shows_widgets
 from divebook.projections.comparison import Comparison
-from divebook.projections.frames_mixin import FramedLog
+from divebook.projections.log_frames import FramedLog
 from divebook.questions import Question
 from divebook.runtime.execution import Execution, ReadExecution
 from divebook.runtime.forks import recorded_opening
@@ -452,7 +452,7 @@ def connect_page(environment: Environment) -> Callable[[], None]:
     if not _has_page():
         return lambda: None
     from divebook.notebook.view_output import PAGES
-    from divebook.widgets.lists import RunsFeed, inbox_publisher_of
+    from divebook.widgets.runs_and_questions import RunsFeed, inbox_publisher_of
     from divebook.widgets.views import Handlers, InboxComm, RunsComm
 
     questions = InboxComm(inbox_publisher_of(environment), Handlers(environment.answer))

@@ -26,7 +26,7 @@ from divebook.projections.summary import Overview, RunLine
 from divebook.questions.bounds import Bounds
 from divebook.text.format import AS_TEXT, local_time, plural, seconds
 from divebook.text.redaction import one_line
-from divebook.widgets.lists import EVERYTHING, InboxFeed, RunsFeed, inbox_publisher_of
+from divebook.widgets.runs_and_questions import EVERYTHING, InboxFeed, RunsFeed, inbox_publisher_of
 from divebook.widgets.views import Handlers
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from divebook.events.codec import payload_from, readable
 from divebook.events.event import to_datetime
 from divebook.notebook.frontend import shows_widgets
 from divebook.notebook.session_text import settled_text
-from divebook.projections.frames_mixin import FramedLog
-from divebook.projections.progress import MOST_COLUMNS, times_told
+from divebook.projections.activity import MOST_COLUMNS, time_texts
+from divebook.projections.log_frames import FramedLog
 from divebook.projections.spans import Span, spans_of
 from divebook.store.embedded import LOG, RUN, TEXTS, carried_by, is_carrier
 from divebook.store.encoding import whole_texts, with_texts
@@ -130,10 +130,10 @@ class SavedRun(FramedLog):
     def replay(self) -> ReplayView:
         """Return a view that replays the run event by event."""
         from divebook.notebook.replay_view import SavedRunReplay
-        from divebook.widgets.views import Pictured
+        from divebook.widgets.views import ReplayPictures
 
         name = f"{self.workflow} {self.id}"
-        beside = Pictured(self._positions.welcome)
+        beside = ReplayPictures(self._positions.welcome)
         return SavedRunReplay(self._positions, name, self._repr_mimebundle_, beside=beside, moves=shows_widgets())
 
     # --- how it shows ----------------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ class SavedRun(FramedLog):
             if header["since_us"] is None:  # older recordings do not divide the time into work and waiting
                 yield f"took {seconds(abs(ended - started) / 1e6)}"
             else:
-                yield from times_told(header["worked_us"], header["waited_us"], header["paused_us"])
+                yield from time_texts(header["worked_us"], header["waited_us"], header["paused_us"])
         if self._recording["sample"]:
             yield f"{one_line(self._recording['sample'], 200)}; its whole log is in {self.store}"
 

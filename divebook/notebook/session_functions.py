@@ -15,7 +15,7 @@ from divebook.events.classes import name_of
 from divebook.notebook.run import Run
 from divebook.notebook.session import Defined, Session, current_session
 from divebook.projections.comparison import Comparison
-from divebook.projections.frames_mixin import FramedLog
+from divebook.projections.log_frames import FramedLog
 from divebook.runtime.execution import Execution
 from divebook.store import EventStore
 from divebook.text.arguments import require

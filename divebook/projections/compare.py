@@ -1,9 +1,9 @@
-"""Runs laid side by side, place by place: what is the same, what has changed, what only one of them has.
+"""Alignment of two runs, place by place: equal places, changed places, and places that only one run has.
 
-Places are matched by what they are: a visit by path, step and number, an item by its index, a call by its key within
-what holds it. Where the lists differ, what tells one from the others is looked at first: the key or the value of an
-item, what a call was asked; and visits of a step are matched in their order where paths have other names. The clock is
-not compared, nor are ids: what code made of them is.
+Places are matched by their identity: a visit to a step by path, step and number, an item by its index, a call by its
+key within the node that contains it. If the lists of two nodes differ, values are compared first: the key or value of
+an item, and the request of a call. Visits of a step are matched in their order if the names of paths differ. Readings
+of the clock and ids are not compared, but values that code derives from them are.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ from divebook.projections.summary import ReadLog
 from divebook.text.format import NOTHING, Differing, alike, branch_name, marked, parts, plural, price, seconds, visible
 from divebook.text.redaction import one_line, shared
 
-# How the operations of a what-if, or of a trial, were answered, as the events at their ends say. Pure.
+# --- sources of answers in a what-if or a trial ----------------------------------------------------------------------
+#
+# The event that ends an operation records where its result came from.
 
 
 SERVED = "served"
@@ -55,16 +57,16 @@ IS_COMPUTED = frozenset({SCRIPT_EXECUTION, TIME_ACCESS, RANDOM_GENERATION, VERDI
 
 
 def way_of(data: Any) -> str:
-    """Return how the operation or question was answered whose end an event says.
+    """Return the source of the answer, from the event that ends an operation or a question.
 
-    ``served`` from the log of another execution, ``blocked``: not executed, ``skipped``: a sleep, ``computed``: a
-    script, or a reading of clock or chance; ``live``: executed; ``other`` is what only holds others, and an answer that
-    a person gave.
+    ``served``: replayed from the log of another execution. ``blocked``: not executed. ``skipped``: a sleep.
+    ``computed``: a script, or a reading of clock or chance. ``live``: executed. ``other``: an operation that only
+    contains others, or an answer of a person.
     """
-    told = data.served
+    source = data.served
     kind = getattr(data, "operation_type", "")
-    if told is not None:
-        return BLOCKED if "blocked" in told else SERVED
+    if source is not None:
+        return BLOCKED if "blocked" in source else SERVED
     if kind == TIMER:
         return SKIPPED
     if kind in IS_COMPUTED:
@@ -72,10 +74,21 @@ def way_of(data: Any) -> str:
     return LIVE if kind and kind not in ENCLOSING and kind != CHILD_WORKFLOW else OTHER
 
 
-# A log as a tree of places: what was asked and what came of it, so that the logs of two runs can be laid side by side.
+# --- the tree of places of one log -----------------------------------------------------------------------------------
 #
-# Children of the run are inputs, visits to steps, branches, variables and outputs; of a visit its items, calls,
-# questions and conditions; of an item its calls; of an agent's turn its requests and the calls of its tools.
+# Each node has a request (`asked`) and a result (`answered`), so that two logs can be compared node by node:
+#
+#     run
+#     ├── input n
+#     ├── step classify            a visit to a step
+#     │   ├── item classify[0]     an item of `Each`
+#     │   │   └── model call helper
+#     │   └── condition for report
+#     ├── branch main
+#     ├── variable label
+#     └── output label
+#
+# The turn of an agent contains its requests and the calls of its tools.
 
 
 Kind: TypeAlias = Literal[
@@ -85,40 +98,40 @@ OF_THE_MOMENT = frozenset(
     {"timestamp", "tool_call_id", "run_id", "conversation_id", "provider_response_id", "provider_details", "usage"}
     | {"cost_nanodollars", "id"}
 )
-"""In what was said to a model and by it: names of what no two calls have in common."""
+"""Fields of model messages whose values differ in every call."""
 SCRIPT = "script"
-"""Which of its scripts a scripted model has taken: the number of the turn."""
+"""Setting of a scripted model: the number of the turn, which selects the script."""
 _MODEL_CALLS = frozenset({AGENT_RESPONSE, CACHED_RESPONSE, AGENT_TURN})
 _TOOL_KEY = re.compile(r"(tool-\d+)-.*?(#\d+)?(/turn)?")
 
 
 @dataclass(slots=True)
 class OperationTree:
-    """Something at its place in a run."""
+    """A node of the tree of places: what was requested and what resulted at one place of a run."""
 
     kind: Kind
     name: str
     key: Any
-    """Its place among what its parent holds."""
+    """Identity among the children of its parent."""
     asked: Any = None
     answered: Any = None
     status: str = catalog.COMPLETED
     began: int = 0
     """Sequence number of its first event."""
     ended: int = 0
-    """That of its last one."""
+    """Sequence number of its last event."""
     span: Span | None = None
     inside: list[OperationTree] = field(default_factory=list)
     path: str = ""
     step: str = ""
     way: str = ""
-    """Of an operation behind the fork of a what-if: how it was answered (`way_of`)."""
+    """Of an operation after the fork of a what-if: the source of its answer (`way_of`)."""
     served: Mapping[str, Any] | None = None
-    """What it was answered with: ``execution`` and ``sequence``."""
+    """Origin of the answer: ``execution`` and ``sequence``."""
 
     @property
     def tells(self) -> Any:
-        """What tells it from the others of its kind where places have shifted."""
+        """Value that distinguishes the node from others of its kind if places have shifted."""
         match self.kind:
             case "item":
                 key = self.span.item_key if self.span is not None else None
@@ -131,62 +144,62 @@ class OperationTree:
 
     @property
     def label(self) -> str:
-        """How people call it, without what holds it."""
+        """Name for people, without the name of its parent."""
         if self.kind == "step":
             visit = self.span.visit if self.span is not None else 1
-            told = [self.step, branch_name(self.path), f"visit {visit}" if visit > 1 else ""]
-            return ", ".join(filter(None, told))
+            parts_of_label = [self.step, branch_name(self.path), f"visit {visit}" if visit > 1 else ""]
+            return ", ".join(filter(None, parts_of_label))
         if self.kind == "operation" and self.span is not None:
             return f"{operation_kind(self.span.type)} {self.name}".strip()
         return self.name if self.kind in ("item", "end") else f"{self.kind} {self.name}".strip()
 
     @property
     def tokens(self) -> int | None:
-        """Tokens that were read and written in it; None where no model was asked."""
+        """Input and output tokens; None if it called no model."""
         usage = self.span.usage if self.span is not None else {}
         return usage.get("input_tokens", 0) + usage.get("output_tokens", 0) if usage else None
 
     @property
     def cost(self) -> int | None:
-        """Nanodollars; None where no price is known."""
+        """Cost in nanodollars; None if no price is known."""
         return self.span.usage.get("cost") if self.span is not None else None
 
     @property
     def duration_us(self) -> int | None:
-        """Microseconds that it took; None where it took none, or has not ended."""
+        """Duration in microseconds; None if it has no duration or has not ended."""
         return self.span.duration_us if self.span is not None else None
 
     @property
     def child(self) -> str:
-        """The execution of another workflow that it began."""
+        """Id of the execution of another workflow that it started; empty if it started none."""
         if self.span is None or self.span.type != CHILD_WORKFLOW:
             return ""
         return str((self.span.parameters or {}).get("signal", ""))
 
 
 def placed(log: ReadLog) -> OperationTree:
-    """Return a log as the tree of its places; the root is the run."""
+    """Return the tree of places of a log; the root is the run."""
     return _Placing(log).root
 
 
 class _Placing:
-    """Makes the tree of one log."""
+    """Builder of the tree of one log."""
 
     def __init__(self, log: ReadLog) -> None:
         self.root = OperationTree("run", "", ())
         self._steps: dict[str, OperationTree] = {}
-        """By path: the visit it is in, or was in last."""
+        """By path: the current or latest visit to a step."""
         self._places: dict[str, None] = {}
-        """Lines of code that failures name (`divebook.projections.failures`)."""
+        """Code locations in the texts of failures (`divebook.projections.failures`)."""
         self._begun: dict[int, OperationTree] = {}
-        """Visits by the event with which they began."""
+        """Visits by the event that started them."""
         self._variables: dict[str, OperationTree] = {}
         self._questions: dict[str, OperationTree] = {}
         self._counts: Counter[Any] = Counter()
         self._ends: dict[int, OperationTree] = {}
-        """Operations by the event with which they ended."""
+        """Operations by the event that ended them."""
         self._is_answered = False
-        """Whether what comes now is that of a what-if, or of what goes on with the results of another execution."""
+        """Whether the current events belong to a what-if, or to a run that reuses the results of another execution."""
         self._place_spans(log.spans)
         self._steps = {}
         for event in log:
@@ -196,7 +209,7 @@ class _Placing:
         self.root.inside += self._variables.values()
         for visit in self._begun.values():
             visit.inside.sort(key=lambda inner: inner.began)
-        waits = any(asked.status == catalog.WAITING for asked in self._questions.values())
+        waits = any(question.status == catalog.WAITING for question in self._questions.values())
         self.root.status = catalog.WAITING if waits else catalog.RUNNING
         order = {"input": 0, "variable": 2, "output": 3, "end": 4}
         self.root.inside.sort(key=lambda inner: (order.get(inner.kind, 1), inner.began))
@@ -204,25 +217,25 @@ class _Placing:
     # --- what takes time -------------------------------------------------------------------------------------------
 
     def _place_spans(self, spans: Iterable[Span]) -> None:
-        known: dict[int, OperationTree] = {}
-        items: dict[tuple[str, int | None], OperationTree] = {}
+        nodes: dict[int, OperationTree] = {}
+        item_nodes: dict[tuple[str, int | None], OperationTree] = {}
         for span in spans:
             if span.is_pause:
                 continue
             visit = self._steps.get(span.path, self.root)
             if span.kind == "step":
-                made = _step(span)
-                self._steps[span.path] = self._begun[made.began] = made
-                self.root.inside.append(made)
-                items = {place: item for place, item in items.items() if place[0] != span.path}
+                node = _step(span)
+                self._steps[span.path] = self._begun[node.began] = node
+                self.root.inside.append(node)
+                item_nodes = {place: item for place, item in item_nodes.items() if place[0] != span.path}
             elif span.kind == "item":
-                made = items[span.path, span.iteration] = _item(span)
-                visit.inside.append(made)
+                node = item_nodes[span.path, span.iteration] = _item(span)
+                visit.inside.append(node)
             else:
-                around = known.get(span.holder) or items.get((span.path, span.iteration)) or visit
-                made = self._call(span, around)
-                around.inside.append(made)
-            known[span.index] = made
+                around = nodes.get(span.holder) or item_nodes.get((span.path, span.iteration)) or visit
+                node = self._call(span, around)
+                around.inside.append(node)
+            nodes[span.index] = node
 
     def _call(self, span: Span, around: OperationTree) -> OperationTree:
         key = span.key
@@ -231,28 +244,30 @@ class _Placing:
         name = span.called or ""
         place = (span.type, name, key)
         self._counts[id(around), place] += 1
-        made = OperationTree(
+        node = OperationTree(
             "operation", name, (*place, self._counts[id(around), place]), path=span.path, step=span.step
         )
         if span.kind == "event":
-            made.kind, made.answered = "event", (span.parameters or {}).get("data")
+            node.kind = "event"
+            node.answered = (span.parameters or {}).get("data")
         else:
-            made.asked, made.answered = _asked(span), _answered(span)
-            self._ends[span.sequences[-1]] = made
-        return _timed(made, span)
+            node.asked = _asked(span)
+            node.answered = _answered(span)
+            self._ends[span.sequences[-1]] = node
+        return _timed(node, span)
 
     # --- what takes none -------------------------------------------------------------------------------------------
 
     def _add(self, kind: Kind, name: str, event: Event, asked: Any, answered: Any) -> OperationTree:
-        """Add what an event says to the visit that its path is in, or to the run."""
+        """Add a node without duration to the current visit of the event's path, or to the run."""
         around = self._steps.get(event.path, self.root) if event.path else self.root
         self._counts[id(around), kind, name] += 1
         key = kind, name, event.path if around is self.root else "", self._counts[id(around), kind, name]
-        made = OperationTree(kind, name, key, asked, answered, began=event.sequence, ended=event.sequence)
-        made.path = event.path
-        made.step = event.step
-        around.inside.append(made)
-        return made
+        node = OperationTree(kind, name, key, asked, answered, began=event.sequence, ended=event.sequence)
+        node.path = event.path
+        node.step = event.step
+        around.inside.append(node)
+        return node
 
     def _started(self, event: Event, data: catalog.ExecutionStarted) -> None:
         for name, value in data.inputs.items():
@@ -269,18 +284,18 @@ class _Placing:
         self._add("condition", f"for {data.target}", event, data.condition, data.result)
 
     def _raised(self, event: Event, data: catalog.InterruptRaised) -> None:
-        asked = {"question": data.question, "message": data.message, "kind": data.kind, "data": data.data}
-        asked = {name: value for name, value in asked.items() if value is not None}
-        made = self._questions[data.interrupt_id] = self._add("question", "", event, asked, None)
-        made.status = catalog.WAITING
+        request = {"question": data.question, "message": data.message, "kind": data.kind, "data": data.data}
+        request = {name: value for name, value in request.items() if value is not None}
+        node = self._questions[data.interrupt_id] = self._add("question", "", event, request, None)
+        node.status = catalog.WAITING
 
     def _settled(self, event: Event, data: catalog.InterruptResolved | catalog.InterruptExpired) -> None:
-        made = self._questions.get(data.interrupt_id)
-        if made is not None:
+        node = self._questions.get(data.interrupt_id)
+        if node is not None:
             is_answer = isinstance(data, catalog.InterruptResolved)
-            made.answered = data.response if isinstance(data, catalog.InterruptResolved) else None
-            made.status = "resolved" if is_answer else "expired"
-            made.ended = event.sequence
+            node.answered = data.response if isinstance(data, catalog.InterruptResolved) else None
+            node.status = "resolved" if is_answer else "expired"
+            node.ended = event.sequence
 
     def _mutated(self, event: Event, data: catalog.StateMutated) -> None:
         for change in data.mutations:
@@ -290,43 +305,47 @@ class _Placing:
                 self._variables[change.key] = _variable(event, change.key, change.value)
 
     def _forked(self, event: Event, data: catalog.ExecutionForked) -> None:
-        """Take what is otherwise from here on, and drop the questions that are still open: the fork asks its own."""
+        """Apply the changes of a fork, and remove the questions that are still open, because the fork asks them
+        again.
+        """
         change = data.change or {}
         self._is_answered = data.tools is not None
         for name, value in change.get("variables", {}).items():
             self._variables[name] = _variable(event, name, value)
-        for given in self.root.inside:
-            if given.kind == "input" and given.name in change.get("inputs", {}):
-                given.answered = change["inputs"][given.name]
-                given.began = event.sequence
-                given.ended = event.sequence
+        for child in self.root.inside:
+            if child.kind == "input" and child.name in change.get("inputs", {}):
+                child.answered = change["inputs"][child.name]
+                child.began = event.sequence
+                child.ended = event.sequence
         for around in (self.root, *self._begun.values()):
-            kept = [inner for inner in around.inside if not _is_open_question(inner)]
-            self._counts[id(around), "question", ""] -= len(around.inside) - len(kept)
-            around.inside = kept
-        self._questions = {name: asked for name, asked in self._questions.items() if not _is_open_question(asked)}
+            settled = [inner for inner in around.inside if not _is_open_question(inner)]
+            self._counts[id(around), "question", ""] -= len(around.inside) - len(settled)
+            around.inside = settled
+        self._questions = {
+            name: question for name, question in self._questions.items() if not _is_open_question(question)
+        }
 
     def _failed(self, _: Event, data: catalog.StepFailed | catalog.IterationFailed) -> None:
         self._places[place_label(data)] = None
 
     def _operated(self, event: Event, data: catalog.OperationCompleted | catalog.OperationFailed) -> None:
         self._places[place_label(data)] = None
-        made = self._ends.get(event.sequence) if self._is_answered else None
-        if made is not None:
-            made.way = way_of(data)
-            made.served = data.served
+        node = self._ends.get(event.sequence) if self._is_answered else None
+        if node is not None:
+            node.way = way_of(data)
+            node.served = data.served
 
     def _ended(self, event: Event, data: catalog.Payload) -> None:
-        """Note how it ended; of several ends the last one counts."""
+        """Add the end of the run; of several ends the last one counts."""
         self.root.inside = [inner for inner in self.root.inside if inner.kind not in ("output", "end")]
         if isinstance(data, catalog.ExecutionCompleted):
             for name, value in data.outputs.items():
                 self._add("output", name, event, None, value)
         status = STATUS_AFTER[type(data)]
         error = without_places(getattr(data, "error", None) or "", self._places)
-        made = OperationTree("end", "end", ("end",), None, error or status, status)
-        made.began = made.ended = event.sequence
-        self.root.inside.append(made)
+        node = OperationTree("end", "end", ("end",), None, error or status, status)
+        node.began = node.ended = event.sequence
+        self.root.inside.append(node)
 
     _CHANGES: ClassVar[dict[type, Callable[[_Placing, Event, Any], None]]] = {
         catalog.ExecutionStarted: _started,
@@ -353,75 +372,75 @@ def _is_open_question(inner: OperationTree) -> bool:
 
 
 def _variable(event: Event, name: str, value: Any) -> OperationTree:
-    made = OperationTree("variable", name, ("variable", name), None, value)
-    made.began = made.ended = event.sequence
-    return made
+    node = OperationTree("variable", name, ("variable", name), None, value)
+    node.began = node.ended = event.sequence
+    return node
 
 
 def _step(span: Span) -> OperationTree:
-    made = OperationTree(
+    node = OperationTree(
         "step", span.step, (span.path, span.step, span.visit), span.type, path=span.path, step=span.step
     )
-    made.answered = _answered(span)
-    return _timed(made, span)
+    node.answered = _answered(span)
+    return _timed(node, span)
 
 
 def _item(span: Span) -> OperationTree:
-    made = OperationTree("item", span.name, span.iteration, span.item, _answered(span), path=span.path, step=span.step)
-    return _timed(made, span)
+    node = OperationTree("item", span.name, span.iteration, span.item, _answered(span), path=span.path, step=span.step)
+    return _timed(node, span)
 
 
-def _timed(made: OperationTree, span: Span) -> OperationTree:
-    made.span = span
-    made.status = span.status
-    made.began = span.sequences[0]
-    made.ended = span.sequences[-1]
-    return made
+def _timed(node: OperationTree, span: Span) -> OperationTree:
+    node.span = span
+    node.status = span.status
+    node.began = span.sequences[0]
+    node.ended = span.sequences[-1]
+    return node
 
 
 def _asked(span: Span) -> Any:
-    given: Any = span.parameters
+    parameters: Any = span.parameters
     if span.type == CHILD_WORKFLOW:  # its id is new in every run
-        given = {name: value for name, value in (given or {}).items() if name != "signal"}
+        parameters = {name: value for name, value in (parameters or {}).items() if name != "signal"}
     if span.type in _MODEL_CALLS:
-        given = lasting(given)
+        parameters = without_volatile(parameters)
         setting = {name: value for name, value in (span.setting or {}).items() if name != SCRIPT}
         if setting:
-            given = {**(given or {}), "setting": setting}
-    return given
+            parameters = {**(parameters or {}), "setting": setting}
+    return parameters
 
 
 def _answered(span: Span) -> Any:
-    """Return what came of it; nothing of the clock, which is another in every run: what code made of it counts."""
+    """Return the result of a span; None for a reading of the clock, because it differs in every run."""
     if span.type == TIME_ACCESS:
         return None
-    result = lasting(span.result) if span.type in _MODEL_CALLS else span.result
+    result = without_volatile(span.result) if span.type in _MODEL_CALLS else span.result
     return result if span.error is None else {"error": span.error, "result": result}
 
 
-def lasting(said: Any) -> Any:
-    """Return what was said to a model or by it without what no two calls have in common.
+def without_volatile(message: Any) -> Any:
+    """Return a model message without the fields whose values differ in every call.
 
-    >>> lasting({"parts": [{"content": "hi", "part_kind": "text"}], "timestamp": "2026-11-23T01:54:27Z"})
+    >>> without_volatile({"parts": [{"content": "hi", "part_kind": "text"}], "timestamp": "2026-11-23T01:54:27Z"})
     {'parts': [{'content': 'hi', 'part_kind': 'text'}]}
     """
-    if isinstance(said, Mapping):
-        if said.keys() == {"tool"}:
+    if isinstance(message, Mapping):
+        if message.keys() == {"tool"}:
             return {"tool": None}
-        return dict(_lasting_parts(said))
-    return [lasting(part) for part in said] if isinstance(said, list) else said
+        return dict(_stable_parts(message))
+    return [without_volatile(part) for part in message] if isinstance(message, list) else message
 
 
-def _lasting_parts(said: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, value in said.items():
+def _stable_parts(message: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in message.items():
         if name not in OF_THE_MOMENT:
-            yield name, value if name in ("args", "content") else lasting(value)
+            yield name, value if name in ("args", "content") else without_volatile(value)
 
 
 Difference: TypeAlias = Literal["same", "changed", "added", "removed"]
 Facet: TypeAlias = Literal["asked", "answered", "status"]
 MINUS = "\u2212"
-"""As wide as the plus."""
+"""The minus sign, which is as wide as the plus sign."""
 SIGNS: dict[Difference, str] = {"same": "=", "changed": "≠", "added": "+", "removed": MINUS}
 
 
@@ -434,70 +453,78 @@ class Row:
     place: str
     """``classify / classify[18] / model call helper``."""
     facet: Facet | None
-    """What differs first: what was asked, what came of it, how it ended; None where nothing does, or one lacks it."""
+    """The first facet that differs: request, result or status; None if none differs, or if one run lacks the place."""
 
     @property
     def difference(self) -> Difference:
-        """What became of it."""
+        """Kind of the difference."""
         if self.a is None:
             return "added"
-        return "removed" if self.b is None else "same" if self.facet is None else "changed"
+        if self.b is None:
+            return "removed"
+        return "same" if self.facet is None else "changed"
 
     @property
     def present(self) -> OperationTree:
-        """It in the first run that has it."""
-        found = self.a or self.b
-        assert found is not None, "a row stands for something"  # noqa: S101 - rows are made in this file only
-        return found
+        """The node in the first run that has the place."""
+        node = self.a or self.b
+        assert node is not None, "a row stands for something"  # noqa: S101 - rows are made in this file only
+        return node
 
     def event_of(self, side: OperationTree | None) -> int | None:
-        """Return the event with which the difference is met in a run; None where that run lacks it."""
+        """Return the event at which the difference appears in a run; None if that run lacks the place."""
         if side is None:
             return None
         return side.ended if self.facet in ("answered", "status") else side.began
 
     @property
     def parts(self) -> list[Differing]:
-        """The smallest parts in which the two differ: of what was asked, else of what came of it."""
+        """The smallest parts in which both differ: of the request, else of the result."""
         if self.a is None or self.b is None or self.facet is None:
             return []
-        found = parts(getattr(self.a, self.facet), getattr(self.b, self.facet))
-        return [part._replace(place=_in_words(part.place)) for part in found]
+        differing = parts(getattr(self.a, self.facet), getattr(self.b, self.facet))
+        return [part._replace(place=_in_words(part.place)) for part in differing]
 
 
 class Divergence(NamedTuple):
-    """Where two runs part: the first difference in the order of the first run's log."""
+    """The first difference of two runs, in the order of the first run's log."""
 
     row: Row
     event: int | None
-    """Its event in the first run; None where only the other has it."""
+    """Its event in the first run; None if only the other run has it."""
     other_event: int | None
     step: str
     text: str
-    """What it is, in words, with both sides in one text; no secrets."""
+    """Description with both sides in one text, without secrets."""
 
     def __str__(self) -> str:
         return self.text
 
 
 class Side(NamedTuple):
-    """One of the runs."""
+    """One of the two runs."""
 
     id: str
     workflow: str
     fingerprint: str
     parent: str
     origin: str
-    """How it came about, one of `divebook.events.catalog.ORIGINS`."""
+    """How the run was created, one of `divebook.events.catalog.ORIGINS`."""
     status: str
     began_us: int
     took_us: int
-    """From its first event to its last, without the time between the fork of a fork and what it was forked from."""
+    """Microseconds from the first event to the last, without the time between a run and its forks."""
     root: OperationTree
 
     @classmethod
     def of(cls, log: Iterable[Event]) -> Side:
-        """Read a log."""
+        """Read a log.
+
+        Raises
+        ------
+        SetupError
+            The run has not started.
+        """
         read = ReadLog.of(log)
         if not read or not isinstance(read[0].data, catalog.ExecutionStarted):
             raise SetupError("a run that has not begun has nothing to compare; start it first")
@@ -521,23 +548,23 @@ class Side(NamedTuple):
         )
 
     def is_related_to(self, other: Side) -> bool:
-        """Whether both ran one workflow, or one was made of the other."""
+        """Return whether both ran the same workflow, or one was made from the other."""
         same = self.workflow == other.workflow or (self.fingerprint and self.fingerprint == other.fingerprint)
         return bool(same) or self.parent == other.id or other.parent == self.id
 
 
 class Totals(NamedTuple):
-    """What the calls of a run come to."""
+    """Sums over the calls of a run."""
 
     tokens: int
     cost: int | None
-    """Nanodollars; None where no price is known."""
+    """Nanodollars; None if no price is known."""
     seconds: float | None
-    """That it took; None of what was answered from a log, in no time."""
+    """Duration; None if calls were answered from a log, which takes no time."""
 
 
 class Pair:
-    """Two runs, place by place."""
+    """Two runs and their rows, place by place."""
 
     def __init__(self, a: Side, b: Side) -> None:
         self.a = a
@@ -546,22 +573,29 @@ class Pair:
 
     @cached_property
     def differences(self) -> list[Row]:
-        """The rows that are not the same."""
+        """The rows that differ."""
         return [row for row in self.rows if row.difference != "same"]
 
     @cached_property
     def telling(self) -> list[Row]:
-        """The differences without the steps, items and turns that differ in their outcome and in what they hold."""
-        found: list[Row] = []
+        """The differences without containers: a step, item or turn whose result differs only because a place inside it
+        differs.
+        """
+        rows: list[Row] = []
         for row in reversed(self.differences):
             inside = f"{row.place} / "
-            if row.facet != "answered" or not any(inner.place.startswith(inside) for inner in found[-1:]):
-                found.append(row)
-        return found[::-1]
+            if row.facet != "answered" or not any(inner.place.startswith(inside) for inner in rows[-1:]):
+                rows.append(row)
+        return rows[::-1]
 
     @cached_property
     def first(self) -> Divergence | None:
-        """Where they part: nothing that follows from a difference comes before it in a log."""
+        """The first difference, in the order of the first run's log; None if the runs are the same.
+
+        Each row gets a position: the event at which it appears in the first run, or, if only the other run has it,
+        just behind the latest event of the first run that precedes it there. The difference with the smallest position
+        is the first one. Every consequence of a difference comes later in a log.
+        """
         if not self.differences:
             return None
         reached = 0.0
@@ -571,43 +605,56 @@ class Pair:
             if row.a is not None and row.b is not None:  # what lies inside comes before the end of what holds it
                 reached = max(reached, row.a.began if row.a.inside else at[id(row)])
         row = min(self.differences, key=lambda row: at[id(row)])
-        return Divergence(row, row.event_of(row.a), row.event_of(row.b), row.present.step, told(row))
+        return Divergence(row, row.event_of(row.a), row.event_of(row.b), row.present.step, describe(row))
 
     @property
     def totals(self) -> tuple[Totals, Totals]:
-        """What the calls of both come to: what was answered from the other's log counts as it did there."""
+        """The sums of both runs; a call that was answered from the other run's log counts with the values of that
+        log.
+        """
         ours = [row.a for row in self.rows if row.a is not None]
         theirs = [row.b for row in self.rows if row.b is not None]
         return _totals(self.a, ours, self.b, theirs), _totals(self.b, theirs, self.a, ours)
 
     @property
     def counts(self) -> dict[Difference, int]:
-        """How many places are the same, changed, added and removed."""
-        found: dict[Difference, int] = dict.fromkeys(SIGNS, 0)
+        """Number of places that are the same, changed, added and removed."""
+        counts: dict[Difference, int] = dict.fromkeys(SIGNS, 0)
         for row in self.rows:
-            found[row.difference] += 1
-        return found
+            counts[row.difference] += 1
+        return counts
 
 
-# --- matching ------------------------------------------------------------------------------------------------------
+# --- alignment of two trees ------------------------------------------------------------------------------------------
+#
+# The children of two aligned nodes are aligned with each other, kind by kind, and then recursively. If both have the
+# same keys in the same order, they are paired one by one. If not, several criteria are tried, the most specific first,
+# and each child is matched at most once. Example: the items of A have the values [x, y, z], those of B [y, z, w]. The
+# keys are the indexes 0, 1, 2 in both, but the values differ. "Key and value" matches nothing, "value" pairs y with y
+# and z with z, and "key" finds nothing in what remains (x has index 0 and w has index 2). The rows are: x removed, y
+# and z the same, w added. Children that only B has follow the row of the child that precedes them in B.
 
 
 def _rows(a: OperationTree, b: OperationTree, above: str) -> Iterator[Row]:
-    """Yield the rows of what two places hold, in the first's order; what only the other has after its neighbour."""
+    """Yield the rows of the children of two nodes, in the order of the first one.
+
+    A child that only the other node has follows the row of its neighbour, the matched child that precedes it.
+    """
     partner = _partners(a.inside, b.inside)
-    taken = {id(mine): its for its, mine in ((inner, partner.get(id(inner))) for inner in b.inside) if mine is not None}
+    partner_in_b: dict[int, OperationTree] = {}
     after: dict[int, list[OperationTree]] = defaultdict(list)
-    neighbour = 0
+    neighbour = 0  # stands for the beginning
     for inner in b.inside:
         mine = partner.get(id(inner))
         if mine is None:
             after[neighbour].append(inner)
         else:
+            partner_in_b[id(mine)] = inner
             neighbour = id(mine)
     for inner in after[0]:
         yield from _alone(inner, above, is_first=False)
     for inner in a.inside:
-        its = taken.get(id(inner))
+        its = partner_in_b.get(id(inner))
         if its is None:
             yield from _alone(inner, above, is_first=True)
         else:
@@ -620,7 +667,7 @@ def _rows(a: OperationTree, b: OperationTree, above: str) -> Iterator[Row]:
 
 
 def _alone(inner: OperationTree, above: str, *, is_first: bool) -> Iterator[Row]:
-    """Yield the rows of what one run has alone."""
+    """Yield the rows of a subtree that only one run has."""
     place = above + inner.label
     yield Row(inner if is_first else None, None if is_first else inner, place, None)
     for part in inner.inside:
@@ -636,33 +683,37 @@ def _facet(a: OperationTree, b: OperationTree) -> Facet | None:
 
 
 def _partners(ours: Sequence[OperationTree], theirs: Sequence[OperationTree]) -> dict[int, OperationTree]:
-    """Return, by the id of each of theirs that has one, what it is matched with."""
+    """Match two lists of children; return, by the id of each matched child of `theirs`, its partner in `ours`.
+
+    Equal lists are paired one by one. Else each kind of child is matched separately, with several criteria
+    (`_criteria`). Each criterion pairs children that remained from the ones before.
+    """
     if [inner.key for inner in ours] == [inner.key for inner in theirs] and _are_settled(ours, theirs):
         return {id(its): mine for mine, its in zip(ours, theirs, strict=True)}
-    found: dict[int, OperationTree] = {}
+    partners: dict[int, OperationTree] = {}
     for kind in dict.fromkeys(inner.kind for inner in theirs):
-        left = [inner for inner in ours if inner.kind == kind]
-        other = [inner for inner in theirs if inner.kind == kind]
-        for way in _ways(kind, left, other):
-            if not left or not other:
+        ours_left = [inner for inner in ours if inner.kind == kind]
+        theirs_left = [inner for inner in theirs if inner.kind == kind]
+        for criterion in _criteria(kind, ours_left, theirs_left):
+            if not ours_left or not theirs_left:
                 break
-            _match(left, other, way, found)
-            matched = {id(mine) for mine in found.values()}
-            left = [inner for inner in left if id(inner) not in matched]
-            other = [inner for inner in other if id(inner) not in found]
-    return found
+            _match(ours_left, theirs_left, criterion, partners)
+            matched = {id(mine) for mine in partners.values()}
+            ours_left = [inner for inner in ours_left if id(inner) not in matched]
+            theirs_left = [inner for inner in theirs_left if id(inner) not in partners]
+    return partners
 
 
 def _are_settled(ours: Sequence[OperationTree], theirs: Sequence[OperationTree]) -> bool:
-    """Whether those that have the same places are one by one the same things."""
+    """Return whether two lists with the same keys contain the same things: equal kinds, and items with equal values."""
     pairs = zip(ours, theirs, strict=True)
     return all(a.kind == b.kind and (a.kind != "item" or alike(a.asked, b.asked)) for a, b in pairs)
 
 
-def _ways(
+def _criteria(
     kind: str, ours: Sequence[OperationTree], theirs: Sequence[OperationTree]
 ) -> tuple[Callable[[OperationTree], Hashable], ...]:
-    """Return by what they are matched, the surest first."""
+    """Return the functions whose values must be equal for a match, the most specific first."""
     if kind == "step":
         return _by_key, _by_telling
     are_alike = [inner.key for inner in ours] == [inner.key for inner in theirs] and _are_settled(ours, theirs)
@@ -686,40 +737,40 @@ def _by_both(inner: OperationTree) -> Hashable:
 def _match(
     ours: Iterable[OperationTree],
     theirs: Iterable[OperationTree],
-    way: Callable[[OperationTree], Hashable],
-    found: dict[int, OperationTree],
+    criterion: Callable[[OperationTree], Hashable],
+    partners: dict[int, OperationTree],
 ) -> None:
-    """Match what is equal in one way, each once, in order."""
+    """Match the nodes with equal values of a criterion, in order, each at most once."""
     waiting: dict[Hashable, deque[OperationTree]] = defaultdict(deque)
     for inner in ours:
-        waiting[way(inner)].append(inner)
+        waiting[criterion(inner)].append(inner)
     for inner in theirs:
-        same = waiting.get(way(inner))
+        same = waiting.get(criterion(inner))
         if same:
-            found[id(inner)] = same.popleft()
+            partners[id(inner)] = same.popleft()
 
 
 # --- in words --------------------------------------------------------------------------------------------------------
 
 
-def told(row: Row) -> str:
-    """Return a difference in a line: both sides in one text, without secrets."""
+def describe(row: Row) -> str:
+    """Return a difference in one line, both sides in one text, without secrets."""
     clean = shared().text
     if row.difference != "changed":
         which = "the first" if row.b is None else "the other"
         return f"{row.place}: {row.difference}, only in {which} run"
-    found = row.parts
-    if row.facet == "status" or not found or row.a is None or row.b is None:
+    differing = row.parts
+    if row.facet == "status" or not differing or row.a is None or row.b is None:
         return f"{row.place}: {row.a and row.a.status} before, now {row.b and row.b.status}"
-    part = found[0]
+    part = differing[0]
     under = f", {part.place}" if part.place else ""
-    more = f" (and {plural(len(found) - 1, 'more part')})" if found[1:] else ""
+    more = f" (and {plural(len(differing) - 1, 'more part')})" if differing[1:] else ""
     texts = clean(as_text(part.before)), clean(as_text(part.after))
     return visible(f"{one_line(row.place, 120)}{under}: {one_line(marked(*texts), 400)}{more}")
 
 
 def _in_words(place: str) -> str:
-    """Return the place of a part as people call it: in what models are told and answer, what it is.
+    """Return the path of a differing part in words; for messages of models the name of the part.
 
     >>> _in_words("new[0].parts[1].content"), _in_words("parts[0].args.city"), _in_words("arguments.n")
     ('message', 'arguments.city', 'arguments.n')
@@ -739,7 +790,7 @@ _MESSAGE_PARTS = [
 
 
 def as_text(value: Any) -> str:
-    """Return a value as people read it; nothing of what a run lacks."""
+    """Return a value as text for people; empty for a value that one run lacks."""
     if value is NOTHING:
         return ""
     value = value.value if isinstance(value, ByHash) else value
@@ -747,7 +798,7 @@ def as_text(value: Any) -> str:
 
 
 def money(nanodollars: int | None) -> str:
-    """Return a cost as people read it.
+    """Return a cost as text.
 
     >>> money(1_500_000_000), money(None)
     ('$1.50', 'unknown')
@@ -756,12 +807,12 @@ def money(nanodollars: int | None) -> str:
 
 
 def took(totals: Totals) -> str:
-    """Return the time that a run took as people read it."""
+    """Return the duration of a run as text."""
     return "answered from the log" if totals.seconds is None else seconds(totals.seconds)
 
 
-def _totals(side: Side, found: Sequence[OperationTree], other: Side, its: Sequence[OperationTree]) -> Totals:
-    calls = [each for each in found if each.kind == "operation"]
+def _totals(side: Side, rows: Sequence[OperationTree], other: Side, its: Sequence[OperationTree]) -> Totals:
+    calls = [each for each in rows if each.kind == "operation"]
     served = {each.served["sequence"] for each in calls if each.served and each.served.get("execution") == other.id}
     calls += [each for each in its if each.kind == "operation" and each.ended in served]
     costs = [each.cost for each in calls if each.cost is not None]

@@ -1,4 +1,6 @@
-"""Runs compared: where they part, every place as a frame, and both beside each other as text and as a page."""
+"""Comparison of runs: the first difference, all places as a DataFrame, and both runs side by side as text and as
+HTML.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,8 @@ from divebook.projections.compare import (
     Row,
     Side,
     as_text,
+    describe,
     money,
-    told,
     took,
 )
 from divebook.text.colours import LIGHT
@@ -50,7 +52,103 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# Words that two texts do not share, marked in HTML that is saved with a notebook: no style sheet, both themes.
+MIME = "application/vnd.divebook.compared+json"
+SHOWN = 12
+"""Differences that the text lists."""
+
+
+class Comparison:
+    """Two or more runs side by side: each of the other runs is compared with the first one.
+
+    `Run.compare`, `divebook.compare` and ``%dive compare`` return it. As the last value of a cell it shows both runs
+    side by side, with the first difference expanded.
+
+    Examples
+    --------
+    >>> from divebook import Environment, Step, Workflow
+    >>> environment = Environment(store="memory:")
+    >>> flow = Workflow("w", [Step("add", script="inputs.n + 1", store="sum")], inputs=["n"])
+    >>> one, other = (environment.start(flow, {"n": n}).wait() for n in (1, 2))
+    >>> found = environment.compare(one, other)
+    >>> found.first.text
+    'input n: [-1-]{+2+}'
+    >>> [row.place for row in found.pairs[0].differences]
+    ['input n', 'add', 'add / script', 'variable sum']
+    """
+
+    def __init__(self, logs: Sequence[Iterable[Event]]) -> None:
+        with collector_resting():
+            first, *other_sides = map(Side.of, logs)
+            if not other_sides:
+                raise SetupError("compare takes two runs or more; %dive runs lists them")
+            for other in other_sides:
+                if not first.is_related_to(other):
+                    raise UnrelatedError((first.id, first.workflow), (other.id, other.workflow))
+            self.pairs = [Pair(first, other) for other in other_sides]
+
+    @property
+    def first(self) -> Divergence | None:
+        """The first difference of the first pair that differs; None if all runs are the same."""
+        return next((pair.first for pair in self.pairs if pair.first is not None), None)
+
+    @property
+    def is_same(self) -> bool:
+        """True if no place differs."""
+        return self.first is None
+
+    def frame(self) -> pd.DataFrame:
+        """Return one row per place and other run; `divebook.analysis.lists` documents the columns."""
+        compared: pd.DataFrame = extensions.extension(extensions.COMPARED)(self.pairs)
+        return compared
+
+    @property
+    def summary(self) -> str:
+        """Number of differences, tokens, cost and time of both runs, one line for each pair."""
+        return "\n".join(map(summary_of, self.pairs))
+
+    def __repr__(self) -> str:
+        return "\n\n".join("\n".join(_lines(pair)) for pair in self.pairs)
+
+    def _repr_html_(self) -> str:
+        return "".join(map(page_of, self.pairs))
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
+        """Return the data that JupyterLab's extension needs to navigate the HTML (``widgets/src/lab/compared.ts``)."""
+        return {MIME: {"runs": [self.pairs[0].a.id, *(pair.b.id for pair in self.pairs)]}}
+
+
+def summary_of(pair: Pair) -> str:
+    """Return in one line the number of differences, and the tokens, cost and time of both runs."""
+    counts = pair.counts
+    figures = [f"{counts[name]:,} {name}" for name in SIGNS if counts[name]]
+    one, other = pair.totals
+    totals = [
+        f"tokens {one.tokens:,} → {other.tokens:,}" if one.tokens or other.tokens else "",
+        f"cost {money(one.cost)} → {money(other.cost)}" if one.cost or other.cost else "",
+        f"time {took(one)} → {took(other)}" if one.seconds is not None or other.seconds is not None else "",
+    ]
+    return "; ".join([", ".join(figures), *filter(None, totals)])
+
+
+def _lines(pair: Pair) -> Iterator[str]:
+    yield f"A {pair.a.id} of {pair.a.workflow!r}, {pair.a.status}"
+    yield f"B {pair.b.id} of {pair.b.workflow!r}, {pair.b.status}"
+    yield summary_of(pair)
+    if pair.first is None:
+        yield "no difference"
+        return
+    event = "" if pair.first.event is None else f"event {pair.first.event}, "
+    yield f"first difference: {event}{pair.first.text}"
+    more_rows = [row for row in pair.telling if row is not pair.first.row]
+    for row in more_rows[:SHOWN]:
+        yield f"  {SIGNS[row.difference]} {describe(row)}"
+    if more_rows[SHOWN:]:
+        yield f"  and {plural(len(more_rows) - SHOWN, 'more difference')}: .frame() has all"
+
+
+# --- marks of removed and added words --------------------------------------------------------------------------------
+#
+# The HTML is saved with the notebook: inline styles only, legible in the light and the dark theme.
 
 
 RULE = f"1px solid {LIGHT['rule']}"
@@ -65,7 +163,7 @@ _MARKS = {
 
 
 def piece_of(sign: Sign, text: str) -> str:
-    """Return words of a text, marked where only one of two texts has them; needs neither colours nor a style sheet."""
+    """Return a piece of text as HTML, marked if only one of the two texts contains it; needs no style sheet."""
     if sign == SAME:
         return safe(text)
     element, style = _MARKS[sign]
@@ -73,29 +171,33 @@ def piece_of(sign: Sign, text: str) -> str:
 
 
 def styled(style: str, text: str) -> str:
-    """Return HTML in a style of its own."""
+    """Return HTML with an inline style."""
     return f'<span style="{style}">{text}</span>'
 
 
 def safe(text: str) -> str:
-    """Return a text as HTML."""
+    """Return a text escaped for HTML."""
     return html.escape(visible(text))
 
 
-# Two runs beside each other as HTML that is saved with a notebook: no script, no style sheet, both themes.
+# --- the HTML page of two runs ---------------------------------------------------------------------------------------
 #
-# The first difference stands open, places that are the same are folded into a line; what differs in a text is marked by
-# colour and by a line through or below it, so that neither is needed.
+# The page has no script and no style sheet. The first difference is expanded. Consecutive equal places are folded into
+# one line. Differing words have a colour and a line through or below them, so that readers need only one of both.
 
 
 MOST = 60
-"""Differences that are shown."""
-MOST_PARTS, LONGEST, KEPT = 4, 4_000, 60
-"""Parts of a difference, characters of a text, and those of what stayed that are shown on each side of a difference."""
+"""Differences that the page shows."""
+MOST_PARTS = 4
+"""Parts of one difference that are shown."""
+LONGEST = 4_000
+"""Characters of one text that are shown."""
+CONTEXT = 60
+"""Characters of unchanged text that are shown on each side of a difference."""
 
 
 def page_of(pair: Pair) -> str:
-    """Return two runs beside each other."""
+    """Return two runs side by side as HTML."""
     head = f"{_run('A', pair.a)}{_run('B', pair.b)}{_figures(pair)}"
     none = f"<p>= No difference: {_count(len(pair.rows))} the same.</p>"
     body = none if pair.first is None else f"{_first(pair)}{_table(pair)}"
@@ -106,22 +208,22 @@ def _run(letter: str, side: Side) -> str:
     began = local_time(to_datetime(side.began_us))
     status = side.status if side.status in TERMINAL else f"{side.status} when they were compared"
     name = safe(one_line(side.workflow, 60)) + (f" ({side.origin})" if side.origin in BADGED else "")
-    told = f"{name} · {began} · {status} · {side.id}"
-    return f'<div style="margin:2px 0;overflow-wrap:anywhere">{styled(BADGE, letter)}{told}</div>'
+    facts = f"{name} · {began} · {status} · {side.id}"
+    return f'<div style="margin:2px 0;overflow-wrap:anywhere">{styled(BADGE, letter)}{facts}</div>'
 
 
 def _figures(pair: Pair) -> str:
-    """Return how many places differ, and what both runs cost."""
+    """Return the number of differences, and the tokens, cost and time of both runs."""
     counts = pair.counts
     (one, other) = pair.totals
-    told = [f"{SIGNS[name]} {count:,} {name}" for name, count in counts.items() if count]
+    figures = [f"{SIGNS[name]} {count:,} {name}" for name, count in counts.items() if count]
     if one.tokens or other.tokens:
-        told.append(f"Tokens {one.tokens:,} → {other.tokens:,}{_percent(one.tokens, other.tokens)}")
+        figures.append(f"Tokens {one.tokens:,} → {other.tokens:,}{_percent(one.tokens, other.tokens)}")
     if one.cost or other.cost:
-        told.append(f"Cost {money(one.cost)} → {money(other.cost)}{_percent(one.cost, other.cost)}")
+        figures.append(f"Cost {money(one.cost)} → {money(other.cost)}{_percent(one.cost, other.cost)}")
     if one.seconds is not None or other.seconds is not None:
-        told.append(f"Time {took(one)} → {took(other)}")
-    parts = "".join(styled("margin-right:18px;display:inline-block", part) for part in told)
+        figures.append(f"Time {took(one)} → {took(other)}")
+    parts = "".join(styled("margin-right:18px;display:inline-block", part) for part in figures)
     return f'<div style="margin:6px 0">{parts}</div>'
 
 
@@ -132,7 +234,7 @@ def _percent(before: float | None, after: float | None) -> str:
 
 
 def _first(pair: Pair) -> str:
-    """Return the first difference, open."""
+    """Return the first difference, expanded."""
     first = pair.first
     assert first is not None, "asked only where there is one"  # noqa: S101 - `page_of` has looked
     row = first.row
@@ -154,11 +256,15 @@ def _lane(letter: str, text: str) -> str:
 
 
 def _table(pair: Pair) -> str:
+    """Return the table of differences, at most `MOST` of them, with the equal places folded between them.
+
+    The line below the table counts the differences that the table omits.
+    """
     titles = ("Difference", "28%"), ("A", "27%"), ("B", "27%"), (f"B {MINUS} A", "18%")
     head = "".join(f'<th style="{CELL};width:{width}">{title}</th>' for title, width in titles)
     telling = {id(row) for row in pair.telling}
     shown = []
-    left = len(telling)
+    remaining = len(telling)
     alone = 0
     for kind, count, row in _folded(row for row in pair.rows if row.difference == "same" or id(row) in telling):
         if row is None:
@@ -166,12 +272,12 @@ def _table(pair: Pair) -> str:
             shown.append(f'<tr class="divebook-same">{line}</tr>')
         elif len(shown) < 2 * MOST:
             shown.append(_line(row))
-            left = left - count
+            remaining = remaining - count
             alone = alone + 1
-    within = len(pair.differences) - left - alone
-    told = [f"… and {plural(left, 'more difference')}"] if left else []
-    told += [f"not shown: {plural(within, 'difference')} inside of these or around them"] if within else []
-    more = f"<p>{'; '.join(told)}; .frame() has all.</p>" if told else ""
+    within = len(pair.differences) - remaining - alone
+    notes = [f"… and {plural(remaining, 'more difference')}"] if remaining else []
+    notes += [f"not shown: {plural(within, 'difference')} inside of these or around them"] if within else []
+    more = f"<p>{'; '.join(notes)}; .frame() has all.</p>" if notes else ""
     body = "".join(shown[: 2 * MOST])
     return (
         '<table style="width:100%;table-layout:fixed;border-collapse:collapse">'
@@ -180,9 +286,11 @@ def _table(pair: Pair) -> str:
 
 
 def _folded(rows: Iterable[Row]) -> Iterator[tuple[Difference, int, Row | None]]:
-    """Yield each difference with how many rows it stands for, and for the same between two their number alone.
+    """Yield the rows of the table: each difference with the number of its rows, and the counts of equal rows.
 
-    What lies inside of what one run lacks as a whole is not said again.
+    If one run lacks a place as a whole, the places inside it are counted and not yielded. Consecutive equal rows
+    become one entry ``("same", count, None)``. For the rows same, same, added a, added a / b, same the function yields
+    ``("same", 2, None)``, ``("added", 2, row a)``, ``("same", 1, None)``.
     """
     same = 0
     alone = ""
@@ -222,19 +330,19 @@ def _line(row: Row) -> str:
 
 
 def _beside(row: Row) -> str:
-    """Return how much more the second one took."""
+    """Return how much more tokens, cost and time the second run took."""
     if row.a is None or row.b is None or row.a.kind != "operation":
         return ""
-    told = []
+    differences = []
     if row.a.tokens is not None and row.b.tokens is not None and row.a.tokens != row.b.tokens:
-        told.append(_signed(row.b.tokens - row.a.tokens, f"{abs(row.b.tokens - row.a.tokens):,} tokens"))
+        differences.append(_signed(row.b.tokens - row.a.tokens, f"{abs(row.b.tokens - row.a.tokens):,} tokens"))
     if row.a.cost is not None and row.b.cost is not None and row.a.cost != row.b.cost:
-        told.append(_signed(row.b.cost - row.a.cost, money(abs(row.b.cost - row.a.cost))))
+        differences.append(_signed(row.b.cost - row.a.cost, money(abs(row.b.cost - row.a.cost))))
     is_made = not {SERVED, BLOCKED}.intersection((row.a.way, row.b.way))  # else its time tells nothing
     if is_made and row.a.duration_us is not None and row.b.duration_us is not None:
         more = row.b.duration_us - row.a.duration_us
-        told.append(_signed(more, seconds(abs(more) / 1e6)))
-    return "<br>".join(told)
+        differences.append(_signed(more, seconds(abs(more) / 1e6)))
+    return "<br>".join(differences)
 
 
 def _signed(number: int, text: str) -> str:
@@ -245,156 +353,66 @@ def _signed(number: int, text: str) -> str:
 
 
 def _texts(row: Row, *, whole: bool) -> tuple[str, str]:
-    """Return what stands in each lane; without `whole` what stayed is shortened between differences."""
+    """Return the text of each lane; without `whole`, unchanged text between differences is shortened.
+
+    If one run lacks the place, the other lane shows the result. If no part differs, both lanes show the status. Else
+    each lane shows its side of the first `MOST_PARTS` differing parts.
+    """
     a, b = (_way(side) for side in (row.a, row.b))
     if row.a is None or row.b is None:
         lacking = styled(FAINT, "not in this run")
         alone = _alone(row.present)
         return (lacking, b + alone) if row.a is None else (a + alone, lacking)
-    found = row.parts
-    if not found:
+    differing = row.parts
+    if not differing:
         return a + safe(row.a.status), b + safe(row.b.status)
     lanes: tuple[list[str], list[str]] = ([], [])
-    for part in found[:MOST_PARTS]:
+    for part in differing[:MOST_PARTS]:
         name = styled(FAINT, f"{safe(one_line(part.place, 60))}: ") if part.place else ""
         for lane, text in zip(lanes, _marked(part.before, part.after, whole=whole), strict=True):
             lane.append(name + text)
-    if found[MOST_PARTS:]:
-        lanes[0].append(f"… {plural(len(found) - MOST_PARTS, 'more part')} differ")
+    if differing[MOST_PARTS:]:
+        lanes[0].append(f"… {plural(len(differing) - MOST_PARTS, 'more part')} differ")
     return a + "\n".join(lanes[0]), b + "\n".join(lanes[1])
 
 
 def _way(side: OperationTree | None) -> str:
-    """Return how a call of a what-if was answered."""
+    """Return the badge that shows the source of the answer in a what-if."""
     return styled(BADGE, side.way) if side is not None and side.way in (SERVED, LIVE, BLOCKED) else ""
 
 
 def _alone(side: OperationTree) -> str:
-    told = side.asked if side.answered is None else side.answered
-    return safe(cut(shared().text(as_text(told)), LONGEST if side.kind == "end" else 400)) if told is not None else ""
+    value = side.asked if side.answered is None else side.answered
+    if value is None:
+        return ""
+    width = LONGEST if side.kind == "end" else 400
+    return safe(cut(shared().text(as_text(value)), width))
 
 
 def _marked(before: object, after: object, *, whole: bool) -> tuple[str, str]:
     clean = shared().text
     old, new = ("" if value is NOTHING else clean(cut(as_text(value), LONGEST)) for value in (before, after))
-    told = pieces(old, new)
+    marked_pieces = pieces(old, new)
     lanes = []
     for mine, lacks, value in ((REMOVED, ADDED, before), (ADDED, REMOVED, after)):
         if value is NOTHING:
             lanes.append(styled(FAINT, "nothing"))
             continue
-        shown = [piece for piece in told if piece.sign != lacks]
-        lanes.append(
-            "".join(
-                piece_of(
-                    piece.sign, piece.text if whole or piece.sign == mine else _short(piece.text, place, len(shown))
-                )
-                for place, piece in enumerate(shown)
-            )
-        )
+        shown = [piece for piece in marked_pieces if piece.sign != lacks]
+        texts = []
+        for place, piece in enumerate(shown):
+            is_whole = whole or piece.sign == mine
+            texts.append(piece_of(piece.sign, piece.text if is_whole else _short(piece.text, place, len(shown))))
+        lanes.append("".join(texts))
     return lanes[0], lanes[1]
 
 
 def _short(text: str, place: int, count: int) -> str:
-    """Return what stayed without its middle, or its far end where it stands first or last."""
-    head = text[:KEPT] if place else ""
-    tail = text[-KEPT:] if place < count - 1 else ""
-    return text if len(text) <= len(head) + len(tail) + KEPT else f"{head} … {tail}"
+    """Return unchanged text without its middle, or without its far end if it is the first or the last piece."""
+    head = text[:CONTEXT] if place else ""
+    tail = text[-CONTEXT:] if place < count - 1 else ""
+    return text if len(text) <= len(head) + len(tail) + CONTEXT else f"{head} … {tail}"
 
 
 def _count(places: int) -> str:
     return plural(places, "place")
-
-
-MIME = "application/vnd.divebook.compared+json"
-SHOWN = 12
-"""Differences that the text names."""
-
-
-class Comparison:
-    """Two or more runs side by side: each of the others beside the first.
-
-    `Run.compare`, `divebook.compare` and ``%dive compare`` make them. As the last value of a cell it shows both runs
-    beside each other, the first difference opened.
-
-    Examples
-    --------
-    >>> from divebook import Environment, Step, Workflow
-    >>> environment = Environment(store="memory:")
-    >>> flow = Workflow("w", [Step("add", script="inputs.n + 1", store="sum")], inputs=["n"])
-    >>> one, other = (environment.start(flow, {"n": n}).wait() for n in (1, 2))
-    >>> found = environment.compare(one, other)
-    >>> found.first.text
-    'input n: [-1-]{+2+}'
-    >>> [row.place for row in found.pairs[0].differences]
-    ['input n', 'add', 'add / script', 'variable sum']
-    """
-
-    def __init__(self, logs: Sequence[Iterable[Event]]) -> None:
-        with collector_resting():
-            first, *others = map(Side.of, logs)
-            if not others:
-                raise SetupError("compare takes two runs or more; %dive runs lists them")
-            for other in others:
-                if not first.is_related_to(other):
-                    raise UnrelatedError((first.id, first.workflow), (other.id, other.workflow))
-            self.pairs = [Pair(first, other) for other in others]
-
-    @property
-    def first(self) -> Divergence | None:
-        """Where the first two part; None where they are the same, all others included."""
-        return next((pair.first for pair in self.pairs if pair.first is not None), None)
-
-    @property
-    def is_same(self) -> bool:
-        """Whether no place differs."""
-        return self.first is None
-
-    def frame(self) -> pd.DataFrame:
-        """Return one row per place and other run; `divebook.analysis.lists` documents the columns."""
-        made: pd.DataFrame = extensions.extension(extensions.COMPARED)(self.pairs)
-        return made
-
-    @property
-    def summary(self) -> str:
-        """What differs, and what both cost, in a line for each pair."""
-        return "\n".join(map(summary_of, self.pairs))
-
-    def __repr__(self) -> str:
-        return "\n\n".join("\n".join(_lines(pair)) for pair in self.pairs)
-
-    def _repr_html_(self) -> str:
-        return "".join(map(page_of, self.pairs))
-
-    def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
-        """Return what has JupyterLab's extension lead through the HTML beside it (``widgets/src/lab/compared.ts``)."""
-        return {MIME: {"runs": [self.pairs[0].a.id, *(pair.b.id for pair in self.pairs)]}}
-
-
-def summary_of(pair: Pair) -> str:
-    """Return how many places differ, and what both runs cost."""
-    counts = pair.counts
-    said = [f"{counts[name]:,} {name}" for name in SIGNS if counts[name]]
-    one, other = pair.totals
-    told_totals = [
-        f"tokens {one.tokens:,} → {other.tokens:,}" if one.tokens or other.tokens else "",
-        f"cost {money(one.cost)} → {money(other.cost)}" if one.cost or other.cost else "",
-        f"time {took(one)} → {took(other)}" if one.seconds is not None or other.seconds is not None else "",
-    ]
-    return "; ".join([", ".join(said), *filter(None, told_totals)])
-
-
-def _lines(pair: Pair) -> Iterator[str]:
-    yield f"A {pair.a.id} of {pair.a.workflow!r}, {pair.a.status}"
-    yield f"B {pair.b.id} of {pair.b.workflow!r}, {pair.b.status}"
-    yield summary_of(pair)
-    if pair.first is None:
-        yield "no difference"
-        return
-    event = "" if pair.first.event is None else f"event {pair.first.event}, "
-    yield f"first difference: {event}{pair.first.text}"
-    others = [row for row in pair.telling if row is not pair.first.row]
-    for row in others[:SHOWN]:
-        yield f"  {SIGNS[row.difference]} {told(row)}"
-    if others[SHOWN:]:
-        yield f"  and {plural(len(others) - SHOWN, 'more difference')}: .frame() has all"

@@ -1,7 +1,10 @@
-"""What went wrong, read off a log: one record for each item, and each step, that has failed.
+"""Failures of an execution, read from its log: one record for each failed item and each failed step.
 
-Whoever shows a failure shows this record: `Execution.failure`, frames, reports, the shell, views and what is saved.
-(`tests/history/test_failures.py`)
+`Execution.failure`, frames, reports, the shell, live views and saved runs all show this record
+(`tests/history/test_failures.py`). A step or item often fails because a call inside it failed. The record then
+describes
+that call, the innermost one: for the spans ``step parse`` <- ``item parse[3]`` <- ``action read_csv``, each caused by
+the next, the record has the arguments, the source line and the traceback of ``read_csv``.
 """
 
 from __future__ import annotations
@@ -23,164 +26,50 @@ from divebook.text.format import branch_name, plural
 from divebook.text.redaction import cut, one_line, shared
 from divebook.workflow.definition import Workflow
 
-# What common errors mean, in plain words: said only where the class and the message leave no doubt.
-#
-# Texts of the log are read here and never run: what a call was given stands in it as Python text.
-# (`tests/history/test_meanings.py`)
-
-
-MOST_KEYS = 8
-VALUE_WIDTH = 60
-_TRY_AGAIN = "Continuing tries again."
-
-
-class Seen(NamedTuple):
-    """What there is to judge by."""
-
-    message: str
-    """Without the class."""
-    given: Mapping[str, str]
-    """What the call was given: Python text by name."""
-    line: str
-    """The line that raised it."""
-
-
-def meaning(error_type: str, message: str, given: Mapping[str, str], line: str) -> str:
-    """Return what an error means for a person; an empty text where that is not known for sure.
-
-    >>> meaning("KeyError", "'label'", {"answer": "{'kind': 'bill'}"}, 'return answer["label"]')
-    "answer has no key 'label'. It has: kind."
-    """
-    seen = Seen(message.removeprefix(error_type).removeprefix(": "), given, line)
-    told = _MEANINGS.get(error_type, _of_none)
-    return told(seen)
-
-
-def _of_key(seen: Seen) -> str:
-    key = _literal(seen.message)
-    if not isinstance(key, str | int):
-        return ""
-    for name, index in re.findall(r"\b(\w+)\[([^\[\]]+)\]", seen.line):
-        found = _literal(seen.given.get(name, ""))
-        if isinstance(found, dict) and key not in found and _literal(index.strip()) == key:
-            keys = one_line(", ".join(map(str, [*found][:MOST_KEYS])), 200)
-            more = f" and {len(found) - MOST_KEYS:,} more" if len(found) > MOST_KEYS else ""
-            return f"{name} has no key {key!r}. " + (f"It has: {keys}{more}." if found else "It is empty.")
-    is_looked_up = seen.line != "" and not re.search(r"\braise\b", seen.line)
-    return f"There is no key {_short(key)} in what was looked into." if is_looked_up else ""
-
-
-def _of_zero(seen: Seen) -> str:
-    divided = re.findall(r"[/%]\s*([A-Za-z_]\w*)", seen.line)
-    zero = next((name for name in divided if seen.given.get(name) in ("0", "0.0", "False")), "")
-    return f"A number was divided by zero: {zero} is {seen.given[zero]}." if zero else "A number was divided by zero."
-
-
-def _of_module(seen: Seen) -> str:
-    found = re.fullmatch(r"No module named '([\w.]+)'", seen.message)
-    return (
-        f"Python finds no module {found[1]} here. Install what has it (%pip install ...), then continue."
-        if found
-        else ""
-    )
-
-
-def _of_file(seen: Seen) -> str:
-    found = re.search(r"No such file or directory: ('.*'|\".*\")$", seen.message)
-    name = _literal(found[1]) if found else None
-    if not isinstance(name, str):
-        return ""
-    place = "" if name.startswith(("/", "~")) else " in the folder in which this ran"
-    return f"There is no file or folder {_short(name)}{place}."
-
-
-def _of_none(seen: Seen) -> str:
-    return "A value is None where another was expected." if "'NoneType' object" in seen.message else ""
-
-
-def _says(text: str) -> Callable[[Seen], str]:
-    return lambda _: text
-
-
-def _if_met(pattern: str, text: str) -> Callable[[Seen], str]:
-    return lambda seen: text if re.search(pattern, seen.message) else _of_none(seen)
-
-
-_UNREACHABLE = f"The other side could not be reached. {_TRY_AGAIN}"
-_MEANINGS: Mapping[str, Callable[[Seen], str]] = {
-    "KeyError": _of_key,
-    "ZeroDivisionError": _of_zero,
-    "ModuleNotFoundError": _of_module,
-    "FileNotFoundError": _of_file,
-    "IndexError": _if_met(
-        r"(list|tuple|string) index out of range", "It has fewer elements than the number asked for."
-    ),
-    "JSONDecodeError": _if_met(r"char 0\)$", "The text is empty, or no JSON from its first character on."),
-    "RecursionError": _says("A function calls itself without end."),
-    "PermissionError": _says("The operating system does not allow this access."),
-    "ConnectionError": _says(_UNREACHABLE),
-    "ConnectionRefusedError": _says(_UNREACHABLE),
-    "ConnectError": _says(_UNREACHABLE),
-    "TimeoutError": _says(f"No answer came in time. {_TRY_AGAIN}"),
-}
-
-
-def _literal(text: str) -> Any:
-    """Return what a text is as a literal of Python; None for all others, and for what was cut off."""
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        return None
-
-
-def _short(value: Any) -> str:
-    return one_line(repr(value), VALUE_WIDTH)
-
-
 MOST_ARGUMENT = 2_000
 MOST_ARGUMENTS = 30
 WIDTH = 64
 _NO_CALLS = (AGENT_TURN, TIMER)
-"""Operations that hold calls, or make none."""
+"""Operations that contain calls or make none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An item or a step that has failed, and why."""
+    """A failed item or step and its cause."""
 
     error_type: str
-    """Class of the error; empty where the log does not say it."""
+    """Class of the error; empty if the log does not contain it."""
     message: str
     step: str
     path: str
     item: str = ""
-    """Which item of `Each` it was, such as ``rows[4321]``; empty for a step without items."""
+    """The item of `Each`, such as ``rows[4321]``; empty for a step without items."""
     iteration: int | None = None
     attempt: int = 1
-    """Which attempt failed for good."""
+    """The attempt that failed finally."""
     called: str = ""
-    """The function, action, agent, tool or workflow that failed; empty if the step itself did."""
+    """The failed function, action, agent, tool or workflow; empty if the code of the step itself failed."""
     arguments: Mapping[str, str] | None = None
-    """What that was given: Python text by name, shortened, without secrets."""
+    """The arguments of the failed call: Python text by name, shortened, without secrets."""
     place: str = ""
     """``Cell [5], line 4``, ``pipeline.py:12`` or ``survey.yaml:7:11``."""
     line: int = 0
     source: tuple[tuple[int, str], ...] = ()
-    """The lines around it, with their numbers."""
+    """The source lines around the place, with their numbers."""
     cell: str = ""
-    """The front end's id of the cell that the place is in."""
+    """The front end's id of the cell that contains the place."""
     traceback: str = ""
-    """The calls that led there, without those of divebook; the innermost comes last."""
+    """The calls that led to the error, without those of divebook; the innermost comes last."""
     sequence: int = 0
-    """The event that says that it failed."""
+    """The event that records the failure."""
     failed_us: int = 0
     """Microseconds since 1970."""
     span: int = -1
     """Index of the span of the call, item or step that failed."""
     handled: Handled = ""
-    """What became of it, if the run went on: ``skipped``, ``kept`` as data, or ``caught``."""
+    """How the run continued after the failure: ``skipped``, ``kept`` as data, or ``caught``; empty if it did not."""
     child: str = ""
-    """The execution of another workflow in which it happened."""
+    """The execution of another workflow in which the error occurred."""
 
     @property
     def headline(self) -> str:
@@ -189,13 +78,13 @@ class Failure:
 
     @property
     def means(self) -> str:
-        """What that says in plain words, where it is known for sure, such as ``answer has no key 'label'``."""
+        """The error in plain words if the explanation is certain, such as ``answer has no key 'label'``."""
         line = dict(self.source).get(self.line, "")
         return meaning(self.error_type, self.message, self.arguments or {}, line)
 
     @property
     def where(self) -> str:
-        """What failed: ``step parse, rows[1342], attempt 2``."""
+        """Step, item, path, call and attempt: ``step parse, rows[1342], attempt 2``."""
         called = "" if self.called in ("", self.step) else f"call of {self.called}"
         attempt = f"attempt {self.attempt}" if self.attempt > 1 else ""
         step = f"step {self.step}" if self.step else ""
@@ -203,39 +92,42 @@ class Failure:
 
     @property
     def lines(self) -> str:
-        """The lines around its place, with their numbers, as text; its own is marked."""
+        """The source lines around the place, with their numbers, as text; the failed line is marked."""
         return "\n".join(f"{'>' if n == self.line else ' '} {n:>4}  {text}" for n, text in self.source)
 
     @property
     def details(self) -> str:
-        """What is known beside the headline, as text: what it means, where, the arguments, the line, the calls."""
-        given = "\n".join(f"  {name} = {_indented(text)}" for name, text in (self.arguments or {}).items())
+        """Everything except the headline, as text: explanation, location, arguments, source line, calls."""
+        arguments = "\n".join(f"  {name} = {_indented(text)}" for name, text in (self.arguments or {}).items())
         parts = (
             f"means: {self.means}" if self.means else "",
             f"where: {self.where}" if self.where else "",
-            f"arguments:\n{given}" if given else "",
+            f"arguments:\n{arguments}" if arguments else "",
             f"{self.place or 'source'}:\n{self.lines}" if self.lines else self.place,
             f"traceback:\n{self.traceback.rstrip()}" if self.traceback else "",
         )
         return "\n".join(filter(None, parts))
 
     def told(self) -> str:
-        """Return all of it as text."""
+        """Return the complete failure as text."""
         return f"{self.headline}\n{self.details}"
 
 
 def failures_of(events: Sequence[Event]) -> list[Failure]:
-    """Return the failures of a log as it stands, in the order in which their items and steps began."""
+    """Return the failures of a log, in the order in which their items and steps started."""
     spans = ReadLog.of(events).spans
     names = ItemNames.of(events)
     return [failure_of(span, leaf_of(span, spans), names) for span in spans if span.is_failure]
 
 
 def failure_in(events: Sequence[Event], error: str) -> Failure:
-    """Return why an execution has failed, whose last event says `error`."""
-    found = [failure for failure in failures_of(events) if not failure.handled]
-    if found:
-        return found[-1]
+    """Return the failure of a failed execution; `error` is the text of its last event.
+
+    If no step or item failed, the failure is made from the event of the failed path.
+    """
+    unhandled = [failure for failure in failures_of(events) if not failure.handled]
+    if unhandled:
+        return unhandled[-1]
     ended = next((event for event in reversed(events) if isinstance(event.data, catalog.PathFailed)), None)
     sequence, moment = (ended.sequence, ended.recorded_at) if ended else (0, 0)
     reason = getattr(ended.data, "reason", None) if ended else None
@@ -243,43 +135,46 @@ def failure_in(events: Sequence[Event], error: str) -> Failure:
 
 
 OPENINGS = (catalog.ExecutionStarted, catalog.ExecutionForked)
-"""What may tell of the definition; the newest one that does counts."""
+"""Events that may contain the definition; the newest definition counts."""
 
 
 class ItemNames(NamedTuple):
-    """What a workflow calls the items of its steps."""
+    """Names that a workflow gives to the items of its steps."""
 
     place_of: PlaceOf
     variables: Mapping[str, str]
-    """By step, the name of the variable that an item is in."""
+    """By step, the name of the variable that contains the item."""
 
     @classmethod
     def of(cls, events: Sequence[Event]) -> ItemNames:
-        """Read them off a log."""
-        told = (
-            getattr(event.data, "definition", None) for event in reversed(events) if isinstance(event.data, OPENINGS)
-        )
-        definition = next(filter(None, told), None)
-        return (
-            cls(lambda span: span.name, {}) if definition is None else cls.of_workflow(Workflow.from_dict(definition))
-        )
+        """Return the names from the newest definition in a log; without a definition items have the name of their
+        span.
+        """
+        for event in reversed(events):
+            definition = getattr(event.data, "definition", None) if isinstance(event.data, OPENINGS) else None
+            if definition:
+                return cls.of_workflow(Workflow.from_dict(definition))
+        return cls(lambda span: span.name, {})
 
     @classmethod
     def of_workflow(cls, workflow: Workflow) -> ItemNames:
-        """Take them from a definition."""
+        """Return the names of a workflow's items."""
         variables = {step.name: step.each.as_ for step in workflow.steps if step.each is not None and step.each.as_}
         return cls(places_in(workflow), variables)
 
 
 def leaf_of(span: Span, spans: Sequence[Span]) -> Span:
-    """Return the call that has made a span fail, the innermost one, or the span itself."""
+    """Follow the causes of a failed span; return the innermost failed call, or the span itself."""
     while 0 <= span.cause < len(spans):
         span = spans[span.cause]
     return span
 
 
 def failure_of(span: Span, leaf: Span, names: ItemNames) -> Failure:
-    """Return the failure that a span stands for; `leaf`, what made it fail, must have what it was given."""
+    """Return the failure record of a span.
+
+    `leaf` is the span that caused the failure (`leaf_of`). Its parameters and its item must be loaded.
+    """
     place = leaf.place or {}
     signal = (leaf.parameters or {}).get("signal")
     first = place.get("first", 1)
@@ -308,18 +203,21 @@ def failure_of(span: Span, leaf: Span, names: ItemNames) -> Failure:
 
 
 def arguments_of(leaf: Span, names: ItemNames) -> dict[str, str] | None:
-    """Return what a call was given as Python text by name; of a script, and of a step, the item it was for."""
-    given = leaf.parameters or {}
-    found: Any = operation_arguments(given)
-    if found is None and leaf.type == AGENT_TURN:
-        found = {name: given[name] for name in ("agent", "prompt") if name in given}
-    if found is None and leaf.item is not None:
-        found = {names.variables.get(leaf.step, "item"): leaf.item}
-    return None if not found else {str(name): _text(str(name), found[name]) for name in list(found)[:MOST_ARGUMENTS]}
+    """Return the arguments of a call as Python text by name; of a script or a step the item that it processed."""
+    parameters = leaf.parameters or {}
+    arguments: Any = operation_arguments(parameters)
+    if arguments is None and leaf.type == AGENT_TURN:
+        arguments = {name: parameters[name] for name in ("agent", "prompt") if name in parameters}
+    if arguments is None and leaf.item is not None:
+        arguments = {names.variables.get(leaf.step, "item"): leaf.item}
+    if not arguments:
+        return None
+    first = list(arguments)[:MOST_ARGUMENTS]
+    return {str(name): _text(str(name), arguments[name]) for name in first}
 
 
 def _text(name: str, value: Any) -> str:
-    """Return a value as Python writes it, or in a few words where that cannot be."""
+    """Return a value as Python text, or a short description if it has no Python form."""
     clean = shared().under(name, value)
     is_plain = isinstance(clean, str | int | float | bool | list | dict | type(None))
     room = max(20, WIDTH - len(name))
@@ -331,7 +229,7 @@ def _indented(text: str) -> str:
 
 
 def kept_in(spans: Iterable[Span]) -> str:
-    """Return what of a run is safe in its log, in words; nothing is where it was rolled back."""
+    """Return in words the items and calls that a resumed run reuses; empty after a rollback."""
     spans = list(spans)
     if any(map(is_undoing, spans)):
         return ""
@@ -341,37 +239,42 @@ def kept_in(spans: Iterable[Span]) -> str:
 
 
 def is_undoing(span: Span) -> bool:
-    """Return whether a span undoes what others have done."""
+    """Return whether a span belongs to a rollback."""
     return span.path.startswith(catalog.ROLLBACK_PATH)
 
 
 def is_kept(span: Span) -> bool:
-    """Return whether a span is an item or a call that is not made again."""
+    """Return whether a span is an item or a call that a resumed run reuses."""
     is_done = span.status == catalog.COMPLETED and span.kind in ("item", "operation")
     return is_done and span.type not in _NO_CALLS and not span.is_pause
 
 
 def shown_kept(items: int, calls: int) -> str:
-    """Return counts of what is kept in words; an empty text for nothing."""
-    told = [plural(items, "item") if items else "", plural(calls, "call") if calls else ""]
-    return " and ".join(filter(None, told))
+    """Return counts of reused items and calls in words; empty if both are 0."""
+    parts = []
+    if items:
+        parts.append(plural(items, "item"))
+    if calls:
+        parts.append(plural(calls, "call"))
+    return " and ".join(parts)
 
 
 def summary(failures: Sequence[Failure], most: int = 3) -> str:
-    """Return many failures in a line: ``3 failed: rows[4321], rows[17] and 1 more``."""
+    """Return several failures in one line: ``3 failed: rows[4321], rows[17] and 1 more``."""
     names = [failure.item or f"step {failure.step}" for failure in failures[:most]]
     more = [f"{len(failures) - most:,} more"] if len(failures) > most else []
     return f"{len(failures):,} failed: {one_line(', '.join([*names, *more]), 200)}" if failures else ""
 
 
-# The lines of code that recorded failures name. Where code is located is no fact, so comparisons leave them out.
+# --- code locations in the text of a failure -------------------------------------------------------------------------
 #
-# The text of a failure reads ``ZeroDivisionError: division by zero (step a, survey.yaml:7:11)``. Comments, another file
-# name, or reading the definition from the log instead of its file change the last part alone.
+# The text of a failure ends with the location of the code: ``ZeroDivisionError: division by zero (step a,
+# survey.yaml:7:11)``. The location changes with a comment above the line, with the name of the file, and when the
+# definition is read from the log instead of the file. Comparisons remove it.
 
 
 def place_label(data: Payload) -> str:
-    """Return the line that a failure names, such as ``survey.yaml:7:11``; empty if it names none."""
+    """Return the code location in a failure event, such as ``survey.yaml:7:11``; empty if there is none."""
     match data:
         case catalog.OperationFailed():
             place = (data.raised or {}).get("place")
@@ -383,7 +286,7 @@ def place_label(data: Payload) -> str:
 
 
 def without_places(error: str, labels: Iterable[str]) -> str:
-    """Return the text of a failure without the lines that it names; `labels` are those of the failures before it.
+    """Return the text of a failure without code locations; `labels` are the locations of the failures before it.
 
     >>> without_places("ZeroDivisionError: division by zero (step a, survey.yaml:7:11)", ["survey.yaml:7:11"])
     'ZeroDivisionError: division by zero (step a)'
@@ -392,3 +295,124 @@ def without_places(error: str, labels: Iterable[str]) -> str:
         head, mark, advice = error.rpartition(f", {label})")
         error = f"{head}){advice}" if mark else error
     return error
+
+
+# --- explanations of common errors -----------------------------------------------------------------------------------
+#
+# An explanation is returned only if the class and the message of an error leave no doubt. The arguments of a call are
+# Python literals in the log. They are parsed with `ast.literal_eval` and never evaluated.
+# (`tests/history/test_meanings.py`)
+
+
+MOST_KEYS = 8
+VALUE_WIDTH = 60
+_TRY_AGAIN = "Continuing tries again."
+
+
+class ErrorFacts(NamedTuple):
+    """Facts that an explanation of an error is based on."""
+
+    message: str
+    """Without the name of the class."""
+    arguments: Mapping[str, str]
+    """The arguments of the call: Python text by name."""
+    line: str
+    """The source line that raised the error."""
+
+
+def meaning(error_type: str, message: str, arguments: Mapping[str, str], line: str) -> str:
+    """Return an explanation of an error in plain words, or an empty text if the explanation is not certain.
+
+    >>> meaning("KeyError", "'label'", {"answer": "{'kind': 'bill'}"}, 'return answer["label"]')
+    "answer has no key 'label'. It has: kind."
+    """
+    facts = ErrorFacts(message.removeprefix(error_type).removeprefix(": "), arguments, line)
+    explain = _MEANINGS.get(error_type, _of_none)
+    return explain(facts)
+
+
+def _of_key(facts: ErrorFacts) -> str:
+    """Return the explanation of a missing key.
+
+    The message of a KeyError contains the key. The source line may contain ``name[index]``, and the arguments the
+    value of ``name``. If the value is a dict without that key, the text names the dict and its keys.
+    """
+    key = _literal(facts.message)
+    if not isinstance(key, str | int):
+        return ""
+    for name, index in re.findall(r"\b(\w+)\[([^\[\]]+)\]", facts.line):
+        value = _literal(facts.arguments.get(name, ""))
+        if isinstance(value, dict) and key not in value and _literal(index.strip()) == key:
+            keys = one_line(", ".join(map(str, [*value][:MOST_KEYS])), 200)
+            more = f" and {len(value) - MOST_KEYS:,} more" if len(value) > MOST_KEYS else ""
+            contents = f"It has: {keys}{more}." if value else "It is empty."
+            return f"{name} has no key {key!r}. {contents}"
+    is_looked_up = facts.line != "" and not re.search(r"\braise\b", facts.line)
+    return f"There is no key {_short(key)} in what was looked into." if is_looked_up else ""
+
+
+def _of_zero(facts: ErrorFacts) -> str:
+    divided = re.findall(r"[/%]\s*([A-Za-z_]\w*)", facts.line)
+    zero = next((name for name in divided if facts.arguments.get(name) in ("0", "0.0", "False")), "")
+    return (
+        f"A number was divided by zero: {zero} is {facts.arguments[zero]}." if zero else "A number was divided by zero."
+    )
+
+
+def _of_module(facts: ErrorFacts) -> str:
+    match = re.fullmatch(r"No module named '([\w.]+)'", facts.message)
+    if match is None:
+        return ""
+    return f"Python finds no module {match[1]} here. Install what has it (%pip install ...), then continue."
+
+
+def _of_file(facts: ErrorFacts) -> str:
+    match = re.search(r"No such file or directory: ('.*'|\".*\")$", facts.message)
+    name = _literal(match[1]) if match else None
+    if not isinstance(name, str):
+        return ""
+    place = "" if name.startswith(("/", "~")) else " in the folder in which this ran"
+    return f"There is no file or folder {_short(name)}{place}."
+
+
+def _of_none(facts: ErrorFacts) -> str:
+    return "A value is None where another was expected." if "'NoneType' object" in facts.message else ""
+
+
+def _always(text: str) -> Callable[[ErrorFacts], str]:
+    return lambda _: text
+
+
+def _if_matches(pattern: str, text: str) -> Callable[[ErrorFacts], str]:
+    return lambda facts: text if re.search(pattern, facts.message) else _of_none(facts)
+
+
+_UNREACHABLE = f"The other side could not be reached. {_TRY_AGAIN}"
+_MEANINGS: Mapping[str, Callable[[ErrorFacts], str]] = {
+    "KeyError": _of_key,
+    "ZeroDivisionError": _of_zero,
+    "ModuleNotFoundError": _of_module,
+    "FileNotFoundError": _of_file,
+    "IndexError": _if_matches(
+        r"(list|tuple|string) index out of range", "It has fewer elements than the number asked for."
+    ),
+    "JSONDecodeError": _if_matches(r"char 0\)$", "The text is empty, or no JSON from its first character on."),
+    "RecursionError": _always("A function calls itself without end."),
+    "PermissionError": _always("The operating system does not allow this access."),
+    "ConnectionError": _always(_UNREACHABLE),
+    "ConnectionRefusedError": _always(_UNREACHABLE),
+    "ConnectError": _always(_UNREACHABLE),
+    "TimeoutError": _always(f"No answer came in time. {_TRY_AGAIN}"),
+}
+
+
+def _literal(text: str) -> Any:
+    """Return the Python literal in a text, or None if the text is not a literal or was cut off."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return None
+
+
+def _short(value: Any) -> str:
+    return one_line(repr(value), VALUE_WIDTH)

@@ -1,6 +1,6 @@
-"""Formatters: objects that hear, step by step, what executions do while they run.
+"""Formatters: objects that are notified, step by step, while executions run.
 
-The shell's live list and its plain lines for pipes are two of them (`divebook.cli.result`).
+The shell's live list and its plain lines for pipes are formatters (`divebook.cli.result`).
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from divebook.projections.spans import Span, Spans
 
 
 class Formatter:
-    """Hears when steps begin and end, and what is asked; override what you want to hear.
+    """Base class of formatters; override the methods for the notifications that you need.
 
-    ``Environment(formatter=...)`` calls it for every execution that its process records, in the order of their logs,
-    as soon as what it hears is in the store: on the engine's thread, so that it must be quick. What it raises is
-    logged and stops nothing. A step with `Each` is one step. Of a pipeline only the stages are steps.
+    ``Environment(formatter=...)`` calls the methods for each execution that this process records, in the order of the
+    logs, after the events are in the store. The calls happen on the engine's thread, so that they must return quickly.
+    Exceptions are logged and do not affect the execution. A step with `Each` is one step. In a pipeline only the
+    stages are steps.
 
     Examples
     --------
@@ -34,28 +35,28 @@ class Formatter:
     """
 
     def step_started(self, step: Span) -> None:
-        """Hear that a step has begun; `step` has its name, type and path."""
+        """Handle the start of a step; `step` has its name, type and path."""
 
     def step_output(self, step: Span, output: str) -> None:
-        """Hear that a step has completed, and the text that it came to."""
+        """Handle the completion of a step; `output` is its result as text."""
 
     def step_error(self, step: Span, error: str) -> None:
-        """Hear that a step has failed for good, or was cancelled."""
+        """Handle the final failure of a step, or its cancellation."""
 
     def question(self, execution_id: str, question: catalog.InterruptRaised) -> None:
-        """Hear that a person is asked something."""
+        """Handle a new question to a person."""
 
 
 class Steps:
-    """The steps of executions whose events it sees, each execution's events in order."""
+    """Running steps of several executions. The events of each execution must arrive in order."""
 
     def __init__(self) -> None:
         self.open: dict[tuple[str, str], Span] = {}
-        """Those that run, by execution and path, oldest first."""
+        """The running steps by execution and path, oldest first."""
         self._spans: dict[str, Spans] = {}
 
     def see(self, event: Event) -> Span | None:
-        """Take in an event; return the step that has just begun or ended."""
+        """Apply an event; return the step that has just started or ended, or None."""
         if getattr(event.data, "operation_type", TIMER) != TIMER:
             return None  # what is not shown need not be remembered
         spans = self._spans.setdefault(event.execution_id, Spans(for_people=True))
@@ -74,13 +75,14 @@ class Steps:
 
 
 class Formatting:
-    """Listens to a store for a formatter."""
+    """Store listener that calls a formatter."""
 
     def __init__(self, formatter: Formatter) -> None:
-        self._formatter, self._steps = formatter, Steps()
+        self._formatter = formatter
+        self._steps = Steps()
 
     def __call__(self, execution_id: str, events: Sequence[Event]) -> None:
-        """Hear of events that were written."""
+        """Pass new events of an execution to the formatter."""
         for event in events:
             if isinstance(event.data, catalog.InterruptRaised):
                 self._formatter.question(execution_id, event.data)

@@ -1,10 +1,23 @@
-"""A log as stretches of time: one span for each visit to a step, each item of `Each`, and each operation.
+"""Spans of a log: one for each visit to a step, each item of `Each`, and each operation.
 
-A person's own event (``ctx.emit``) is a span as well, without length, so that it stands where the others do.
+An event that a user emits (``ctx.emit``) is a span without length, so that it appears between the others.
 
-This is the one fold for readers: frames, timelines, usage, the shell's progress, live views and streamed pipelines are
-made of these spans, so that they agree with each other, and `divebook.projections.requests` reads off them what models
-were asked and answered. (How an execution goes on is `divebook.engine.evolve`'s fold.)
+`Spans` folds the events of a log into spans. Several events change the same span. For example, a step with one item
+and one action that fails once:
+
+    1 step_started         span 0  step       running
+    2 iteration_started    span 1  item       running
+    3 operation_started    span 2  operation  running
+    4 operation_failed     span 2  failed
+    5 iteration_failed     span 1  failed, cause 2 (the index of the failed call)
+    6 step_failed          span 0  failed, cause 1
+
+After `execution_resumed` the same step and item run again: their spans return to ``running`` with one more attempt,
+and the operation gets a new span if its id is new.
+
+This is the only such fold for readers: frames, timelines, usage, the shell's progress, live views and streamed
+pipelines use these spans and therefore agree with each other. `divebook.projections.model_requests` derives the
+requests to models from them. (`divebook.engine.evolve` is the fold that drives an execution.)
 """
 
 from __future__ import annotations
@@ -32,17 +45,14 @@ from divebook.text.redaction import one_line
 from divebook.workflow.definition import Workflow, hidden_steps
 from divebook.workflow.step import Each
 
-# One stretch of a log: a visit to a step, an item of `Each`, an operation, or an event of a person's own.
-
-
 Kind: TypeAlias = Literal["step", "item", "operation", "event"]
 Handled: TypeAlias = Literal["", "skipped", "kept", "caught"]
-"""What became of a failure that has not ended its path."""
+"""How a run continued after a failure that did not end the path."""
 
 
 @dataclass(slots=True)
 class Span(Timed):
-    """A stretch of work, from its first event to its last."""
+    """A period of work, from its first event to its last."""
 
     kind: Kind
     path: str
@@ -58,52 +68,55 @@ class Span(Timed):
     error_type: str | None = None
     """Class of the error."""
     reason: str | None = None
-    """The error of the call that made it fail, without what the steps around that have said of it."""
+    """The error of the call that caused the failure, without the text that the steps around it added."""
     trace: str | None = None
-    """Where it was raised: lines of a person's code, none of divebook's."""
+    """Traceback with the user's lines only, without those of divebook."""
     place: Mapping[str, Any] | None = None
-    """The line that raised it, with those around it, as `divebook.runtime.errors.place_of` gives it."""
+    """The line that raised the error, with the lines around it, as returned by `divebook.runtime.errors.place_of`."""
     cause: int = -1
-    """Index of the span of the call whose failure made it fail; -1 if its own code raised."""
+    """Index of the span of the call that caused the failure; -1 if the own code of the step or item raised the
+    error.
+    """
     failed_item: int | None = None
-    """Of a step: the item of `Each` that made it fail."""
+    """Of a step: the item of `Each` that caused its failure."""
     handled: Handled = ""
     iteration: int | None = None
     operation_id: str | None = None
     called: str | None = None
-    """What an operation calls: the action, the agent, the signal ...; or the name of a person's own event."""
+    """The called action, agent, signal, ... of an operation; or the name of an event that a user emitted."""
     attempts: int = 1
-    """How often it was begun; more than once after a crash, a retry or a resumption. Every attempt of a step makes
-    operations of its own: of these it is the number of the attempt."""
+    """Number of starts; more than 1 after a crash, a retry or a resumption. Each attempt of a step has its own
+    operations, and for those it is the number of the attempt.
+    """
     items: int = 0
-    """Items of `Each` that are done."""
+    """Completed items of `Each`."""
     item: Any = None
-    """The item of `Each`, of an item and of the operations in it."""
+    """The item of `Each`, for an item and for the operations inside it."""
     item_key: str | None = None
-    """The same in the mapping that `Each` goes through, where it is one."""
+    """Key of the item if `Each` iterates over a mapping."""
     key: str | int | None = None
     """Of an operation: its place within the step."""
     within: str | None = None
-    """Id of the operation that holds it: the turn of an agent that made it."""
+    """Id of the operation that contains it: the turn of the agent that made it."""
     holder: int = -1
-    """Index of the span of that; -1 if there is none."""
+    """Index of the span of that operation; -1 if there is none."""
     parameters: Mapping[str, Any] | None = None
     setting: Mapping[str, Any] | None = None
-    """Of a request of a turn: what it is made with, as far as that is not as in the request before."""
+    """Of a request in a turn: the settings that differ from those of the request before."""
     result: Any = None
     agent: str | None = None
     model: str | None = None
-    """Of a model call: who was asked; of a step: whom its first model call asked."""
+    """Of a model call: the requested model; of a step: the model of its first model call."""
     usage: Mapping[str, int] = field(default_factory=dict)
-    """What its model calls consumed; without ``cost`` where no price is known, empty where there were none."""
+    """Consumption of its model calls; without ``cost`` if no price is known, empty without model calls."""
     is_pause: bool = False
-    """Of an operation: whether it is the timer before another attempt, and no call."""
+    """Of an operation: whether it is the timer before another attempt."""
     asleep: bool = False
-    """Of a step: whether it lets time pass."""
+    """Of a step: whether it waits for a timer."""
     index: int = 0
-    """Place in the order in which the spans began."""
+    """Position in the order in which the spans started."""
     sequences: list[int] = field(default_factory=list)
-    """The events it is made of."""
+    """Sequence numbers of its events."""
 
     @property
     def name(self) -> str:
@@ -112,27 +125,27 @@ class Span(Timed):
 
     @property
     def shown_status(self) -> str:
-        """Status for people: a step that lets time pass waits."""
+        """Status for people: a step that waits for a timer is ``waiting``."""
         return catalog.WAITING if self.asleep and self.status == catalog.RUNNING else self.status
 
     @property
     def duration_us(self) -> int | None:
-        """Microseconds it took; None while it runs."""
+        """Duration in microseconds; None while it runs."""
         return None if self.ended_us is None else self.ended_us - self.started_us
 
     @property
     def headline(self) -> str:
-        """Its error as people read it: class and message of what failed in it; empty if it has none."""
+        """Class and message of the error that caused the failure; empty without an error."""
         return headline(self.error_type or "", self.reason or self.error or "")
 
     @property
     def is_failure(self) -> bool:
-        """Whether it stands for a failure: an item that has failed, or a step that failed by itself."""
+        """True for a failed item, and for a step that failed without a failed item."""
         failed = self.status == catalog.FAILED
         return failed and (self.kind == "item" or (self.kind == "step" and self.failed_item is None))
 
     def forget_error(self) -> None:
-        """Let it have no error: it goes on."""
+        """Remove the error, because the span runs again."""
         self.error = self.error_type = self.reason = self.trace = self.place = self.failed_item = None
         self.cause = -1
         self.handled = ""
@@ -148,11 +161,11 @@ def headline(error_type: str, message: str) -> str:
 
 
 COST = "cost_nanodollars"
-"""In the recorded response of a model: its price."""
+"""Field of a model's recorded response with its price."""
 
 
 def spans_of(events: Iterable[Event], *, for_people: bool = False) -> list[Span]:
-    """Return the spans of one execution's log, in the order in which they began; `for_people` as of `Spans`."""
+    """Return the spans of a log, in the order in which they started; `for_people` as in `Spans`."""
     spans = Spans(for_people=for_people)
     for event in events:
         spans.take(event)
@@ -160,13 +173,14 @@ def spans_of(events: Iterable[Event], *, for_people: bool = False) -> list[Span]
 
 
 DENIALS = BY_PERSON, BY_RULE
+"""Beginnings of the messages of tool calls that were denied."""
 
 
 def tool_failure(operation_type: str, result: Any) -> str | None:
-    """Return why a call of a tool failed whose model was told the error; None for any other one.
+    """Return the error of a tool call whose error went to the model; None for other calls.
 
-    The log has such a call as completed, since it is not made again; its result says that the tool failed. A call that
-    was denied has not failed.
+    The log records such a call as completed, because it is not repeated. Its result says that the tool failed. A
+    denied call did not fail.
     """
     if operation_type != TOOL_CALL or not isinstance(result, Mapping) or result.get("kind") != "tool_failed":
         return None
@@ -175,15 +189,15 @@ def tool_failure(operation_type: str, result: Any) -> str | None:
 
 
 class Spans:
-    """Makes the spans of a log that grows, event by event.
+    """Incremental fold of a growing log into spans.
 
-    A reader that follows a log takes what it needs out of `changed` and empties it.
+    A reader takes the spans in `changed` and empties it.
 
     Parameters
     ----------
     for_people
-        Whether to leave out the steps that people do not see, such as the router of a pipeline
-        (`divebook.workflow.definition.hidden_steps`), unless they fail. Their calls are left out as well.
+        Whether to omit the steps that people do not see, such as the router of a pipeline
+        (`divebook.workflow.definition.hidden_steps`), and their calls, unless they fail.
 
     Examples
     --------
@@ -198,30 +212,30 @@ class Spans:
         self._for_people = for_people
         self._hidden = frozenset[str]()
         self._entered: dict[str, Event] = {}
-        """By path: the beginning of the hidden step that it is in."""
+        """By path: the start event of the current hidden step."""
         self.changed: dict[int, Span] = {}
-        """Those that began, ended or were begun again since a reader emptied it, by index."""
+        """Spans that started, ended or restarted since a reader emptied it, by index."""
         self._count = 0
         self._steps: dict[str, Span] = {}
-        """By path: the step it is in, or was in last."""
+        """By path: the current or latest step."""
         self._items: dict[tuple[str, int], Span] = {}
         self._operations: dict[str, Span] = {}
         self._holders: dict[int | None, str] = {}  # those that hold others, by the events with which they began
         self._failed_calls: dict[tuple[str, int | None], Span] = {}
-        """By path and item: the operation that failed last, until another begins."""
+        """By path and item: the latest failed operation, until the next one starts."""
         self._retries: dict[str, dict[int | str | None, int]] = {}
-        """By path: how often the step it is in, an item or a call of it has been tried without success."""
+        """By path: failed attempts of the current step, or of an item or a call in it."""
         self._doubtful: dict[str, Span] = {}
-        """By id of the open question that asks whether it took effect: an operation of unknown outcome."""
+        """By id of the open question about it: an operation with unknown outcome."""
         self._models: dict[str, str | None] = {}
-        """By id of a turn: the model of its latest request, which says it where it is another."""
+        """By id of a turn: the model of its latest request; a request records the model only if it changed."""
         self._open: dict[str, dict[int, Span]] = {}
-        """What runs, by path and index."""
+        """Running spans by path and index."""
         self._last_us = 0
-        """When the last event was recorded."""
+        """Time of the latest event."""
 
     def take(self, event: Event) -> None:
-        """Let one event have its effect."""
+        """Apply one event."""
         if not self._for_people or not self._is_hidden(event):
             self._change(event)
         self._last_us = event.recorded_at
@@ -232,7 +246,7 @@ class Spans:
             change(self, event, event.data)
 
     def _is_hidden(self, event: Event) -> bool:
-        """Return whether an event belongs to a hidden step; one that fails is shown from its beginning on."""
+        """Return whether an event belongs to a hidden step; a hidden step that fails is shown from its start."""
         if not event.step:
             self._hidden |= hidden_steps(event.data)
         if event.step not in self._hidden:
@@ -245,16 +259,16 @@ class Spans:
         return event.path in self._entered
 
     def running_operation(self, operation_id: str) -> Span | None:
-        """Return the span of an operation that has begun and not ended."""
+        """Return the span of a running operation, or None."""
         span = self._operations.get(operation_id)
         return span if span is not None and span.ended_us is None else None
 
     def knows_operation(self, operation_id: str) -> bool:
-        """Tell whether an operation has begun."""
+        """Return whether an operation has started."""
         return operation_id in self._operations
 
     def subject(self, event: Event) -> Span | None:
-        """Return what an event, once it is taken, is about: an operation, an item or a step."""
+        """Return the span of an event that was applied: an operation, an item or a step."""
         operation_id = getattr(event.data, "operation_id", None)
         if operation_id in self._operations:
             return self._operations[operation_id]
@@ -291,12 +305,12 @@ class Spans:
             self._steps[span.path].asleep = asleep
 
     def _stop_open(self, event: Event, path: str, reason: str | None = None) -> None:
-        """End what still runs on a path: no event will report its end."""
+        """End the spans that still run on a path, because no event will record their end."""
         for span in list(self._open.get(path, {}).values()):
             self._end(span, event, catalog.CANCELLED, reason if span.kind == "step" else None)
 
     def _fail_items(self, event: Event) -> None:
-        """End the items of a failed step whose last operation failed, in logs that do not say that items fail."""
+        """End the items of a failed step whose last operation failed, in old logs without events for failed items."""
         for span in list(self._open.get(event.path, {}).values()):
             failed = self._failed_calls.get((event.path, span.iteration)) if span.kind == "item" else None
             if failed is not None:
@@ -328,15 +342,15 @@ class Spans:
         self._stop_open(event, event.path)
 
     def _behind(self, event: Event, data: catalog.StepFailed) -> Span | None:
-        """Return the call that made a step fail: of those that hold others the innermost."""
-        known = [self._operations[name] for name in data.operations or () if name in self._operations]
-        return max(known, key=lambda span: span.index, default=self._failed_calls.get((event.path, None)))
+        """Return the innermost call that caused the failure of a step, or None."""
+        calls = [self._operations[name] for name in data.operations or () if name in self._operations]
+        return max(calls, key=lambda span: span.index, default=self._failed_calls.get((event.path, None)))
 
     @staticmethod
     def _blame(
         span: Span, failed: Span | None, data: catalog.StepFailed | catalog.IterationFailed | None = None
     ) -> None:
-        """Let a span have the error of the call that made it fail, or its own."""
+        """Set the error fields of a span from the call that caused its failure, or from its own event."""
         if data is not None and (data.place or data.trace or (failed is None and data.error_names)):
             failed = None
             span.trace = data.trace
@@ -350,7 +364,7 @@ class Spans:
         span.error_type = next(iter(names or ()), None if failed is None else failed.error_type)
 
     def _step_caught(self, event: Event, _data: catalog.Payload) -> None:
-        """Forget a step that failed for good: its path goes on elsewhere."""
+        """Forget a step that failed finally and whose error was caught: its path continues at another step."""
         step = self._steps.pop(event.path, None)
         if step is not None:
             step.handled = "caught"
@@ -367,10 +381,10 @@ class Spans:
     def _iteration_started(self, event: Event, data: catalog.IterationStarted) -> None:
         key = (event.path, data.iteration_index)
         step = self._steps.get(event.path)
-        known = self._items.get(key)
+        earlier = self._items.get(key)
         visit = step.visit if step else 1
-        if known is not None and (known.step, known.visit) == (event.step, visit):
-            self._begin_again(known, event)
+        if earlier is not None and (earlier.step, earlier.visit) == (event.step, visit):
+            self._begin_again(earlier, event)
             return
         type_ = step.type if step else ""
         span = Span("item", event.path, event.step, visit, type_, event.recorded_at, iteration=data.iteration_index)
@@ -393,16 +407,24 @@ class Spans:
             return
         self._blame(span, self._failed_calls.get((event.path, data.iteration_index)), data)
         span.result = data.result
-        span.handled = "" if data.result is None else "skipped" if data.result.get("skipped") else "kept"
+        if data.result is None:
+            span.handled = ""
+        else:
+            span.handled = "skipped" if data.result.get("skipped") else "kept"
         self._end(span, event, catalog.FAILED, data.error)
 
     def _operation_started(self, event: Event, data: catalog.OperationStarted) -> None:
+        """Create the span of an operation, or restart the span of the same operation.
+
+        The span gets the item, the containing operation, the agent and model, and the number of failed attempts before
+        it.
+        """
         self._failed_calls.pop((event.path, data.iteration_index), None)
         if data.operation_type in ENCLOSING:
             self._holders[event.sequence] = data.operation_id
-        known = self._operations.get(data.operation_id)
-        if known is not None:
-            self._begin_again(known, event)
+        earlier = self._operations.get(data.operation_id)
+        if earlier is not None:
+            self._begin_again(earlier, event)
             return
         step = self._steps.get(event.path)
         visit, name = (step.visit, event.step or step.step) if step else (1, event.step)
@@ -410,12 +432,16 @@ class Spans:
         span.iteration = data.iteration_index
         span.operation_id = data.operation_id
         span.parameters = data.parameters
-        span.called, span.is_pause = data.name, is_pause(data.operation_type, data.key)
-        given = data.parameters or {}
-        span.key, span.within, span.setting = data.key, self._holders.get(data.within), data.setting
+        span.called = data.name
+        span.is_pause = is_pause(data.operation_type, data.key)
+        parameters = data.parameters or {}
+        span.key = data.key
+        span.within = self._holders.get(data.within)
+        span.setting = data.setting
         holder = self._operations.get(span.within or "")
         span.holder = -1 if holder is None else holder.index
-        span.agent, span.model = given.get("agent"), (data.setting or given).get("model")
+        span.agent = parameters.get("agent")
+        span.model = (data.setting or parameters).get("model")
         if span.within is not None and span.type in (AGENT_RESPONSE, CACHED_RESPONSE):
             span.model = self._models[span.within] = span.model or self._models.get(span.within)
         if step is not None and step.model is None and span.type == AGENT_RESPONSE:
@@ -448,18 +474,19 @@ class Spans:
                 span.cause = before.index
                 span.reason = before.reason or before.error
             self._failed_calls[event.path, span.iteration] = span
-            span.trace, span.error_type = data.trace, next(iter(data.error_names or ()), None)
+            span.trace = data.trace
+            span.error_type = next(iter(data.error_names or ()), None)
             place = (data.raised or {}).get("place")
             span.place = place if isinstance(place, Mapping) else None
             self._spend(span, data.usage)
         self._end(span, event, catalog.FAILED, data.error)
 
     def _spend(self, call: Span, usage: Mapping[str, int] | None) -> None:
-        """Count what a call consumed as its own, and as its step's and its item's."""
+        """Add the consumption of a call to the call, its step and its item."""
         if not usage:
             return
-        known = call.result.get(COST) if isinstance(call.result, dict) else None
-        call.usage = dict(usage) if known is None else {"cost": known, **usage}  # a price of nothing is known as well
+        price = call.result.get(COST) if isinstance(call.result, dict) else None
+        call.usage = dict(usage) if price is None else {"cost": price, **usage}  # a price of nothing is known as well
         item = None if call.iteration is None else self._items.get((call.path, call.iteration))
         for around in (self._steps.get(call.path), item):
             if around is not None and (around.step, around.visit) == (call.step, call.visit):
@@ -467,7 +494,8 @@ class Spans:
                 around.usage = {name: around.usage.get(name, 0) + call.usage.get(name, 0) for name in names}
 
     def _event_emitted(self, event: Event, data: catalog.EventEmitted) -> None:
-        visit = step.visit if (step := self._steps.get(event.path)) else 1
+        step = self._steps.get(event.path)
+        visit = step.visit if step else 1
         span = Span("event", event.path, event.step, visit, "event", event.recorded_at, called=data.name)
         span.parameters = {"data": data.data}
         self._begin(span, event)
@@ -484,7 +512,7 @@ class Spans:
             self._stop_open(event, path)
 
     def _interrupt_raised(self, event: Event, data: catalog.InterruptRaised) -> None:
-        """Let an operation wait of which it is not known whether it took effect; a person is asked."""
+        """Mark an operation with unknown outcome as waiting, because a person is asked about it."""
         span = self._operations.get(data.operation_id or "")
         if data.kind == OUTCOME_UNKNOWN and span is not None:
             self._doubtful[data.interrupt_id] = span
@@ -500,7 +528,11 @@ class Spans:
         self._touch(span, event)
 
     def _execution_resumed(self, event: Event, _data: catalog.Payload) -> None:
-        """Operations that ran when the process died are over, or doubtful; steps that did not complete go on."""
+        """Resume the spans of an execution.
+
+        Operations that ran when the process died have ended, or wait for an answer about their outcome. Steps that did
+        not complete run again.
+        """
         for span in [span for spans in self._open.values() for span in spans.values() if span.kind == "operation"]:
             self._end(span, event, catalog.CANCELLED)
             span.ended_us = max(span.started_us, self._last_us)  # no process ran it from then on
@@ -511,13 +543,16 @@ class Spans:
                 self._go_on(span, event)
 
     def _execution_forked(self, event: Event, data: catalog.ExecutionForked) -> None:
-        """Leave to the source the calls that were under way, and the doubts about them; changed ones have ended."""
+        """End the running operations, which belong to the source, and complete the operations whose results the fork
+        changes.
+        """
         self._doubtful.clear()
         for span in [span for spans in self._open.values() for span in spans.values() if span.kind == "operation"]:
             self._end(span, event, catalog.CANCELLED)
             span.ended_us = max(span.started_us, self._last_us)
         for operation, result in Change.recorded(data).results.items():
-            if (changed := self._operations.get(operation)) is not None:
+            changed = self._operations.get(operation)
+            if changed is not None:
                 changed.status = catalog.COMPLETED
                 changed.result = result
                 changed.forget_error()
@@ -564,23 +599,23 @@ class Spans:
     }
 
 
-# What people call what has no name of its own: items of `Each`, sleeps, pauses between attempts, waits for signals.
+# --- labels of items of `Each`, sleeps, pauses between attempts and waits for signals ---------------------------------
 
 
 PlaceOf: TypeAlias = Callable[[Span], str]
-"""Returns the place of the item that something belongs to: ``rows[4321]``."""
+"""Function that returns the place of a span's item: ``rows[4321]``."""
 
 WIDTH = 60
-_LOOKED_AT = 500
-"""Characters of a text that are looked at."""
+_LONGEST_LABEL = 500
+"""Characters of a label that are read before it is shortened to `WIDTH`."""
 MOST_NUMBER = 10**15
-_TELLING = ("name", "id", "title", "key", "label", "path", "file", "url", "question", "text")
-"""Fields that tell one item from the others, the most telling first."""
+_LABEL_FIELDS = ("name", "id", "title", "key", "label", "path", "file", "url", "question", "text")
+"""Fields of an item that distinguish it from other items, the best first."""
 _UNKNOWN = Each()
 
 
 def places_in(workflow: Workflow) -> PlaceOf:
-    """Return what says the place of an item: in the variable that its step goes through, else in the step itself."""
+    """Return a function for the place of an item: index or key in the variable of `Each`, else in the step."""
     loops = {step.name: step.each for step in workflow.steps if step.each is not None}
 
     def place_of(span: Span) -> str:
@@ -592,30 +627,40 @@ def places_in(workflow: Workflow) -> PlaceOf:
 
 
 def item_name(span: Span, place_of: PlaceOf) -> str:
-    """Return what tells the item that something belongs to from the others, else its place; empty outside `Each`."""
+    """Return a label of the item that a span belongs to, else its place; empty outside `Each`.
+
+    The label is the key of the item, a text or number, or the first of `_LABEL_FIELDS` that a mapping has.
+    """
     if span.iteration is None:
         return ""
-    told = span.item if span.item_key is None else span.item_key
-    if isinstance(told, Mapping):
-        told = next((told[key] for key in _TELLING if isinstance(told.get(key), str | int) and told[key] != ""), None)
-    text = told[:_LOOKED_AT] if isinstance(told, str) else str(told) if _is_short(told) else ""
+    label = span.item if span.item_key is None else span.item_key
+    if isinstance(label, Mapping):
+        fields = [label[key] for key in _LABEL_FIELDS if isinstance(label.get(key), str | int) and label[key] != ""]
+        label = fields[0] if fields else None
+    text = ""
+    if isinstance(label, str):
+        text = label[:_LONGEST_LABEL]
+    elif _is_short(label):
+        text = str(label)
     return one_line(text, WIDTH) or one_line(place_of(span), WIDTH)
 
 
 def _is_short(number: object) -> bool:
-    """Whether something is a number of few digits; longer ones are no name, and some cannot be written at all."""
+    """Return whether a value is a number with few digits. Longer numbers are poor labels, and some have no text at
+    all.
+    """
     return isinstance(number, int | float) and abs(number) < MOST_NUMBER
 
 
 def sleep_name(span: Span) -> str | None:
-    """Return what an operation waits for in which nothing happens; None of all others.
+    """Return a label for an operation that waits for a timer or signal; None for other operations.
 
     ``sleep 5 min 00 s``, ``2.0 s before attempt 3``, ``signal 'approved', at most 1 h 00 min``.
     """
-    given = span.parameters or {}
-    time = seconds(given["seconds"]) if _is_short(given.get("seconds")) else ""
+    parameters = span.parameters or {}
+    time = seconds(parameters["seconds"]) if _is_short(parameters.get("seconds")) else ""
     if span.type == SIGNAL_WAIT:
-        return f"signal {str(given.get('signal', ''))!r}" + (f", at most {time}" if time else "")
+        return f"signal {str(parameters.get('signal', ''))!r}" + (f", at most {time}" if time else "")
     if span.type != TIMER:
         return None
     if not span.is_pause:

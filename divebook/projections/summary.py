@@ -1,7 +1,7 @@
-"""What a log comes to in one line: what it was given, what it cost, how long it worked, how far it came, why it ended.
+"""Summaries of logs in one line each: inputs, cost, working time, progress and error.
 
-A summary is small and plain, so that a store keeps it beside its list of executions, and made of the events up to one
-of them: the rest of a log that grows is added to it with `Summing`.
+A summary is small and plain, so that a store keeps it beside its list of executions. It covers the events up to a
+sequence number; `Summing` adds the later events of a growing log.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from divebook.events import Event, catalog
 from divebook.events.catalog import BADGED, CANCELLED, COMPLETED, FAILED, LEFT_ALONE, RUNNING, UNCOUNTED, WAITING
 from divebook.events.codec import decode, encode, readable
 from divebook.events.event import to_datetime
-from divebook.projections.progress import PAUSED as COURSE_PAUSED
-from divebook.projections.progress import STOPPED, WORKED, Activity, Spreads, course_of
+from divebook.projections.activity import PAUSED as ACTIVITY_PAUSED
+from divebook.projections.activity import STOPPED, WORKED, Activity, Spreads, activity_of
 from divebook.projections.spans import Span, spans_of
 from divebook.store import EventStore, ExecutionRecord
 from divebook.store.base import StoredSummary
@@ -47,47 +47,47 @@ from divebook.workflow.definition import hidden_steps
 
 VERSION = 2
 WIDTH = 200
-"""Characters of what a line says at most."""
+"""Maximum characters of a text in a summary."""
 INPUTS = 3
-"""Inputs that it names."""
+"""Maximum number of inputs that a summary lists."""
 
 
 class Summary(NamedTuple):
-    """What one line says of an execution."""
+    """Data of one line about an execution."""
 
-    given: str = ""
-    """Its inputs in words."""
+    inputs: str = ""
+    """The inputs in words."""
     cost: int | None = None
-    """Nanodollars; None where no model was asked."""
+    """Cost in nanodollars; None if no model was called."""
     worked_us: int = 0
-    """How long it worked up to `since_us`."""
+    """Working time up to `since_us`."""
     waited_us: int = 0
     works: bool = False
-    """Whether it works since then; else it waits, is paused, or is over."""
+    """Whether the run works since `since_us`; if not, it waits, is paused or has ended."""
     since_us: int = 0
     last_us: int = 0
-    """When the last event was recorded."""
+    """Time of the last event."""
     is_paused: bool = False
     step: str = ""
-    """Where it stands, or stood when it ended."""
+    """The current step, or the last one."""
     done: int = 0
-    """Of the items of that step, or of all steps where it has none."""
+    """Completed items of that step, or of all steps if it has none."""
     total: int = 0
-    """0 where it has none, or the log does not say."""
+    """0 if the step has no items, or if the log does not contain the number."""
     error: str = ""
-    """Why it failed, with the place."""
+    """The error and its location."""
     failed: int = 0
-    """How many items have failed beside that."""
+    """Failed items, without the one in `error`."""
     ended_by: str = ""
-    """Who or what cancelled it."""
+    """The person or rule that cancelled the run."""
 
     def to_data(self) -> bytes:
-        """Return it as bytes."""
+        """Encode the summary as bytes."""
         return encode([VERSION, *self])
 
     @classmethod
     def from_data(cls, data: bytes) -> Summary | None:
-        """Return what `to_data` wrote; None if another version did."""
+        """Decode the result of `to_data`; return None if it was written by another version."""
         try:
             version, *parts = decode(data)
             return cls(*parts) if version == VERSION and len(parts) == len(cls._fields) else None
@@ -96,49 +96,49 @@ class Summary(NamedTuple):
 
 
 class Summing:
-    """Follows a log, event by event.
+    """Incremental fold of a log into a summary.
 
     Examples
     --------
     >>> from divebook.events import Event, catalog
     >>> summing = Summing()
     >>> summing.take([Event("event_1", "exec_1", 1, 5_000_000, catalog.ExecutionStarted("w", {"rows": [1, 2]}))])
-    >>> summing.summary().given, summing.sequence
+    >>> summing.summary().inputs, summing.sequence
     ('2 rows', 1)
     """
 
     def __init__(self) -> None:
         self.sequence = 0
-        """The last event that is in it."""
-        self._course = Activity()
+        """The last event that the summary contains."""
+        self._activity = Activity()
         self._usage = NO_USAGE
         self._asked_models = False
-        self._given = self._step = self._error = self._ended_by = ""
+        self._inputs_text = self._step = self._error = self._ended_by = ""
         self._failed_item: int | None = None
-        """The item that made a step fail, which the error names."""
+        """The item that made a step fail, which the error contains."""
         self._redactor = shared().fresh()
         self._inputs: Mapping[str, Any] = {}
 
     def take(self, events: Iterable[Event]) -> None:
-        """Let events have their effect."""
+        """Apply events."""
         for event in events:
-            self._course.take(event)
+            self._activity.take(event)
             self._read(event, event.data)
             self.sequence = event.sequence
 
     def summary(self) -> Summary:
-        """Return what they come to."""
-        course = self._course
-        at = next((told for told in course.progress if told.step == self._step), None)
+        """Return the summary of the events so far."""
+        activity = self._activity
+        at = next((progress for progress in activity.progress if progress.step == self._step), None)
         return Summary(
-            given=self._given,
+            inputs=self._inputs_text,
             cost=self._usage.cost if self._asked_models else None,
-            worked_us=course.before(WORKED),
-            waited_us=course.before("waited"),
-            works=course.doing == WORKED and not course.is_over,
-            since_us=course.since_us,
-            last_us=course.last_us,
-            is_paused=course.doing == COURSE_PAUSED,
+            worked_us=activity.before(WORKED),
+            waited_us=activity.before("waited"),
+            works=activity.doing == WORKED and not activity.is_over,
+            since_us=activity.since_us,
+            last_us=activity.last_us,
+            is_paused=activity.doing == ACTIVITY_PAUSED,
             step=one_line(self._step, WIDTH),
             done=0 if at is None else at.done,
             total=0 if at is None else at.total,
@@ -148,9 +148,11 @@ class Summing:
         )
 
     def _others_failed(self) -> int:
-        """Return how many items have failed, without the one that the error names."""
-        named = bool(self._error) and self._failed_item is not None
-        return max(0, sum(told.failed for told in self._course.progress) - named)  # old logs do not say that items fail
+        """Return the number of failed items without the one in the error."""
+        is_in_error = bool(self._error) and self._failed_item is not None
+        return max(
+            0, sum(progress.failed for progress in self._activity.progress) - is_in_error
+        )  # old logs do not say that items fail
 
     def _read(self, event: Event, data: Any) -> None:
         kind = type(data)
@@ -178,21 +180,23 @@ class Summing:
     def _learn(self, inputs: Mapping[str, Any]) -> None:
         self._inputs = inputs
         self._redactor.learn(inputs)
-        self._given = self._clean(in_words(inputs, self._redactor))
+        self._inputs_text = self._clean(in_words(inputs, self._redactor))
 
     def _clean(self, text: str) -> str:
         return one_line(self._redactor.text(text), WIDTH)
 
 
 def in_words(inputs: Mapping[str, Any], redactor: Redactor) -> str:
-    """Return inputs as a few words: the sizes of collections, and what is short as it is.
+    """Return inputs as a short text: the sizes of collections, and short values as they are.
 
     >>> in_words({"packages": ["a", "b"], "depth": 2, "note": None, "api_key": "s3cr3t"}, Redactor())
     '2 packages, depth 2, api_key [redacted]'
     """
-    given = {name: value for name, value in inputs.items() if value not in (None, "")}
-    told = [_in_words(name, value, redactor) for name, value in list(given.items())[:INPUTS]]
-    return ", ".join([*told, *(["..."] if len(given) > INPUTS else [])])
+    present = {name: value for name, value in inputs.items() if value not in (None, "")}
+    texts = [_in_words(name, value, redactor) for name, value in list(present.items())[:INPUTS]]
+    if len(present) > INPUTS:
+        texts.append("...")
+    return ", ".join(texts)
 
 
 def _in_words(name: str, value: Any, redactor: Redactor) -> str:
@@ -203,10 +207,11 @@ def _in_words(name: str, value: Any, redactor: Redactor) -> str:
     return f"{name} {one_line(shown[name], 40)}"
 
 
-# Executions in one line each, as every list of them shows it: the row of the store, and what its log comes to.
+# --- lines of the lists of executions --------------------------------------------------------------------------------
 #
-# What a log comes to is read once and kept in the store, so that a list of thousands reads no logs; of those that go on
-# only what is new is read. A list that cannot wait says how long it has: what is not there by then comes the next time.
+# A line combines the row of the store with the summary of the log. Summaries are stored, so that a list of thousands of
+# executions reads no logs. Of a running execution only the new events are read. A list that cannot wait passes a time
+# limit; summaries that are not ready by then appear in the next call.
 
 
 PAUSED = "paused"
@@ -215,9 +220,9 @@ _PAGE = 50
 
 
 def newest_run(store: EventStore) -> ExecutionRecord | None:
-    """Return the newest execution that is no what-if and no trial of another one; None if there is none.
+    """Return the newest execution that is neither a what-if nor a trial; None if there is none.
 
-    They are made to look at a run, which stays the one that people mean.
+    What-ifs and trials are made to examine a run. The run remains the one that people mean.
     """
     pages = (store.records(limit=_PAGE, offset=offset) for offset in itertools.count(0, _PAGE))
     records = itertools.chain.from_iterable(itertools.takewhile(bool, pages))
@@ -225,12 +230,12 @@ def newest_run(store: EventStore) -> ExecutionRecord | None:
 
 
 def badge_of(record: ExecutionRecord) -> str:
-    """Return what an execution is where it is no run of its own: ``what-if``, ``trial`` or ``fork``; else nothing."""
+    """Return ``what-if``, ``trial`` or ``fork`` for such an execution; empty for others."""
     return record.origin if record.origin in BADGED else ""
 
 
 def badged(name: str, badge: str) -> str:
-    """Return the name of a workflow with a badge beside it, if there is one.
+    """Return the name of a workflow with its badge, if there is one.
 
     >>> badged("roses", "trial"), badged("roses", "")
     ('roses (trial)', 'roses')
@@ -240,15 +245,15 @@ def badged(name: str, badge: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunLine:
-    """An execution as a list shows it."""
+    """An execution as a line of a list."""
 
     record: ExecutionRecord
     summary: Summary | None
-    """None where its log cannot be read, or was not yet."""
+    """None if its log cannot be read, or was not read yet."""
     questions: int = 0
-    """How many wait for an answer."""
+    """Number of open questions."""
     is_left: bool = False
-    """Whether it had not come to rest when its process ended."""
+    """Whether its process ended while it was running."""
 
     @property
     def id(self) -> str:
@@ -257,7 +262,7 @@ class RunLine:
 
     @property
     def badge(self) -> str:
-        """What it is where it is no run of its own: ``what-if``, ``trial`` or ``fork``; else nothing."""
+        """``what-if``, ``trial`` or ``fork``; empty for other executions."""
         return badge_of(self.record)
 
     def named(self, width: int) -> str:
@@ -266,35 +271,37 @@ class RunLine:
 
     @property
     def is_counted(self) -> bool:
-        """Whether totals count it."""
+        """Whether totals include it."""
         return self.record.origin not in UNCOUNTED
 
     @property
     def status(self) -> str:
-        """The status for people: what nothing drives, or somebody has paused, is ``paused``."""
+        """Status for people: ``paused`` for a run that no process drives or that a person paused."""
         status = self.record.status
         is_paused = self.is_left or (status == WAITING and self.summary is not None and self.summary.is_paused)
         return PAUSED if is_paused else status
 
     @property
     def error(self) -> str:
-        """Why it failed, with the place."""
-        told = "" if self.summary is None else self.summary.error
-        return told if self.record.status == FAILED else ""
+        """The error and its location; empty unless the run failed."""
+        error = "" if self.summary is None else self.summary.error
+        return error if self.record.status == FAILED else ""
 
     @property
     def about(self) -> str:
-        """What it is about: its error, that its kernel has stopped, its note, or its inputs."""
+        """Its error, the time at which its kernel stopped, its note, or its inputs; the first of them that applies."""
         if self.error or self.summary is None:
             more = 0 if self.summary is None else self.summary.failed
             return f"{self.error} and {more:,} more" if self.error and more else self.error
         if self.is_left:
             return f"The kernel stopped at {local_time(to_datetime(self.summary.last_us))}"
-        return self.record.note or self.summary.given
+        return self.record.note or self.summary.inputs
 
     @property
     def stand(self) -> str:
-        """How far it has come, and what is kept; how many items have failed; who cancelled it."""
+        """Progress in words: completed, reused or failed items, open questions, the current step, or the person who
+        cancelled it.
+        """
         summary = self.summary
         if summary is not None and self.record.status == COMPLETED and summary.failed:
             return f"{plural(summary.failed, 'item')} failed"
@@ -308,71 +315,75 @@ class RunLine:
             return items or (f"at step {summary.step}" if summary.step else "")
         if self.record.status == CANCELLED and summary.ended_by:
             return summary.ended_by
-        kept = f"{items} kept" if items else ""
+        kept_items = f"{items} kept" if items else ""
         at = f"at step {summary.step}" if self.status == PAUSED and summary.step else ""
-        return ", ".join(filter(None, [at, kept]))
+        return ", ".join(filter(None, [at, kept_items]))
 
     @property
     def way_on(self) -> str:
-        """Where it goes on once it is taken up: ``picks up at step a (2 of 4 items kept)``."""
+        """Where it continues after a resumption: ``picks up at step a (2 of 4 items kept)``."""
         summary = self.summary
         if summary is None or not summary.step:
             return "picks up where it was left"
-        kept = f" ({summary.done:,} of {summary.total:,} items kept)" if summary.total else ""
-        return f"picks up at step {summary.step}{kept}"
+        kept_items = f" ({summary.done:,} of {summary.total:,} items kept)" if summary.total else ""
+        return f"picks up at step {summary.step}{kept_items}"
 
     @property
     def cost(self) -> int | None:
-        """Nanodollars; None where no model was asked, or it is not known yet."""
+        """Cost in nanodollars; None if no model was called, or if it is not known yet."""
         return None if self.summary is None else self.summary.cost
 
     @property
     def price(self) -> str:
-        """What it cost as people read it; empty where no model was asked."""
+        """Cost as text; empty if no model was called."""
         return "" if self.cost is None else price(self.cost / NANODOLLARS)
 
     def worked_us(self, now_us: int) -> int | None:
-        """Return how long it has worked up to now, in microseconds."""
+        """Return the working time up to now in microseconds."""
         if self.summary is None:
             return None
-        goes_on = self.status == RUNNING and self.summary.works
-        until = now_us if goes_on else self.summary.last_us if self.summary.works else self.summary.since_us
-        return self.summary.worked_us + (max(0, until - self.summary.since_us) if self.summary.works else 0)
+        summary = self.summary
+        if not summary.works:
+            return summary.worked_us
+        until = now_us if self.status == RUNNING else summary.last_us
+        return summary.worked_us + max(0, until - summary.since_us)
 
 
 class Overview:
-    """Makes the lines of a store's executions, and knows what it has read."""
+    """Builder of the lines of a store's executions, with a cache of the summaries it has read."""
 
     def __init__(self, store: EventStore, clock: Callable[[], float] = time.monotonic) -> None:
         self.store = store
         self._clock = clock
         self._known: dict[str, tuple[int, Summary]] = {}
-        """With the last event that is in each."""
+        """By execution: the last event in the summary, and the summary."""
         self._following: dict[str, Summing] = {}
-        """Those that have not ended."""
+        """Folds of executions that have not ended."""
 
     def lines(self, records: Sequence[ExecutionRecord], patience: float = FOR_EVER) -> list[RunLine]:
-        """Return a line for each record; `patience` says how many seconds logs may be read for."""
+        """Return a line for each record; `patience` limits the seconds for reading logs."""
         return self._lines(records, self.summaries(records, patience))
 
     def known_lines(self, records: Sequence[ExecutionRecord]) -> list[RunLine]:
-        """Return a line for each record, with what is known of its log by now."""
+        """Return a line for each record, with the summaries that are in the cache already."""
         return self._lines(records, {name: summary for name, (_, summary) in self._known.items()})
 
     def moving(self) -> tuple[list[tuple[str, str]], set[str]]:
-        """Return what lines say that no record does: the open questions, and which executions nothing drives."""
-        left = {record.execution_id for record in self.store.orphans() if record.status == RUNNING}
-        return self.store.asking(), left
+        """Return data that records do not contain: the open questions, and the executions that no process drives."""
+        orphans = {record.execution_id for record in self.store.orphans() if record.status == RUNNING}
+        return self.store.asking(), orphans
 
     def _lines(self, records: Sequence[ExecutionRecord], summaries: Mapping[str, Summary]) -> list[RunLine]:
-        asking, left = self.moving()
-        asked = Counter(execution_id for execution_id, _ in asking)
-        return [
-            RunLine(record, summaries.get(name := record.execution_id), asked[name], name in left) for record in records
-        ]
+        questions, orphans = self.moving()
+        counts = Counter(execution_id for execution_id, _ in questions)
+        lines = []
+        for record in records:
+            name = record.execution_id
+            lines.append(RunLine(record, summaries.get(name), counts[name], name in orphans))
+        return lines
 
     def summaries(self, records: Sequence[ExecutionRecord], patience: float = FOR_EVER) -> Mapping[str, Summary]:
-        """Return what the logs of executions come to, as far as that can be read in so many seconds."""
+        """Return the summaries of executions, as far as they can be read in `patience` seconds."""
         self._recall([record for record in records if not self._is_known(record)])
         until = self._clock() + patience
         read = {}
@@ -380,21 +391,24 @@ class Overview:
             if not self._is_known(record) and self._clock() < until and self._read(record):
                 read[record.execution_id] = record
         self._keep(read.values())
-        return {name: self._known[name][1] for record in records if (name := record.execution_id) in self._known}
+        names = [record.execution_id for record in records]
+        return {name: self._known[name][1] for name in names if name in self._known}
 
     def _is_known(self, record: ExecutionRecord) -> bool:
-        known = self._known.get(record.execution_id)
-        return known is not None and known[0] >= record.last_sequence
+        entry = self._known.get(record.execution_id)
+        return entry is not None and entry[0] >= record.last_sequence
 
     def _recall(self, records: Sequence[ExecutionRecord]) -> None:
-        """Take over what the store has kept."""
+        """Load stored summaries into the cache."""
         for name, (sequence, data) in self.store.summaries([record.execution_id for record in records]).items():
             summary = Summary.from_data(data)
             if summary is not None:
                 self._known[name] = (sequence, summary)
 
     def _read(self, record: ExecutionRecord) -> bool:
-        """Read what is new in a log; return whether that is worth keeping: it has come to rest."""
+        """Read the new events of a log; return whether the summary should be stored, which is so unless the run is
+        running.
+        """
         name = record.execution_id
         summing = self._following.get(name) or Summing()
         try:
@@ -412,62 +426,71 @@ class Overview:
         return record.status != RUNNING
 
     def _keep(self, records: Iterable[ExecutionRecord]) -> None:
-        kept = {record.execution_id: self._known[record.execution_id] for record in records}
-        if kept:
+        stored = {}
+        for record in records:
+            sequence, summary = self._known[record.execution_id]
+            stored[record.execution_id] = StoredSummary(sequence, summary.to_data())
+        if stored:
             try:
-                self.store.put_summaries(
-                    {name: StoredSummary(sequence, summary.to_data()) for name, (sequence, summary) in kept.items()}
-                )
-            except ReadOnlyStoreError:  # then they are read again in the next process
+                self.store.put_summaries(stored)
+            except ReadOnlyStoreError:  # then the next process reads the logs again
                 return
 
 
-# A log with what is read off it, each once for all who show it.
+# --- cached projections of one log -----------------------------------------------------------------------------------
 
 
 class ReadLog(tuple[Event, ...]):  # noqa: SLOT001 - it keeps what was read off it
-    """The events of an execution, with their spans and their course.
+    """The events of an execution, with cached spans, activity and distributions.
 
-    Report, failures and saved form of one run are made of one of these: a fold of a long log takes as long as all the
-    rest (`tests/notebook/test_failed.py`).
+    The report, the failures and the saved form of one run share one of these, because a fold of a long log takes as
+    long as all the rest (`tests/notebook/test_failed.py`).
     """
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> Self:
-        """Return events as a log; the same if they are one."""
+        """Return events as a log; a log is returned unchanged."""
         return events if isinstance(events, cls) else cls(events)
 
     @cached_property
     def spans(self) -> tuple[Span, ...]:
-        """Its stretches of time, for reading only."""
+        """Its spans; read-only."""
         return tuple(spans_of(self))
 
     @cached_property
     def shown_spans(self) -> tuple[Span, ...]:
-        """Its stretches of time without the steps that people do not see, for reading only."""
+        """Its spans without the steps that people do not see; read-only."""
         has_hidden = any(hidden_steps(event.data) for event in self if not event.step)
         return tuple(spans_of(self, for_people=True)) if has_hidden else self.spans
 
     @cached_property
-    def course(self) -> Activity:
-        """How it went on, for reading only."""
-        return course_of(self)
+    def activity(self) -> Activity:
+        """Its activity; read-only."""
+        return activity_of(self)
 
     @cached_property
     def spreads(self) -> Spreads:
-        """What the rows and items of its steps gave, for reading only."""
+        """Distributions of the results of its rows and items; read-only."""
         spreads = Spreads()
         for event in self:
             spreads.take(event)
         return spreads
 
 
-# The critical path of a run: what its end waited for, moment by moment, from its beginning on.
+# --- the critical path of a run --------------------------------------------------------------------------------------
 #
-# It is found from the end backwards: on a path of the run the call that ended last is what the next one waited for; in
-# an item the item's own calls come first; at a join it goes on with the path that came last, at the beginning of a
-# branch with the path that split. What lies between is overhead, or the run was paused or stopped. So the parts fill
-# the run's duration without a gap (`tests/history/test_critical_path.py`).
+# The critical path contains, for each moment of the run, the call or question that the end of the run waited for. The
+# search starts at the end and moves backwards in time. On a path, the call that ended last is the one that the next
+# call waited for. Within an item of `Each`, calls of the same item have precedence. At a join the search continues on
+# the path that arrived last, and at the beginning of a branch on the path that split. Time between two calls is
+# overhead, unless the run was paused or stopped then. The parts therefore cover the duration of the run without a gap
+# (`tests/history/test_critical_path.py`). Example, seconds from the start:
+#
+#     main    | fetch 0-2 | split at 2                   join at 9 | report 9-10 |
+#     main-1              | translate 2-5 |
+#     main-2              | classify 2-9                  |
+#
+# The result is fetch 0-2, classify 2-9, report 9-10. Nothing waited for translate.
 
 
 Spent: TypeAlias = Literal[
@@ -483,8 +506,11 @@ Spent: TypeAlias = Literal[
     "stopped",
     "overhead",
 ]
-"""What time goes into. ``actions``: those, and functions made with ``@step``; ``workflows``: other executions;
-``asleep``: timers, signals, pauses before further attempts; ``stopped``: no process drove it."""
+"""Kinds of time.
+
+``actions``: actions, and functions made with ``@step``. ``workflows``: other executions. ``asleep``: timers, signals,
+pauses before further attempts. ``stopped``: no process drove the run.
+"""
 OVERHEAD: Spent = "overhead"
 _SPENT: dict[str, Spent] = {
     AGENT_RESPONSE: "model",
@@ -501,43 +527,43 @@ _SPENT: dict[str, Spent] = {
 
 
 class PathPart(NamedTuple):
-    """A stretch of the critical path."""
+    """A part of the critical path."""
 
     spent: Spent
-    """What the time went into."""
+    """Kind of the time."""
     started_us: int
     ended_us: int
     path: str
     step: str = ""
     item: int | None = None
     called: str = ""
-    """What was called: the action, the agent, the tool ...; of a question its kind."""
+    """The called action, agent, tool, ...; of a question its kind."""
     operation_id: str | None = None
 
     @property
     def took_us(self) -> int:
-        """How long it took."""
+        """Duration in microseconds."""
         return self.ended_us - self.started_us
 
 
 @dataclass(slots=True)
-class _OnePath:
-    """What is known of a path of the run."""
+class _PathOfRun:
+    """Facts about one path of the run."""
 
     began_us: int = 0
     parent: str | None = None
     parts: list[PathPart] = field(default_factory=list)
-    """Calls and questions, by their ends."""
+    """Calls and questions, ordered by their ends."""
     joins: list[tuple[int, list[str]]] = field(default_factory=list)
-    """When it went on for others as well, and for which."""
+    """Joins after which this path continued: the time, and the joined paths."""
     arrived_us: int = 0
-    """When it came to the join at which it waited last."""
+    """Arrival at the latest join."""
     last: int = 0
     """Its last event."""
 
 
 def critical_path(events: Iterable[Event]) -> list[PathPart]:
-    """Return the parts of the critical path, oldest first; of a run that has not ended, up to its last event.
+    """Return the parts of the critical path, oldest first; of a running execution up to its last event.
 
     >>> critical_path([])
     []
@@ -552,54 +578,59 @@ def critical_path(events: Iterable[Event]) -> list[PathPart]:
 
 
 def _extent(log: Sequence[Event]) -> tuple[int, int]:
-    """Return when the run began, a fork when it forked; and when it ended."""
+    """Return the times of the start, which is the fork of a fork, and of the end."""
     forks = [event.recorded_at for event in log if isinstance(event.data, catalog.ExecutionForked)]
     began = forks[-1] if forks else log[0].recorded_at
     return began, max(began, *(event.recorded_at for event in log))
 
 
-def _paths(log: ReadLog) -> dict[str, _OnePath]:
-    paths: dict[str, _OnePath] = defaultdict(_OnePath)
+def _paths(log: ReadLog) -> dict[str, _PathOfRun]:
+    """Return the facts about each path.
+
+    Structure comes from the events of paths, questions from the interrupt events, and calls from the spans of
+    operations.
+    """
+    paths: dict[str, _PathOfRun] = defaultdict(_PathOfRun)
     for event in log:
         if event.path:
             _follow(paths, event)
-    for part in _questions(log):
+    for part in _question_parts(log):
         paths[part.path].parts.append(part)
     for span in log.spans:
         if span.kind == "operation" and span.type not in ENCLOSING:
             paths[span.path].parts.append(_call(span, log[-1].recorded_at))
-    for known in paths.values():
-        known.parts.sort(key=lambda part: (part.ended_us, part.started_us))
+    for path in paths.values():
+        path.parts.sort(key=lambda part: (part.ended_us, part.started_us))
     return paths
 
 
-def _follow(paths: dict[str, _OnePath], event: Event) -> None:
-    """Note how a path begins, splits, waits and goes on."""
-    known = paths[event.path]
-    known.last = event.sequence
+def _follow(paths: dict[str, _PathOfRun], event: Event) -> None:
+    """Apply an event to its path: start, branch, wait or join."""
+    path = paths[event.path]
+    path.last = event.sequence
     match event.data:
         case catalog.PathStarted():
-            known.began_us = event.recorded_at
+            path.began_us = event.recorded_at
         case catalog.PathBranched() as data:
             for new_path in data.new_paths:
                 paths[new_path["id"]].parent = event.path
         case catalog.PathWaiting():
-            known.arrived_us = event.recorded_at
+            path.arrived_us = event.recorded_at
         case catalog.PathJoined() as data:
-            known.joins.append((event.recorded_at, [event.path, *data.joined]))
+            path.joins.append((event.recorded_at, [event.path, *data.joined]))
 
 
-def _questions(log: ReadLog) -> Iterator[PathPart]:
-    """Yield how long each question was open."""
-    asked: dict[str, tuple[Event, catalog.InterruptRaised]] = {}
+def _question_parts(log: ReadLog) -> Iterator[PathPart]:
+    """Yield the time for which each question was open."""
+    open_questions: dict[str, tuple[Event, catalog.InterruptRaised]] = {}
     for event in log:
         if isinstance(event.data, catalog.InterruptRaised):
-            asked[event.data.interrupt_id] = event, event.data
+            open_questions[event.data.interrupt_id] = event, event.data
         elif isinstance(event.data, catalog.InterruptResolved | catalog.InterruptExpired):
-            known = asked.pop(event.data.interrupt_id, None)
-            if known is not None:
-                yield _question(*known, event.recorded_at)
-    for raised, question in asked.values():
+            opened = open_questions.pop(event.data.interrupt_id, None)
+            if opened is not None:
+                yield _question(*opened, event.recorded_at)
+    for raised, question in open_questions.values():
         yield _question(raised, question, log[-1].recorded_at)
 
 
@@ -615,55 +646,60 @@ def _call(span: Span, last_us: int) -> PathPart:
     return PathPart(spent, span.started_us, ended, span.path, span.step, span.iteration, called, span.operation_id)
 
 
-def _backwards(paths: dict[str, _OnePath], began: int, ended: int) -> Iterator[PathPart]:
-    """Yield the calls and questions that the end waited for, the last first."""
+def _backwards(paths: dict[str, _PathOfRun], began: int, ended: int) -> Iterator[PathPart]:
+    """Yield the calls and questions that the end waited for, the last first.
+
+    `now` moves from the end towards the beginning. Each iteration takes the latest event before `now` on the current
+    path: a join (continue on the path that arrived last), a call or question (yield it), or the start of a branch
+    (continue on the path that split).
+    """
     if not paths:
         return
     name = max(paths, key=lambda name: paths[name].last)
-    left = {name: len(known.parts) for name, known in paths.items()}
-    joins = {name: len(known.joins) for name, known in paths.items()}
+    remaining = {name: len(path.parts) for name, path in paths.items()}
+    joins = {name: len(path.joins) for name, path in paths.items()}
     now = ended
     latest = None
     while now > began:
-        known = paths[name]
-        found = _waited_for(known.parts, left[name], now, latest)
-        joined = known.joins[joins[name] - 1] if joins[name] else None
-        if joined is not None and joined[0] <= now and (found is None or known.parts[found].ended_us <= joined[0]):
+        path = paths[name]
+        place = _waited_for(path.parts, remaining[name], now, latest)
+        joined = path.joins[joins[name] - 1] if joins[name] else None
+        if joined is not None and joined[0] <= now and (place is None or path.parts[place].ended_us <= joined[0]):
             joins[name] -= 1
             name = max(joined[1], key=lambda other: paths[other].arrived_us)
             now = min(now, paths[name].arrived_us or joined[0])
             latest = None
-        elif found is not None:
-            latest = known.parts[found]
-            left[name] = found
+        elif place is not None:
+            latest = path.parts[place]
+            remaining[name] = place
             yield latest._replace(started_us=max(began, latest.started_us), ended_us=min(now, latest.ended_us))
             now = latest.started_us
-        elif known.parent is not None:
-            now = min(now, known.began_us or now)
-            name = known.parent
+        elif path.parent is not None:
+            now = min(now, path.began_us or now)
+            name = path.parent
             latest = None
         else:
             return
 
 
-def _waited_for(parts: Sequence[PathPart], left: int, now: int, latest: PathPart | None) -> int | None:
-    """Return the place of what ended last until now; in an item its own calls come first."""
-    place = min(left, bisect_right(parts, now, key=lambda part: part.ended_us)) - 1
+def _waited_for(parts: Sequence[PathPart], remaining: int, now: int, latest: PathPart | None) -> int | None:
+    """Return the index of the part that ended last until now; calls of the same item have precedence."""
+    place = min(remaining, bisect_right(parts, now, key=lambda part: part.ended_us)) - 1
     if place < 0:
         return None
     if latest is not None and latest.item is not None:
-        for own in range(place, max(-1, place - _NEAR), -1):
-            if (parts[own].step, parts[own].item) == (latest.step, latest.item):
-                return own
+        for nearby in range(place, max(-1, place - _NEAR), -1):
+            if (parts[nearby].step, parts[nearby].item) == (latest.step, latest.item):
+                return nearby
     return place
 
 
 _NEAR = 200
-"""Calls that are looked through for the one before in the same item."""
+"""Number of earlier calls that are searched for one of the same item."""
 
 
 def _with_gaps(backwards: Iterable[PathPart], began: int, ended: int) -> list[PathPart]:
-    """Return the parts oldest first, with what lies between them."""
+    """Return the parts oldest first, with overhead in the gaps."""
     parts: list[PathPart] = []
     now = ended
     path = ""
@@ -682,20 +718,23 @@ def _with_gaps(backwards: Iterable[PathPart], began: int, ended: int) -> list[Pa
 
 
 def _interrupted(log: ReadLog, parts: Iterable[PathPart]) -> Iterator[PathPart]:
-    """Yield the parts without the times in which the run was paused or stopped, which are parts of their own."""
-    lasting = log.course.lasting
-    known = [*log.course.stretches, *([lasting] if lasting is not None else [])]
-    breaks = [stretch for stretch in known if stretch.doing in (COURSE_PAUSED, STOPPED)]
+    """Yield the parts, with the paused and stopped times cut out of them as separate parts.
+
+    A part 10-20 with a pause 12-15 becomes the part 10-12, the pause 12-15 and the part 15-20.
+    """
+    current = log.activity.current
+    phases = [*log.activity.phases, *([current] if current is not None else [])]
+    breaks = [phase for phase in phases if phase.doing in (ACTIVITY_PAUSED, STOPPED)]
     for part in parts:
         now = part.started_us
-        for stretch in breaks:
-            begins = max(now, stretch.started_us)
-            ends = min(part.ended_us, part.ended_us if stretch.ended_us is None else stretch.ended_us)
+        for phase in breaks:
+            begins = max(now, phase.started_us)
+            ends = min(part.ended_us, part.ended_us if phase.ended_us is None else phase.ended_us)
             if begins < ends:
                 if now < begins:
                     yield part._replace(started_us=now, ended_us=begins)
                 yield PathPart(
-                    "paused" if stretch.doing == COURSE_PAUSED else "stopped", begins, ends, part.path, part.step
+                    "paused" if phase.doing == ACTIVITY_PAUSED else "stopped", begins, ends, part.path, part.step
                 )
                 now = ends
         if now < part.ended_us:

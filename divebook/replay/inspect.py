@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from divebook import extensions
 from divebook.events import Event, catalog
-from divebook.projections.frames_mixin import FramedLog
+from divebook.projections.log_frames import FramedLog
 from divebook.projections.summary import PathPart, ReadLog, Spent, critical_path
 from divebook.text.colours import LIGHT
 from divebook.text.format import AS_TEXT, branch_name, plural, price, seconds
@@ -155,7 +155,7 @@ def _bar(found: Inspected) -> str:
 def _headline(found: Inspected) -> str:
     first = found.log[0].data if found.log else None
     name = first.workflow_name if isinstance(first, catalog.ExecutionStarted) else "run"
-    told = "took" if found.log and found.log.course.is_over else "has taken"
+    told = "took" if found.log and found.log.activity.is_over else "has taken"
     return f"{one_line(name, WIDTH)} {told} {seconds(found.duration_us / 1e6)}"
 
 

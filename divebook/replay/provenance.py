@@ -23,7 +23,7 @@ from divebook.errors import NotFoundError
 from divebook.events import Event, catalog
 from divebook.events.codec import readable
 from divebook.events.recorded import opened
-from divebook.projections.requests import spoken_in
+from divebook.projections.model_requests import people_messages
 from divebook.replay.origins import INPUT, Origins, StepCall, ValueOrigin
 from divebook.store.history import History
 from divebook.text.colours import LIGHT
@@ -373,7 +373,7 @@ class ProvenanceText:
 
     def _said(self, response: Mapping[str, Any]) -> str:
         """Return the text of a model's answer, and the tools that it asks for."""
-        said = spoken_in([response])
+        said = people_messages([response])
         texts = [message.text for message in said if message.text]
         asked = [str(block["tool"]) for message in said for block in message.content if "tool" in block]
         return ", ".join([*map(self._text, texts), *(f"asks for {one_line(name, VALUE)}" for name in asked)])

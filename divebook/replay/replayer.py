@@ -28,7 +28,7 @@ from divebook.events.catalog import (
     StepStarted,
 )
 from divebook.events.recorded import collector_resting, opened
-from divebook.projections.requests import CallMessage, RequestView, requests_of
+from divebook.projections.model_requests import CallMessage, RequestView, requests_of
 from divebook.runtime.execution import Execution
 from divebook.workflow.definition import Workflow
 

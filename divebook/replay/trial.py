@@ -22,7 +22,7 @@ from divebook.events.event import Event
 from divebook.events.recorded import opened
 from divebook.projections.compare import as_text as aligned_as_text
 from divebook.projections.comparison import BADGE, FAINT, RULE, TEXT, piece_of, safe, styled
-from divebook.projections.requests import messages_of, requests_in
+from divebook.projections.model_requests import messages_of, requests_in
 from divebook.projections.spans import Span
 from divebook.projections.summary import ReadLog
 from divebook.runtime.execution import Execution

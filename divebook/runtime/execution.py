@@ -28,7 +28,7 @@ from divebook.events.recorded import opened
 from divebook.interrupts import interruptible_result
 from divebook.projections.comparison import Comparison
 from divebook.projections.failures import Failure, failure_in, failures_of
-from divebook.projections.frames_mixin import FramedLog, log_of
+from divebook.projections.log_frames import FramedLog, log_of
 from divebook.projections.summary import ReadLog
 from divebook.questions import Question
 from divebook.runtime.children import running_children

@@ -16,7 +16,7 @@ from divebook.engine.inbox import SIGNAL, Message, signal_payload
 from divebook.errors import ExecutionNotFoundError, NotFoundError, SetupError, StoreBusyError
 from divebook.events.catalog import BOOK
 from divebook.events.recorded import opened
-from divebook.projections.requests import CallMessage, spoken_in
+from divebook.projections.model_requests import CallMessage, people_messages
 from divebook.runtime.clock import Clock
 from divebook.runtime.commit import StoreCalls
 from divebook.store import EventStore
@@ -132,7 +132,7 @@ class ThreadTurn(NamedTuple):
     @property
     def said(self) -> list[CallMessage]:
         """What was said, as people look at it."""
-        return spoken_in(self.messages)
+        return people_messages(self.messages)
 
 
 class ThreadLine(NamedTuple):

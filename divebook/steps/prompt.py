@@ -33,7 +33,7 @@ from divebook.errors import (
 from divebook.events.catalog import COMPLETED, FAILED, PENDING
 from divebook.events.codec import short_hash
 from divebook.events.recorded import opened
-from divebook.projections.requests import RequestView
+from divebook.projections.model_requests import RequestView
 from divebook.runtime.context import StepContext
 from divebook.runtime.errors import clean_failure
 from divebook.runtime.step import Outcome

@@ -22,7 +22,7 @@ from divebook.engine.approvals import Approved, Denied, ToolCall
 from divebook.engine.operations import TOOL_CALL, Setting, Slot
 from divebook.events.catalog import FAILED
 from divebook.events.event import to_datetime
-from divebook.projections.requests import RequestView
+from divebook.projections.model_requests import RequestView
 from divebook.questions import Question
 from divebook.runtime.compute.threads import Compute, LimitedSlot, Slots
 from divebook.runtime.concurrency import CallCounter, Suspended

@@ -1,4 +1,4 @@
-"""Plain data of strangers against the types of `divebook.widgets.protocol`: looked at before it is used."""
+"""Validation of untrusted plain data against the types of `divebook.widgets.protocol`."""
 
 from __future__ import annotations
 
@@ -12,44 +12,46 @@ from divebook.errors import SavedRunError
 from divebook.text.redaction import one_line
 from divebook.widgets.protocol import Ack
 
-MAX_WHOLE, MAX_NUMBER = 2**53, 1e15
-"""Larger numbers are not believed."""
+MAX_WHOLE = 2**53
+"""Larger integers are refused."""
+MAX_NUMBER = 1e15
+"""Larger numbers are refused."""
 
 
-def checked(data: Any, wanted: Any) -> Any:
-    """Return plain data that is of a type: a TypedDict of plain types, lists, dicts, unions and literals.
+def checked(data: Any, expected: Any) -> Any:
+    """Return plain data if it has a type: a TypedDict of plain types, lists, dicts, unions and literals.
 
     Raises
     ------
     SavedRunError
-        With the first place that is not.
+        The data does not have the type; the text contains the first mismatch.
 
     >>> checked({"x": [1]}, dict[str, list[int]])
     {'x': [1]}
     """
-    misfit = misfit_of(data, wanted, "run")
+    misfit = misfit_of(data, expected, "run")
     if misfit is not None:
         raise SavedRunError(misfit)
     return data
 
 
-def misfit_of(data: Any, wanted: Any, name: str) -> str | None:
-    """Return the first place in which data is not of a type, `name` being the whole; None if there is none.
+def misfit_of(data: Any, expected: Any, name: str) -> str | None:
+    """Return the first mismatch between data and a type, or None; `name` stands for the data in the text.
 
     >>> misfit_of({"n": "x"}, dict[str, int], "message")
     'message[n] is "x", which it cannot be'
     """
-    return next(_misfits(data, wanted, name), None)
+    return next(_misfits(data, expected, name), None)
 
 
-def refusal(message: Any, known: Any) -> str | None:
-    """Return why a message of a browser is none of a union of messages; None if it is one of them.
+def refusal(message: Any, union: Any) -> str | None:
+    """Return why a browser's message does not belong to a union of message types, or None if it does.
 
     >>> from divebook.widgets.protocol import ReplayToKernel
     >>> refusal({"type": "stat", "view": "v"}, ReplayToKernel)
     'no message has the type "stat"; known are state, event, events, said, at, picture, bundle'
     """
-    kinds = {get_args(get_type_hints(kind)["type"])[0]: kind for kind in get_args(known)}
+    kinds = {get_args(get_type_hints(kind)["type"])[0]: kind for kind in get_args(union)}
     name = message.get("type") if isinstance(message, dict) else None
     if not isinstance(name, str) or name not in kinds:
         return f"no message has the type {_shown(name)}; known are {', '.join(kinds)}"
@@ -68,49 +70,55 @@ def _is_whole(text: str) -> bool:
 
 
 def refused(message: Any, why: str) -> Ack:
-    """Return the answer to a message of a wrong shape, so that its sender does not send it again and again."""
-    given = message.get("id") if isinstance(message, Mapping) else None
+    """Return the acknowledgement that refuses an invalid message, so that the sender does not repeat it."""
+    identity = message.get("id") if isinstance(message, Mapping) else None
     text = f"the kernel does not understand this message, and did nothing: {why}. Reload the page"
-    return Ack(type="ack", id=given if isinstance(given, str) and _is_whole(given) else "", accepted=False, text=text)
+    return Ack(
+        type="ack", id=identity if isinstance(identity, str) and _is_whole(identity) else "", accepted=False, text=text
+    )
 
 
-def _misfits(data: Any, wanted: Any, where: str) -> Iterator[str]:
-    """Yield the places in which data is not of a type."""
-    origin = get_origin(wanted)
+def _misfits(data: Any, expected: Any, where: str) -> Iterator[str]:
+    """Yield the mismatches between data and a type.
+
+    Data fits a union if it fits one of its members. Entries of lists and dicts, and fields of TypedDicts, are checked
+    recursively. Other types are plain types or literals.
+    """
+    origin = get_origin(expected)
     if origin in (Union, types.UnionType):
-        if all(next(_misfits(data, one, where), None) for one in get_args(wanted)):
-            yield f"{where} is {_told(data)}"
+        if all(next(_misfits(data, one, where), None) for one in get_args(expected)):
+            yield f"{where} is {_mismatch(data)}"
     elif origin in (list, dict) and isinstance(data, origin):
-        inner = get_args(wanted)[-1]
+        inner = get_args(expected)[-1]
         for key, part in data.items() if isinstance(data, dict) else enumerate(data):
             yield from _misfits(part, inner, f"{where}[{str(key)[:40]}]")
-    elif is_typeddict(wanted) and isinstance(data, dict):
-        yield from _misfits_of_fields(data, wanted, where)
-    elif not (wanted is Any or (origin is Literal and data in get_args(wanted)) or _is_plain(data, wanted)):
-        yield f"{where} is {_told(data)}"
+    elif is_typeddict(expected) and isinstance(data, dict):
+        yield from _misfits_of_fields(data, expected, where)
+    elif not (expected is Any or (origin is Literal and data in get_args(expected)) or _is_plain(data, expected)):
+        yield f"{where} is {_mismatch(data)}"
 
 
-def _misfits_of_fields(data: dict[str, Any], wanted: Any, where: str) -> Iterator[str]:
-    for key, kind in get_type_hints(wanted).items():
+def _misfits_of_fields(data: dict[str, Any], expected: Any, where: str) -> Iterator[str]:
+    for key, kind in get_type_hints(expected).items():
         if key in data:
             yield from _misfits(data[key], kind, f"{where}.{key}")
         else:
             yield f"{where}.{key} is missing"
 
 
-def _is_plain(data: Any, wanted: Any) -> bool:
-    if wanted is type(None):
+def _is_plain(data: Any, expected: Any) -> bool:
+    if expected is type(None):
         return data is None
-    if isinstance(wanted, EnumType):
-        return data in list(wanted)
-    if wanted is float:
+    if isinstance(expected, EnumType):
+        return data in list(expected)
+    if expected is float:
         return type(data) in (int, float) and abs(data) < MAX_NUMBER
-    if wanted is int:
+    if expected is int:
         return type(data) is int and abs(data) <= MAX_WHOLE
-    return wanted in (str, bool) and type(data) is wanted
+    return expected in (str, bool) and type(data) is expected
 
 
-def _told(data: Any) -> str:
+def _mismatch(data: Any) -> str:
     return f"{_shown(data)}, which it cannot be"
 
 

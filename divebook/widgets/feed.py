@@ -1,9 +1,17 @@
-"""One execution as the browser follows it: what changed since the last frame, made once for all who look at it.
+"""Feed of one execution: the changes since the last frame, made once for all its views.
 
-Events come from the engine's thread (`receive`) and wait; `frame` turns them into spans and says what changed. The
-sequence numbers show whether something is missing (another process appended, a listener came late): then the log is
-read on from there. What spans were given and what came out stays in the store and is read for `detail`. Only `receive`
-and `stream` may be called from other threads than the one that makes the frames.
+Events come from the engine's thread (`Feed.receive`) and wait in an inbox. `Feed.frame` applies them and returns the
+changed spans. Sequence numbers show whether events are missing, because another process appended or the feed
+subscribed late. The feed then reads the log from there. Parameters and results of spans are not kept, but read from
+the store for `detail`. Only `receive` and `stream` may be called from other threads than the one that makes the
+frames.
+
+How a view becomes complete: the log has 5,000 events, and a page opens the view. The first frame reads 2,000 events
+(`EVENTS_PER_FRAME`), and two more frames read the rest. The page sends ``hello`` with ``since: 0`` and gets a
+``welcome``
+with the newest 1,500 spans (`FIRST_SPANS`) up to the last frame. It requests older spans with ``range``, 5,000 at most
+in each answer (`SPANS_PER_PAGE`). Each later frame is a ``delta`` with ``after`` and ``last``. If ``after`` is not the
+``last`` that the page knows, it missed a frame and sends ``hello`` with the last event that it knows.
 """
 
 from __future__ import annotations
@@ -14,12 +22,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from divebook.events import Event
-from divebook.projections.progress import Activity, Spreads
-from divebook.projections.requests import requests_in
+from divebook.projections.activity import Activity, Spreads
+from divebook.projections.model_requests import requests_in
 from divebook.projections.spans import Span, Spans, spans_of
 from divebook.runtime.streaming import TextDelta
 from divebook.text.redaction import Redactor, shared
-from divebook.widgets.parts import CONVERSATIONS, Failing, conversation_of, no_conversation, sent_with
+from divebook.widgets.parts import CONVERSATIONS, FailureTracker, conversation_of, no_conversation, sent_with
 from divebook.widgets.protocol import (
     Conversation,
     Delta,
@@ -43,44 +51,46 @@ from divebook.widgets.source import (
     Budget,
     Labels,
     Source,
-    Spending,
+    SpendingTracker,
     block_of,
-    came_of,
     encodable,
     labels_of,
-    paced,
+    result_preview,
     shown,
+    with_activity,
 )
 from divebook.widgets.stepping import detail_of
-from divebook.widgets.variables import Setters
+from divebook.widgets.variables_and_files import Setters
 
-# What is being written now: pieces come from the engine's thread, frames take them on to the browser, part by part.
+# --- streamed text ---------------------------------------------------------------------------------------------------
 #
-# A secret may come in two pieces: the end of a text is held back while it may be the beginning of one. Where more comes
-# than frames take, a part of the middle is left out, as far as the end of a line: half a secret may stand before that.
+# Pieces of text come from the engine's thread, and frames send them to the browser. A secret may be split over two
+# pieces, so the end of a text is held back while it may be the beginning of a secret. If more text comes than frames
+# can send, a part in the middle is dropped up to the end of a line, because half a secret may precede it.
 
 
 KEPT = 16_000
-"""Characters of a text's end that a view which comes later still gets."""
+"""Characters at the end of a text that a later view gets."""
 PER_FRAME = 32_000
+"""Characters of streamed text in one frame."""
 MOST_WAITING = 1 << 18
 """Characters that wait for the next frame."""
 
 
 @dataclass(slots=True)
 class _Text:
-    """The end of a text; places count characters of what is shown of it, without secrets."""
+    """The end of a streamed text; positions count its characters without secrets."""
 
     length: int = 0
-    """Of all that came, secrets and all."""
+    """Length of all pieces, including secrets."""
     raw: str = ""
     base: int = 0
-    """Where `clean` begins."""
+    """Position at which `clean` begins."""
     clean: str = ""
     sent: int = 0
-    is_told: bool = True
+    is_sent: bool = True
     is_cut: bool = False
-    """Whether pieces were dropped, and what comes may be the rest of what they began."""
+    """Whether pieces were dropped, so that the next piece may be the rest of a dropped line."""
 
     @property
     def end(self) -> int:
@@ -98,17 +108,17 @@ class _Text:
         self.raw += piece
 
     def settle(self, redactor: Redactor) -> None:
-        """Take over what may be shown by now; what was shown and turns out to be part of a secret is taken back."""
+        """Update the text that may be shown; text that was shown and turns out to be part of a secret is withdrawn."""
         clean = redactor.text(self.raw[: redactor.settled(self.raw)])
         if not clean.startswith(self.clean):
             self.base = self.sent = 0  # at 0 a page begins anew
-        self.is_told &= clean == self.clean
+        self.is_sent &= clean == self.clean
         self.clean = clean
         if len(self.raw) > 2 * KEPT:
             self._forget_beginning(redactor)
 
     def _forget_beginning(self, redactor: Redactor) -> None:
-        """Forget all but the end, at a line, or else anywhere, where no secret is cut in two."""
+        """Forget all but the end, cut at a line if possible, and at a place that does not divide a secret."""
         whole = redactor.text(self.raw)
         most = len(self.raw) - KEPT
         for place in (self.raw.rfind("\n", 0, most) + 1, most):
@@ -121,24 +131,24 @@ class _Text:
                 return
 
     def since(self, place: int, limit: int) -> tuple[int, str]:
-        """Return the text after `place`, and where it begins."""
-        wanted = min(self.end - place, len(self.clean), limit)
-        return self.end - wanted, self.clean[len(self.clean) - wanted :]
+        """Return the text after `place`, at most `limit` characters, and its position."""
+        length = min(self.end - place, len(self.clean), limit)
+        return self.end - length, self.clean[len(self.clean) - length :]
 
 
 class Streams:
-    """The texts of calls that run, by span."""
+    """Streamed texts of running calls, by span."""
 
     def __init__(self, builder: Spans) -> None:
         self._builder = builder
         self._inbox: deque[TextDelta] = deque()
         self._waiting = 0
-        """Characters in it."""
+        """Characters in the inbox."""
         self._dropped: set[tuple[str, str]] = set()
-        """Of which texts pieces are not in it."""
+        """Texts of which pieces were dropped from the inbox."""
         self._lock = threading.Lock()
         self._texts: dict[tuple[str, str], _Text] = {}
-        """By operation and part."""
+        """Texts by operation and part."""
 
     def put(self, delta: TextDelta) -> None:
         """Add a piece to the text of a call; any thread."""
@@ -156,7 +166,11 @@ class Streams:
         return bool(self._inbox)
 
     def pieces(self) -> list[Streamed]:
-        """Return what came since the last call; the texts of calls that have ended are forgotten."""
+        """Return the new text since the last call, at most `PER_FRAME` characters; forget the texts of ended calls.
+
+        The inbox is taken under the lock. Its pieces are appended to their texts, which are then redacted, and the
+        part that was not sent yet is returned.
+        """
         with self._lock:
             inbox = self._inbox
             self._inbox = deque()
@@ -174,29 +188,29 @@ class Streams:
             grown.add(name)
         for name in grown:
             self._texts[name].settle(shared())
-        told = []
-        left = PER_FRAME
+        streamed = []
+        room = PER_FRAME
         for (operation_id, part), text in list(self._texts.items()):
             span = self._builder.running_operation(operation_id)
             if span is None:
                 self._forget_if_over(operation_id, part)
-            elif not text.is_told and left:
-                at, piece = text.since(text.sent, left)
+            elif not text.is_sent and room:
+                at, piece = text.since(text.sent, room)
                 text.sent = text.end
-                text.is_told = True
-                left = left - len(piece)
-                told.append(Streamed(id=span.index, part=part, at=at, text=piece))
-        return told
+                text.is_sent = True
+                room = room - len(piece)
+                streamed.append(Streamed(id=span.index, part=part, at=at, text=piece))
+        return streamed
 
     def so_far(self) -> list[Streamed]:
         """Return the ends of all texts as far as frames have sent them."""
-        told = []
+        streamed = []
         for (operation_id, part), text in self._texts.items():
             span = self._builder.running_operation(operation_id)
-            if span is not None and text.is_told:
+            if span is not None and text.is_sent:
                 at, tail = text.since(0, KEPT)
-                told.append(Streamed(id=span.index, part=part, at=at, text=tail))
-        return told
+                streamed.append(Streamed(id=span.index, part=part, at=at, text=tail))
+        return streamed
 
     def _forget_if_over(self, operation_id: str, part: str) -> None:
         if self._builder.knows_operation(operation_id):
@@ -204,27 +218,29 @@ class Streams:
 
 
 EVENTS_PER_FRAME = 2000
-"""So that a long history neither holds up the first frame nor makes a large one."""
+"""Events that one frame applies, so that a long history neither delays the first frame nor makes it large."""
 ROWS_PER_FRAME = 5_000
-"""Of which is counted what they gave; the others are with the next frame."""
+"""Rows whose results one frame counts; the others are counted in the next frames."""
 FIRST_SPANS = 1500
-"""The newest spans of a welcome; a view asks for older ones."""
+"""The newest spans of a welcome; a view requests older ones."""
 SPANS_PER_PAGE = 5000
 MAX_QUESTIONS = 200
-MAX_TEXT, MAX_DETAIL = 100_000, 400_000
-"""Characters of one text, and of all texts, of a detail."""
+MAX_TEXT = 100_000
+"""Characters of one text of a detail."""
+MAX_DETAIL = 400_000
+"""Characters of all texts of a detail."""
 MAX_DETAIL_EVENTS = 20
 _KEPT_IN_STORE = ""
 
 
 class Feed:
-    """The spans, questions and numbers of one execution, and what changed of them."""
+    """The spans, questions and numbers of one execution, and their changes."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
         self._inbox: deque[Event] = deque()
         self._reader = Spans(for_people=True)
-        self._told: list[tuple[Span, Labels]] = []
+        self._labelled: list[tuple[Span, Labels]] = []
         """All spans with their labels, by index."""
         self._streams = Streams(self._reader)
         self._last = self._framed = 0
@@ -233,27 +249,28 @@ class Feed:
         self._behind = True
         self._header: Header | None = None
         self._questions: dict[str, QuestionView] = {}
-        self._spending, self._course, self._failing = Spending(), Activity(), Failing(source.names)
+        self._spending = SpendingTracker()
+        self._activity = Activity()
+        self._failing = FailureTracker(source.names)
         self._spreads = Spreads()
         self._ways: list[Way] = []
         self._asks_ways = True
         self._setters = Setters()
         self._variables: tuple[int, list[VariableView]] = 0, []
         self._files: tuple[int, list[WorkspaceView]] = 0, []
-        """Those that were told last, and how often they were others."""
+        """The last value of variables and files, each with the number of its changes."""
 
     # --- from the engine -------------------------------------------------------------------------------------------
 
     def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Take over what happens and what models write from now on, and call `wake` each time.
-
-        Call what is returned to stop it.
+        """Subscribe to events and streamed text, and call `wake` for each; return a function that ends the
+        subscription.
         """
 
         def take(events: Sequence[Event]) -> None:
             self.receive(events)
             if not events:  # another process may have appended
-                self.look_again()
+                self.request_refresh()
             wake()
 
         def write(delta: TextDelta) -> None:
@@ -269,26 +286,26 @@ class Feed:
         return stop
 
     def receive(self, events: Sequence[Event]) -> None:
-        """Take over new events; any thread."""
+        """Add new events to the inbox; any thread."""
         self._inbox.extend(events)
 
     def stream(self, delta: TextDelta) -> None:
-        """Take over a piece of text that a model is writing; any thread."""
+        """Add a piece of streamed text; any thread."""
         self._streams.put(delta)
 
-    def look_again(self) -> None:
-        """Look into the store at the next frame: another process may have appended."""
+    def request_refresh(self) -> None:
+        """Read the store in the next frame, because another process may have appended events."""
         self._behind = True
 
     # --- frames ----------------------------------------------------------------------------------------------------
 
     @property
     def has_news(self) -> bool:
-        """Whether the next frame is likely to tell something."""
+        """Whether the next frame is likely to contain changes."""
         return bool(self._inbox) or self._behind or self._streams.has_news or self._spreads.is_behind
 
     def frame(self) -> Delta | None:
-        """Return what changed since the last frame, or None."""
+        """Return the changes since the last frame, or None."""
         self._take_news()
         changed = self._changed_spans()
         questions = self._changed_questions()
@@ -306,7 +323,7 @@ class Feed:
             after=after,
             last=self._last,
             origin_us=self._origin or 0,
-            total=len(self._told),
+            total=len(self._labelled),
             spans=block_of(changed, self._origin or 0),
             header=header,
             failures=failures,
@@ -334,10 +351,10 @@ class Feed:
         if self._origin is None:
             self._origin = event.recorded_at
         self._reader.take(event)
-        self._course.take(event)
+        self._activity.take(event)
         self._spreads.take(event)
         self._setters.take(event)
-        self._spending.hear(event)
+        self._spending.on_event(event)
 
     def _changed_spans(self) -> list[tuple[Span, Labels]]:
         changed = sorted(self._reader.changed.items())
@@ -345,28 +362,32 @@ class Feed:
         for index, span in changed:
             self._spending.take(span)
             self._failing.take(span)
-            if index == len(self._told):
-                self._told.append((span, labels_of(span, self.source.names.place_of)))
+            if index == len(self._labelled):
+                self._labelled.append((span, labels_of(span, self.source.names.place_of)))
             if span.kind == "operation" and span.result is not None and span.result is not _KEPT_IN_STORE:
-                self._told[index] = (span, self._told[index][1]._replace(came=came_of(span.type, span.result)))
+                self._labelled[index] = (
+                    span,
+                    self._labelled[index][1]._replace(result=result_preview(span.type, span.result)),
+                )
             span.parameters = span.setting = None
             if span.kind != "item" or span.ended_us is not None:
                 span.item = None  # of an item that runs it names the calls that are still to begin in it
             span.result = None if span.result is None else _KEPT_IN_STORE
-        return [self._told[index] for index, _ in changed]
+        return [self._labelled[index] for index, _ in changed]
 
     def _report(self) -> FailureReport:
-        return self._failing.report([span for span, _ in self._told], self.source.read)
+        return self._failing.report([span for span, _ in self._labelled], self.source.read)
 
     def _present_header(self) -> Header:
-        header = paced(self._failing.of(self._spending.of(self.source.header())), self._course, self._spreads)
+        header = with_activity(self._failing.of(self._spending.of(self.source.header())), self._activity, self._spreads)
         if self._asks_ways:
-            self._asks_ways, self._ways = False, self.source.ways(header, self._failing.kept)
+            self._asks_ways = False
+            self._ways = self.source.ways(header, self._failing.kept)
         return {**header, "ways": self._ways}
 
     def _changed_questions(self) -> list[QuestionView]:
-        present = {asked["interrupt_id"]: asked for asked in self.source.questions()}
-        changed = [asked for name, asked in present.items() if self._questions.get(name) != asked]
+        present = {question["interrupt_id"]: question for question in self.source.questions()}
+        changed = [question for name, question in present.items() if self._questions.get(name) != question]
         self._questions = present
         return changed
 
@@ -375,22 +396,22 @@ class Feed:
     def welcome(self, view: str, since: int, most: int = FIRST_SPANS, *, evenly: bool = False) -> Welcome:
         """Return what a view lacks that knows the events up to `since`; of more than `most` spans only the newest.
 
-        With `evenly` as many of all spans, spread over the run.
+        With `evenly` the spans are spread over the run. A view that lacks more than `most` spans starts again from 0.
         """
-        known = 0 if since > self._framed else since
-        told = self._told
-        even = [told[place] for place in some_of([span for span, _ in told], most)] if evenly else None
-        spans = self._spans_since(known, most) if even is None else even
-        if known and len(spans) > most:
-            known = 0
+        base = 0 if since > self._framed else since
+        labelled = self._labelled
+        even = [labelled[place] for place in some_of([span for span, _ in labelled], most)] if evenly else None
+        spans = self._spans_since(base, most) if even is None else even
+        if base and len(spans) > most:
+            base = 0
             spans = self._spans_since(0, most)
         return Welcome(
             type="welcome",
             view=view,
-            since=known,
+            since=base,
             last=self._framed,
             origin_us=self._origin or 0,
-            total=len(self._told),
+            total=len(self._labelled),
             spans=block_of(spans, self._origin or 0),
             header=self._present_header(),
             failures=self._report(),
@@ -400,25 +421,26 @@ class Feed:
         )
 
     def _spans_since(self, sequence: int, most: int) -> list[tuple[Span, Labels]]:
-        told = self._told
+        """Return the spans that changed after an event; for 0 the newest `most` ones and older ones that still run."""
+        labelled = self._labelled
         if sequence:
-            return [(span, label) for span, label in told if span.sequences[-1] > sequence]
-        first = max(0, len(told) - most)
-        running = [(span, label) for span, label in told[:first] if span.ended_us is None][:most]
-        return [*running, *told[first:]]
+            return [(span, label) for span, label in labelled if span.sequences[-1] > sequence]
+        first = max(0, len(labelled) - most)
+        running = [(span, label) for span, label in labelled[:first] if span.ended_us is None][:most]
+        return [*running, *labelled[first:]]
 
     def history(self, view: str, first: int, stop: int) -> RangeAnswer:
         """Return the spans from `first` to below `stop`, the newest `SPANS_PER_PAGE` of them."""
-        stop = max(0, min(stop, len(self._told)))
+        stop = max(0, min(stop, len(self._labelled)))
         first = min(max(0, first, stop - SPANS_PER_PAGE), stop)
-        block = block_of(self._told[first:stop], self._origin or 0)
+        block = block_of(self._labelled[first:stop], self._origin or 0)
         return RangeAnswer(type="history", view=view, first=first, stop=stop, last=self._framed, spans=block)
 
     def detail(self, view: str, index: int) -> Detail:
-        """Return the events of one span, long texts cut."""
-        if not 0 <= index < len(self._told):
+        """Return the events of one span, with long texts cut."""
+        if not 0 <= index < len(self._labelled):
             return Detail(type="detail", view=view, id=index, events=[], error=f"there is no call {index}")
-        sequences = self._told[index][0].sequences
+        sequences = self._labelled[index][0].sequences
         shown = [*sequences[:1], *sequences[1:][-(MAX_DETAIL_EVENTS - 1) :]]
         budget = Budget(MAX_DETAIL, MAX_TEXT)
         events = [event for sequence in shown for event in self.source.read(sequence - 1, 1)]
@@ -427,53 +449,57 @@ class Feed:
         )
 
     def conversation(self, view: str, index: int, since: int) -> Conversation:
-        """Return what was said in an agent's turn, or with a single request, as far as it changed after an event."""
+        """Return the messages of an agent's turn or of a single request, as far as they changed after the event
+        `since`.
+        """
         turn, *inside = self._with_data(index) or (None,)
         if turn is None or turn.type not in CONVERSATIONS:
             return no_conversation(view, index, self._framed, f"call {index} has no conversation")
-        places = {str(span.operation_id): span.index for span, _ in self._told if span.operation_id is not None}
-        said = conversation_of(turn, inside, places, self.source.question_id, since=since)
-        return {**said, "view": view, "last": self._framed}
+        places = {str(span.operation_id): span.index for span, _ in self._labelled if span.operation_id is not None}
+        conversation = conversation_of(turn, inside, places, self.source.question_id, since=since)
+        return {**conversation, "view": view, "last": self._framed}
 
     def sent(self, view: str, index: int) -> Sent:
-        """Return all that was sent with a request."""
-        holder = self._told[index][0].holder if 0 <= index < len(self._told) else -1
+        """Return all messages of a request."""
+        holder = self._labelled[index][0].holder if 0 <= index < len(self._labelled) else -1
         spans = self._with_data(index if holder < 0 else holder)
-        wanted = self._told[index][0].operation_id if spans else None
-        found = next((one for one in requests_in(spans) if one.span.operation_id == wanted), None)
-        if found is None:
+        operation_id = self._labelled[index][0].operation_id if spans else None
+        request = next((one for one in requests_in(spans) if one.span.operation_id == operation_id), None)
+        if request is None:
             return Sent(type="sent", view=view, id=index, parts=[], error=f"call {index} is no request")
-        return Sent(type="sent", view=view, id=index, parts=sent_with(found), error="")
+        return Sent(type="sent", view=view, id=index, parts=sent_with(request), error="")
 
     def variables(self, view: str, version: int) -> Variables:
-        """Return the variables as they are now, unless a view has them already."""
+        """Return the current variables, or None for a view that has this version."""
         present = self.source.variables(self._setters)
         if present != self._variables[1]:
             self._variables = self._variables[0] + 1, present
-        number, told = self._variables
-        return Variables(type="variables", view=view, version=number, variables=None if number == version else told)
+        number, variables = self._variables
+        return Variables(
+            type="variables", view=view, version=number, variables=None if number == version else variables
+        )
 
     def files(self, view: str, version: int, at: int = 0, since: int = 0) -> Files:
-        """Return the files that were changed by an event, or by now, unless a view has these already.
+        """Return the files that were changed by the event `at`, or by now, or None for a view that has this version.
 
-        With `since` those that are others than at that event, be it an earlier or a later one.
+        With `since` the files that differ from those at that event, which may be earlier or later.
         """
         if at or since:
-            told = self.source.files(at, since)
-            return Files(type="files", view=view, version=version, at=at, since=since, workspaces=told)
+            workspaces = self.source.files(at, since)
+            return Files(type="files", view=view, version=version, at=at, since=since, workspaces=workspaces)
         present = self.source.files(0, 0)
         if present != self._files[1]:
             self._files = self._files[0] + 1, present
-        number, told = self._files
-        news = None if number == version else told
+        number, workspaces = self._files
+        news = None if number == version else workspaces
         return Files(type="files", view=view, version=number, at=0, since=0, workspaces=news)
 
     def _with_data(self, index: int) -> list[Span]:
         """Return a span and those that it holds, each with what it was given and what came of it."""
-        if not 0 <= index < len(self._told) or self._told[index][0].kind != "operation":
+        if not 0 <= index < len(self._labelled) or self._labelled[index][0].kind != "operation":
             return []
-        turn = self._told[index][0]
-        meant = [turn, *(span for span, _ in self._told[index + 1 :] if span.holder == index)]
+        turn = self._labelled[index][0]
+        meant = [turn, *(span for span, _ in self._labelled[index + 1 :] if span.holder == index)]
         sequences = sorted({number for span in meant for number in (*span.sequences[:1], *span.sequences[-2:])})
         return spans_of(event for number in sequences for event in self.source.read(number - 1, 1))
 

@@ -1,7 +1,7 @@
-"""What was said in a turn of an agent, as views show it: its requests, and the calls that their answers asked for.
+"""Conversations and failures as views show them.
 
-The spans of one turn are enough, each with what it was given and what came of it; `divebook.projections.requests` puts
-them together.
+A conversation has the requests of an agent's turn and the tool calls that the responses requested. The spans of the
+turn with their data are sufficient; `divebook.projections.model_requests` reconstructs the messages.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, CACHED_RESPON
 from divebook.events import Event
 from divebook.events.codec import readable
 from divebook.projections.failures import Failure, ItemNames, failure_of, is_kept, is_undoing, leaf_of, shown_kept
-from divebook.projections.requests import (
+from divebook.projections.model_requests import (
     RequestView,
     ToolCallView,
-    answered,
+    answer_blocks,
     mappings_in,
     output_names,
+    people_messages,
     placed,
     requests_in,
-    spoken_in,
     tool_calls_in,
 )
 from divebook.projections.spans import Span
@@ -42,11 +42,11 @@ from divebook.widgets.protocol import (
 from divebook.widgets.source import Budget, encodable, shown
 
 CONVERSATIONS = (AGENT_TURN, AGENT_RESPONSE, CACHED_RESPONSE)
-"""Types of operation in which something is said."""
+"""Types of operations with messages."""
 MOST_REQUESTS = 60
-"""The newest of a turn."""
+"""The newest requests of a turn that are shown."""
 MOST_ROUNDS = 4
-"""In which a server may ask before a call returns, that are looked for."""
+"""Questions of a server before a call returns that are looked up."""
 MOST_TEXT = 20_000
 """Characters of one text."""
 NAME = 120
@@ -57,30 +57,30 @@ Speaker: TypeAlias = Literal["system", "user", "retry", "thinking", "assistant",
 def conversation_of(
     turn: Span, inside: Sequence[Span], places: Mapping[str, int], question_id: QuestionId, *, since: int = 0
 ) -> Conversation:
-    """Return what was said in a turn, or with a single request.
+    """Return the messages of a turn or of a single request.
 
     Parameters
     ----------
     inside
-        The spans that the turn holds: none of a single request.
+        The spans that the turn contains; empty for a single request.
     places
         The spans of the views, by operation.
     question_id
-        Returns the id of the question about something.
+        Returns the id of the question about an object.
     since
-        What has not changed since this event is left out.
+        Requests and calls that have not changed after this event are omitted.
     """
     views = [view for view in requests_in([turn, *inside]) if view.span.operation_id != turn.operation_id or not inside]
     thread = {**(turn.parameters or {}), **(turn.setting or {})}.get("thread")
-    told = views[-MOST_REQUESTS:]
+    shown_views = views[-MOST_REQUESTS:]
     numbers = _numbers(views)
     # The request after a call says what that returned which has no operation.
     later = {numbers[view.span.index] - 1: view.span.sequences[-1] for view in views}
-    asked = [(numbers[call.view.span.index], call) for call in tool_calls_in([turn, *inside])]
+    numbered_calls = [(numbers[call.view.span.index], call) for call in tool_calls_in([turn, *inside])]
     calls = [
         _call(call, number, places, _questions(turn, call, question_id))
-        for number, call in asked
-        if number >= numbers[told[0].span.index] and max(call.changed, later.get(number, 0)) > since
+        for number, call in numbered_calls
+        if number >= numbers[shown_views[0].span.index] and max(call.changed, later.get(number, 0)) > since
     ]
     return Conversation(
         type="conversation",
@@ -89,14 +89,16 @@ def conversation_of(
         last=0,
         agent=one_line(str((turn.parameters or {}).get("agent", "")), NAME),
         thread=one_line(str(thread.get("id", "")), NAME) if isinstance(thread, Mapping) else "",
-        requests=[_request(view, numbers[view.span.index], places) for view in told if view.span.sequences[-1] > since],
+        requests=[
+            _request(view, numbers[view.span.index], places) for view in shown_views if view.span.sequences[-1] > since
+        ],
         calls=calls,
         error="",
     )
 
 
 def _numbers(views: Sequence[RequestView]) -> dict[int, int]:
-    """Return the numbers of requests as views show them, by span: of a turn that was begun anew they go on."""
+    """Return the numbers of requests that views show, by span; the numbers of a restarted turn continue."""
     numbers: dict[int, int] = {}
     shift = 0
     before = None
@@ -109,24 +111,24 @@ def _numbers(views: Sequence[RequestView]) -> dict[int, int]:
 
 
 def newest_conversations(spans: Sequence[Span], most: int, question_id: QuestionId) -> list[Conversation]:
-    """Return what was said in the newest turns and single requests of a log; of work that was given after all else."""
+    """Return the newest conversations of a log; turns of delegated work only if there is room."""
     operations = [span for span in spans if span.kind == "operation"]
     turns = [span for span in operations if span.type == AGENT_TURN or (span.type in CONVERSATIONS and span.holder < 0)]
-    kept = sorted(sorted(turns, key=lambda span: (span.holder < 0, span.index))[-most:], key=lambda span: span.index)
-    held: dict[int, list[Span]] = {}
+    newest = sorted(sorted(turns, key=lambda span: (span.holder < 0, span.index))[-most:], key=lambda span: span.index)
+    by_holder: dict[int, list[Span]] = {}
     for span in operations:
-        held.setdefault(span.holder, []).append(span)
+        by_holder.setdefault(span.holder, []).append(span)
     places = {str(span.operation_id): span.index for span in operations}
-    return [conversation_of(turn, held.get(turn.index, []), places, question_id) for turn in kept]
+    return [conversation_of(turn, by_holder.get(turn.index, []), places, question_id) for turn in newest]
 
 
-def shortened(said: Conversation, texts: int) -> Conversation:
-    """Return a conversation whose texts have at most so many characters."""
+def shortened(conversation: Conversation, texts: int) -> Conversation:
+    """Return a conversation whose texts have at most `texts` characters."""
     if texts >= MOST_TEXT:  # none is longer, but for the words that say what was left out
-        return said
-    requests = [_short_request(request, texts) for request in said["requests"]]
-    calls = [_short_call(call, texts) for call in said["calls"]]
-    return {**said, "requests": requests, "calls": calls}
+        return conversation
+    requests = [_short_request(request, texts) for request in conversation["requests"]]
+    calls = [_short_call(call, texts) for call in conversation["calls"]]
+    return {**conversation, "requests": requests, "calls": calls}
 
 
 def _short_request(request: ConversationRequest, texts: int) -> ConversationRequest:
@@ -144,36 +146,40 @@ def _cut(part: ConversationPart, texts: int) -> ConversationPart:
 
 
 def no_conversation(view: str, index: int, last: int, why: str) -> Conversation:
-    """Return the answer where nothing was said."""
+    """Return the answer without a conversation."""
     return Conversation(
         type="conversation", view=view, id=index, last=last, agent="", thread="", requests=[], calls=[], error=why
     )
 
 
 def sent_with(view: RequestView) -> list[ConversationPart]:
-    """Return every message that went to the model with a request."""
+    """Return the messages of a request."""
     instructions = [_part("system", view.instructions)] if view.instructions else []
     return [*instructions, *(part for message in view.messages for part in _parts(message))]
 
 
-def said_with(view: RequestView) -> list[ConversationPart]:
-    """Return every message that went to the model with a request, and what it answered."""
-    answers = (_block(block, "assistant") for block in answered(view))
+def messages_with(view: RequestView) -> list[ConversationPart]:
+    """Return the messages of a request and its response."""
+    answers = (_block(block, "assistant") for block in answer_blocks(view))
     return [*sent_with(view), *(part for part in answers if part is not None)]
 
 
-def said_up_to(said: Conversation, request: int, *, is_answered: bool) -> list[ConversationPart]:
-    """Return what had been said in a conversation with its request in that span, and what was answered to it."""
+def messages_up_to(conversation: Conversation, request: int, *, is_answered: bool) -> list[ConversationPart]:
+    """Return the messages of a conversation up to the request of a span, and its response if `is_answered`."""
     parts: list[ConversationPart] = []
-    for told in said["requests"]:
-        parts += [] if parts or not told["instructions"] else [_part("system", told["instructions"])]
-        parts += told["sent"]
-        is_last = told["id"] == request
-        parts += [part for part in told["answer"] if part["kind"] != "call"] if is_answered or not is_last else []
-        for call in said["calls"] if is_answered or not is_last else []:
-            if call["request"] == told["number"]:
+    for shown_request in conversation["requests"]:
+        if not parts and shown_request["instructions"]:
+            parts.append(_part("system", shown_request["instructions"]))
+        parts += shown_request["sent"]
+        is_last = shown_request["id"] == request
+        if is_last and not is_answered:
+            break
+        parts += [part for part in shown_request["answer"] if part["kind"] != "call"]
+        for call in conversation["calls"]:
+            if call["request"] == shown_request["number"]:
                 parts.append(_part("call", _words(call["arguments"]), call["tool"]))
-                parts += [] if is_last or not call["outcome"] else [_part("result", call["result"], call["tool"])]
+                if call["outcome"] and not is_last:  # the result follows the response that requested the call
+                    parts.append(_part("result", call["result"], call["tool"]))
         if is_last:
             break
     return parts
@@ -200,7 +206,7 @@ def _request(view: RequestView, number: int, places: Mapping[str, int]) -> Conve
 
 
 def _said_first(view: RequestView) -> Iterator[ConversationPart]:
-    """Yield what a request told the model that was no answer of its own, and no result of a call: those have lines."""
+    """Yield the new messages of a request, without responses and results of calls, which have their own lines."""
     new = (view.span.parameters or {}).get("new")
     if new is None:  # a plain request, or one that says just what the calls before it returned
         yield from (_part(message.role, message.text) for message in view.added if message.role in ("system", "user"))
@@ -213,11 +219,11 @@ def _parts(message: Mapping[str, Any]) -> Iterator[ConversationPart]:
     """Yield the parts of a message in pydantic-ai's JSON form."""
     for part in mappings_in(message.get("parts")):
         is_retry = part.get("part_kind") == "retry-prompt"
-        for said in spoken_in([{**message, "parts": [part]}]):
-            for block in said.content:
-                made = _block(block, "retry" if is_retry else said.role)
-                if made is not None:
-                    yield made
+        for converted in people_messages([{**message, "parts": [part]}]):
+            for block in converted.content:
+                block_part = _block(block, "retry" if is_retry else converted.role)
+                if block_part is not None:
+                    yield block_part
 
 
 def _block(block: Mapping[str, Any], role: str) -> ConversationPart | None:
@@ -234,13 +240,13 @@ def _block(block: Mapping[str, Any], role: str) -> ConversationPart | None:
 
 
 def _answer(view: RequestView) -> Iterator[ConversationPart]:
-    """Yield what a model thought, said and called; the call that is its answer as what it says."""
+    """Yield the thinking, texts and calls of a response; a call that is the output becomes a text."""
     outputs = output_names(view)
-    for block in answered(view):
+    for block in answer_blocks(view):
         if block.get("type") != "tool_call":
-            made = _block(block, "assistant")
-            if made is not None:
-                yield made
+            part = _block(block, "assistant")
+            if part is not None:
+                yield part
         elif block["tool"] in outputs:
             yield _part("assistant", _words(block["arguments"]))
         else:
@@ -269,7 +275,7 @@ def _place(span: Span | None, places: Mapping[str, int]) -> int:
 
 
 def _questions(turn: Span, call: ToolCallView, question_id: QuestionId) -> list[str]:
-    """Return the ids that questions about a call have; most calls have none."""
+    """Return the ids that questions about a call would have; most calls have no questions."""
     prefix = placed(call.view.span)[0]
     name = call.key.removeprefix("tool")
     keys = [f"approve{name}", f"ask{name}", *(f"elicit{name}-{number}" for number in range(1, MOST_ROUNDS + 1))]
@@ -280,11 +286,12 @@ def _questions(turn: Span, call: ToolCallView, question_id: QuestionId) -> list[
 
 
 def _words(value: Any) -> str:
-    """Return a value for people: a text as it is, what a command has printed, anything else as JSON."""
+    """Return a value as text: a text unchanged, the output of a command, anything else as JSON."""
     if isinstance(value, str):
         return value
-    if (said := printed(value)) is not None:
-        return said
+    output = printed(value)
+    if output is not None:
+        return output
     if isinstance(value, list | tuple) and value and all(isinstance(part, str) for part in value):
         return "\n".join(value)
     return readable(value, indent=2)
@@ -298,40 +305,40 @@ def _text(text: str) -> str:
     return cut(encodable(text), MOST_TEXT)
 
 
-# What has failed in an execution, as views and saved notebooks show it: followed from span to span.
+# --- failures of an execution, tracked span by span ------------------------------------------------------------------
 
 
 MOST_SHOWN = 50
 Read = Callable[[int, int], Sequence[Event]]
-"""Events after a sequence number, at most so many."""
+"""Returns events after a sequence number, at most a number of them."""
 
 
-class Failing:
-    """The failures of the spans so far; a span that has changed may be taken again."""
+class FailureTracker:
+    """The failures of the spans so far; a changed span may be added again."""
 
     def __init__(self, names: ItemNames) -> None:
         self._names = names
         self._failed: dict[int, Span] = {}
-        """By index, in the order in which they failed."""
+        """Failed spans by index, in the order in which they failed."""
         self._kinds: dict[tuple[str, str], dict[int, None]] = {}
         self._known: dict[int, Failure] = {}
         self._done: set[int] = set()
         self._items = 0
         self._is_undone = False
         self.has_changed = True
-        """Whether the report is another than it was when it was last made."""
+        """Whether the report has changed since it was last made."""
 
     def of(self, header: Header) -> Header:
-        """Return a header that says how many have failed."""
+        """Return a header with the number of failures."""
         return {**header, "failed": len(self._failed)}
 
     @property
     def kept(self) -> str:
-        """What is safe in the log, in words; nothing is where it was rolled back."""
+        """In words the items and calls that a resumed run reuses; empty after a rollback."""
         return "" if self._is_undone else shown_kept(self._items, len(self._done) - self._items)
 
     def take(self, span: Span) -> None:
-        """Note whether a span stands for a failure, or for something that is kept."""
+        """Update the failures and the reused results with a new or changed span."""
         self._count(span)
         self._is_undone = self._is_undone or is_undoing(span)
         if span.is_failure:
@@ -352,44 +359,44 @@ class Failing:
         if self._failed.pop(index, None) is None:
             return
         self.has_changed = True
-        for known in self._kinds.values():
-            known.pop(index, None)
+        for indexes in self._kinds.values():
+            indexes.pop(index, None)
 
     def report(self, spans: Sequence[Span], read: Read | None = None) -> FailureReport:
-        """Return what has failed; with `read`, what calls were given is read there, and not in the spans."""
+        """Return the shown failures; with `read`, the arguments of calls are read there and not in the spans."""
         self.has_changed = False
         shown = [self._view(self._failed[index], spans, read) for index in self._chosen()]
         return FailureReport(total=len(self._failed), kept=self.kept, shown=shown)
 
     def _chosen(self) -> list[int]:
-        """Return the first of each kind, then others, in the order in which they failed."""
-        first = [next(iter(known)) for known in self._kinds.values() if known][:MOST_SHOWN]
-        others = (index for index in self._failed if index not in set(first))
-        chosen = {*first, *(index for index, _ in zip(others, range(MOST_SHOWN - len(first)), strict=False))}
+        """Return the first failure of each kind, then other failures, in the order in which they failed."""
+        first = [next(iter(indexes)) for indexes in self._kinds.values() if indexes][:MOST_SHOWN]
+        remaining = (index for index in self._failed if index not in set(first))
+        chosen = {*first, *(index for index, _ in zip(remaining, range(MOST_SHOWN - len(first)), strict=False))}
         return [index for index in self._failed if index in chosen]
 
     def _view(self, span: Span, spans: Sequence[Span], read: Read | None) -> FailureView:
-        known = self._known.get(span.index)
-        if known is None:
+        failure = self._known.get(span.index)
+        if failure is None:
             leaf = leaf_of(span, spans)
-            known = failure_of(span, leaf if read is None else _with_data(leaf, read), self._names)
-            self._known[span.index] = known
-        return view_of_failure(known, same=len(self._kinds[_kind(span)]))
+            failure = failure_of(span, leaf if read is None else _with_data(leaf, read), self._names)
+            self._known[span.index] = failure
+        return view_of_failure(failure, same=len(self._kinds[_kind(span)]))
 
 
 def _kind(span: Span) -> tuple[str, str]:
-    """Return what equal failures have in common: the class and the line, or else the message."""
+    """Return what equal failures share: class and code location, or class and message."""
     return span.error_type or "", str((span.place or {}).get("label")) if span.place else span.error or ""
 
 
 def _with_data(leaf: Span, read: Read) -> Span:
-    """Return a span with what it was given, which a feed leaves in the store."""
+    """Return a span with its parameters and item, which a feed leaves in the store."""
     (event,) = read(leaf.sequences[0] - 1, 1)
     return replace(leaf, parameters=getattr(event.data, "parameters", None), item=getattr(event.data, "item", None))
 
 
 def view_of_failure(failure: Failure, *, same: int = 1) -> FailureView:
-    """Return a failure as views know it."""
+    """Convert a failure to its form in views; `same` is the number of equal failures."""
     arguments = (failure.arguments or {}).items()
     return FailureView(
         id=failure.span,
@@ -414,9 +421,9 @@ def view_of_failure(failure: Failure, *, same: int = 1) -> FailureView:
     )
 
 
-def failing_of(spans: Iterable[Span], names: ItemNames) -> Failing:
+def failures_tracked(spans: Iterable[Span], names: ItemNames) -> FailureTracker:
     """Return the failures of some spans."""
-    failing = Failing(names)
+    failing = FailureTracker(names)
     for span in spans:
         failing.take(span)
     return failing

@@ -1,13 +1,13 @@
-"""What kernel and browser say to each other: one class for each message, in both directions.
+"""Messages between kernel and browser: one class for each message, in both directions.
 
-``widgets/src/protocol.ts`` is generated from this package by ``python widgets/generate.py``. Every message is sent with
+``widgets/src/protocol.ts`` is generated from this module by ``python widgets/generate.py``. Every message is sent with
 `model.send`, never through a traitlet: front ends deliver messages while a cell is awaited, and hold traitlets back.
 
-A view says `Hello` until it is welcomed, and names the last event it knows of. `Welcome` brings it up to date; spans
-that are older than what fits come by `Range`. From then on `Delta` brings what changed, with the numbers of the events
-it was made of: a view that finds a gap says `Hello` again. What a person wants carries an id, is sent again until it
-is acknowledged, and is done once. From time to time a view says that it is still `Alive`: tabs close without a word.
-What only some runs need of the front end does not travel with every widget: a view asks for it by `BundleQuery`.
+A view sends `Hello` until it is welcomed, with the last event that it knows. `Welcome` contains what it lacks; older
+spans that do not fit come with `Range`. Then each `Delta` contains the changes, with the numbers of the events that
+they were made of. A view that finds a gap sends `Hello` again. An intent of a person has an id, is sent again until it
+is acknowledged, and is carried out once. A view regularly sends `Alive`, because tabs close without a message. Parts
+of the front end that only some runs need are not part of each widget: a view requests them with `BundleQuery`.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from typing import Any, Literal, TypeAlias, TypedDict
 
 from divebook.questions.question import InterruptKind, InterruptStatus
 
-# What was said in an agent's turn, or in a single request to a model.
+# --- conversations: an agent's turn, or a single request to a model ---
 
 
 class ConversationPart(TypedDict):
-    """A part of what was said."""
+    """A part of a message."""
 
     kind: Literal["system", "user", "retry", "thinking", "assistant", "call", "result"]
     text: str
     call: str
-    """Of a call: which; of a result: the tool; empty for all else."""
+    """Of a call: its id; of a result: the tool; empty for other parts."""
 
 
 class ConversationRequest(TypedDict):
-    """A request to a model: what was new in it, and what came back; its span has the times and the status."""
+    """A request to a model: its new messages and the response. Its span has the times and the status."""
 
     id: int
     number: int
     model: str
-    """The model that answered; until then the one that was asked."""
+    """The model that answered; until then the requested one."""
     finish: str
     """Why the model stopped, in its provider's words."""
     is_cached: bool
@@ -45,37 +45,39 @@ class ConversationRequest(TypedDict):
     instructions: str
     tools: list[str]
     output: str
-    """What it has to answer with; empty if text will do."""
+    """The tools by which the model returns its output; empty if the output is text."""
     sent: list[ConversationPart]
     answer: list[ConversationPart]
 
 
 class ConversationCall(TypedDict):
-    """A tool call that a model asked for."""
+    """A tool call that a model requested."""
 
     id: int
-    """Its span; -1 as long as it has not begun."""
+    """Its span; -1 until it starts."""
     call: str
-    """As the model named it."""
+    """Id that the model chose."""
     request: int
-    """Number of the request whose answer asked for it."""
+    """Number of the request whose response requested the call."""
     tool: str
     server: str
     """The MCP server that has the tool; empty for a function."""
     arguments: Any
     result: str
-    """Of a long one the beginning and the end."""
+    """Of a long result the beginning and the end."""
     lines: int
-    """How many lines the whole result has."""
+    """Number of lines of the complete result."""
     outcome: Literal["", "returned", "failed", "denied", "retry", "unknown"]
     turn: int
-    """The span of the turn of the agent that was given the work; -1 if it is no such call."""
+    """The span of the agent's turn to which the call delegated work; -1 for other calls."""
     questions: list[str]
-    """Ids that questions about it have, if there are any: whether it may be made, what became of it ..."""
+    """Ids that questions about the call have, if there are any: its approval, its unknown outcome, ..."""
 
 
 class Conversation(TypedDict):
-    """Answer to `ConversationQuery`; what has not changed since the event that it named is left out."""
+    """Answer to `ConversationQuery`; requests and calls that have not changed since the event in the query are
+    omitted.
+    """
 
     type: Literal["conversation"]
     view: str
@@ -87,16 +89,16 @@ class Conversation(TypedDict):
     requests: list[ConversationRequest]
     calls: list[ConversationCall]
     error: str
-    """Why there is none."""
+    """Why there is no conversation."""
 
 
 class ConversationQuery(TypedDict):
-    """A view asks what was said in an agent's turn, or in a single request."""
+    """A view requests the messages of an agent's turn, or of a single request."""
 
     type: Literal["conversation"]
     view: str
     id: int
-    """The span of either."""
+    """The span of the turn or request."""
     since: int
     """Sequence number of the last event whose effects it has; 0 for none."""
 
@@ -109,71 +111,72 @@ class Sent(TypedDict):
     id: int
     parts: list[ConversationPart]
     error: str
-    """Why there are none."""
+    """Why there are no messages."""
 
 
 class SentQuery(TypedDict):
-    """A view asks for all messages that were sent with a request."""
+    """A view requests all messages of a request."""
 
     type: Literal["sent"]
     view: str
     id: int
 
 
-# Files that a run has changed, as they are now.
+# --- changed files ---
 
 
 class FileView(TypedDict):
-    """How one file differs from what it was when the run began to use it."""
+    """Difference between a file now and at the time when the run began to use it."""
 
     path: str
     kind: Literal["added", "changed", "deleted", "renamed"]
     was: str
-    """The former path of what was renamed; else empty."""
+    """The former path of a renamed file; else empty."""
     added: int | None
     removed: int | None
-    """Lines that came and went; null for what is no text."""
+    """Added and removed lines; null for a file that is not text."""
     diff: str | None
-    """The difference, as git writes it; null where it would be too long."""
+    """The difference in git's format; null if it is too long."""
     protected: bool
-    """Whether it is taken over only if a person selects it: a hidden name, or version-control metadata."""
+    """Whether it is applied only if a person selects it: a hidden name, or version-control metadata."""
 
 
 class LeftOutView(TypedDict):
-    """A file of which nothing is kept."""
+    """A file that was not stored."""
 
     path: str
     reason: str
 
 
 class FilesPoint(TypedDict):
-    """An event from which on a workspace has other files."""
+    """An event that changed the files of a workspace."""
 
     sequence: int
     told: str
-    """What has changed with it: ``calc.py and 2 more``."""
+    """The changes in short: ``calc.py and 2 more``."""
 
 
 class WorkspaceView(TypedDict):
-    """What has changed in one workspace, from when the run began to use it."""
+    """Changes in one workspace since the run began to use it."""
 
     name: str
     kind: str
     """Where its commands run: ``local``, ``fenced``, ``virtualenv``, ``docker``."""
     folder: str
-    """The folder that it is a copy of; empty if it is none."""
+    """The folder that it is a copy of; else empty."""
     total: int
-    """How many files have changed."""
+    """Number of changed files."""
     added: int
     removed: int
-    """Lines that came and went, of the files that are shown."""
+    """Added and removed lines of the shown files."""
     files: list[FileView]
-    """The first of them."""
+    """The first changed files."""
     left_out: list[LeftOutView]
-    """The first of those that are not kept."""
+    """The first files that were not stored."""
     points: list[FilesPoint]
-    """The newest events at which files changed, and the one with which they began; the latest first. None in what is
-    saved, where only the files of the end are."""
+    """The newest events that changed files, and the event that opened the workspace; the latest first. Empty in a
+    saved run, which has only the final files.
+    """
 
 
 class Files(TypedDict):
@@ -184,58 +187,58 @@ class Files(TypedDict):
     version: int
     """Grows with each change."""
     at: int
-    """The event up to which the changes are; 0 for now."""
+    """The event up to which changes are included; 0 for now."""
     since: int
-    """The event from which on they are; 0 for all of them."""
+    """The event from which changes are included; 0 for all changes."""
     workspaces: list[WorkspaceView] | None
     """Null if nothing has changed since the version that the view has."""
 
 
 class TakingOver(TypedDict):
-    """A person wants changes to be taken over into the folder that a workspace is a copy of: all of them, or none."""
+    """A person wants changes to be applied to the folder that a workspace is a copy of: all of these files, or none."""
 
     type: Literal["take_over"]
     id: str
     workspace: str
     at: int
-    """The event up to which the changes are, so that no others are taken over than were shown."""
+    """The event up to which changes are included, so that only changes are applied that were shown."""
     paths: list[str]
-    """Of these files."""
+    """The files to apply."""
 
 
 class FilesQuery(TypedDict):
-    """A view asks for the changed files."""
+    """A view requests the changed files."""
 
     type: Literal["files"]
     view: str
     version: int
-    """Of those that it has; 0 for none."""
+    """The version that it has; 0 for none."""
     at: int
-    """The event up to which the changes are wanted; 0 for now."""
+    """The event up to which changes are requested; 0 for now."""
     since: int
-    """The event from which on they are wanted; 0 for all of them."""
+    """The event from which changes are requested; 0 for all changes."""
 
 
-# Variables and inputs as they are now.
+# --- variables and inputs ---
 
 
 class VariableView(TypedDict):
-    """A variable or input as it is: short texts only."""
+    """A variable or input; short texts only."""
 
     name: str
     source: str
-    """The step that sets it, or ``input``; empty if no step names it."""
+    """The step that sets it, or ``input``; empty if no step stores it."""
     type: str
     """In a word: ``text``, ``list``, ``DataFrame``; empty if it is not set yet."""
     size: str
     """Characters of a text, parts of a list or mapping, rows and columns of a table."""
     text: str
-    """Its beginning; empty where rows are shown."""
+    """The beginning of its value; empty if rows are shown."""
     columns: list[str]
     rows: list[list[str]]
-    """The first rows of a table, a cell for each of `columns`."""
+    """The first rows of a table, with a cell for each of `columns`."""
     total: int
-    """How many rows the table has."""
+    """Number of rows of the table."""
 
 
 class Variables(TypedDict):
@@ -250,36 +253,38 @@ class Variables(TypedDict):
 
 
 class VariableQuery(TypedDict):
-    """A view asks for the variables as they are now."""
+    """A view requests the current variables."""
 
     type: Literal["variables"]
     view: str
     version: int
-    """Of those that it has; 0 for none."""
+    """The version that it has; 0 for none."""
 
 
-# A view and its kernel: what every view says to be told, and what became of what a person wanted.
+# --- connection of a view with its kernel, and commands of a person ---
 
 
 Micros: TypeAlias = int
 """Microseconds since 1970."""
 Command: TypeAlias = Literal["pause", "resume", "cancel", "plan", "fix", "again"]
-"""``plan`` does nothing: its acknowledgement says what ``fix`` would do, or nothing where that needs no consent."""
+"""``plan`` changes nothing: its acknowledgement describes what ``fix`` would do, and is empty if no consent is
+needed.
+"""
 BundleName: TypeAlias = Literal["failure", "files", "graph", "spread", "stepping", "timeline", "turn", "variables"]
 """A part of the front end that only some runs need."""
 
 
 class Hello(TypedDict):
-    """A view begins, or has missed something."""
+    """A view starts, or has missed a message."""
 
     type: Literal["hello"]
     view: str
     since: int
-    """Sequence number of the last event it knows of; 0 for none."""
+    """Sequence number of the last event that it knows; 0 for none."""
 
 
 class Alive(TypedDict):
-    """A view is still there; one that was forgotten meanwhile is welcomed anew."""
+    """A view is still open; a view that was removed meanwhile is welcomed again."""
 
     type: Literal["alive"]
     view: str
@@ -287,14 +292,14 @@ class Alive(TypedDict):
 
 
 class Hosted(TypedDict):
-    """The page of a view shows what is saved of it once its model is gone: no second output need do that."""
+    """The page of a view shows its saved form after its model is gone, so that no second output is needed for that."""
 
     type: Literal["hosted"]
     view: str
 
 
 class Bye(TypedDict):
-    """A view is taken off its page."""
+    """A view is removed from its page."""
 
     type: Literal["bye"]
     view: str
@@ -311,7 +316,7 @@ class Bundle(TypedDict):
 
 
 class BundleQuery(TypedDict):
-    """A view asks for a part of the front end that it needs by now."""
+    """A view requests a part of the front end that it needs now."""
 
     type: Literal["bundle"]
     view: str
@@ -319,110 +324,110 @@ class BundleQuery(TypedDict):
 
 
 class Ack(TypedDict):
-    """What became of an intent."""
+    """Acknowledgement of an intent."""
 
     type: Literal["ack"]
     id: str
     accepted: bool
     text: str
-    """Why it was refused, or what comes of it if that is not what one expects."""
+    """Why it was refused, or its result if that is not the expected one."""
 
 
 class Steering(TypedDict):
-    """A person wants the execution to pause, to go on or to end."""
+    """A person wants the execution to pause, to continue or to end."""
 
     type: Literal["control"]
     id: str
     command: Command
 
 
-# What has failed in an execution, and the ways on from there.
+# --- failures and recovery options ---
 
 
 class Way(TypedDict):
-    """One of the ways on from a failure, and what it costs."""
+    """One of the recovery options after a failure, and its cost."""
 
     name: Literal["fix", "again", "replay"]
     """``fix`` and ``again`` are commands as well; ``replay`` opens the replay at the failure."""
     label: str
     told: str
-    """What it does, or why it cannot do that yet; of a fix, ``plan`` says what exactly."""
+    """What it does, or why it is not possible yet; for a fix, ``plan`` has the details."""
     reused: str
     """What is taken from the log: ``1,401 calls``; empty for nothing."""
     live: str
-    """What is made again or begun; empty for nothing."""
+    """What is executed again; empty for nothing."""
     cost: float | None
-    """US dollars that this is likely to cost; null where nothing can be said."""
+    """Estimated cost in US dollars; null without an estimate."""
     took_us: int | None
-    """How long that is likely to take; null likewise."""
+    """Estimated duration; null without an estimate."""
     ready: bool
     """Whether it can be chosen now."""
 
 
 class SourceLine(TypedDict):
-    """A line of a person's code or definition."""
+    """A line of a user's code or definition."""
 
     number: int
     text: str
 
 
 class ArgumentView(TypedDict):
-    """What a call was given under a name, as Python text; long ones are cut."""
+    """An argument of a call as Python text; long ones are cut."""
 
     name: str
     text: str
 
 
 class FailureView(TypedDict):
-    """An item or a step that has failed, and why."""
+    """A failed item or step and its cause."""
 
     id: int
-    """The span of the call that failed; of the item or step, if no call did."""
+    """The span of the failed call; of the item or step if no call failed."""
     sequence: int
-    """The event that says that it failed."""
+    """The event that records the failure."""
     failed_us: Micros
     error_type: str
     message: str
     means: str
-    """What that says in plain words; empty where it is not known for sure."""
+    """The error in plain words; empty if the explanation is not certain."""
     step: str
     path: str
     item: str
-    """Which item of `Each` it was, such as ``rows[4321]``; empty for a step without items."""
+    """The item of `Each`, such as ``rows[4321]``; empty for a step without items."""
     attempt: int
     called: str
-    """The function, action, agent, tool or workflow that failed; empty if the step itself did."""
+    """The failed function, action, agent, tool or workflow; empty if the code of the step itself failed."""
     arguments: list[ArgumentView]
     place: str
     """``Cell [5], line 4``, ``pipeline.py:12`` or ``survey.yaml:7:11``; empty if it is not known."""
     cell: str
-    """The id of the cell that the place is in; empty if it is in none, or the front end has no ids."""
+    """Id of the cell that contains the place; empty without one, or if the front end has no ids."""
     line: int
-    """Its number among those of `source`."""
+    """Its number in `source`."""
     source: list[SourceLine]
     traceback: str
     handled: Literal["", "skipped", "kept", "caught"]
-    """What became of it, if the run went on."""
+    """How the run continued after the failure; empty if it did not."""
     same: int
-    """How many failures have this error at this place, itself included."""
+    """Number of failures with this error at this place, including this one."""
 
 
 class FailureReport(TypedDict):
-    """What has failed in an execution."""
+    """The failures of an execution."""
 
     total: int
-    """How many items, and steps without items, have failed."""
+    """Number of failed items, and of failed steps without items."""
     kept: str
-    """What is safe in the log, in words: ``1,398 items and 1,401 calls``."""
+    """The results that a resumed run reuses, in words: ``1,398 items and 1,401 calls``."""
     shown: list[FailureView]
-    """The first of each error, then others, in the order in which they failed."""
+    """The first failure of each error, then others, in the order in which they failed."""
 
 
-# Questions to a person: of one execution, of a whole store, and of a cell that must know how to go on.
+# --- questions to a person: of one execution, of a whole store, and of a cell ---
 
 
 class QuestionView(TypedDict):
-    """A question and, once there is one, its answer."""
+    """A question and its answer, if there is one."""
 
     interrupt_id: str
     kind: InterruptKind
@@ -432,7 +437,7 @@ class QuestionView(TypedDict):
     step: str
     data: dict[str, Any]
     schema: dict[str, Any] | None
-    """JSON schema of the answer; null if any text will do."""
+    """JSON schema of the answer; null if any text is valid."""
     raised_us: Micros
     expires_us: Micros | None
     required: bool
@@ -442,9 +447,9 @@ class QuestionView(TypedDict):
     answered_us: Micros | None
     """When it was settled, by an answer or without one."""
     became: str
-    """What became of it in words: the answer, that it expired or was withdrawn; empty while it is open."""
+    """The outcome in words: the answer, or that it expired or was withdrawn; empty while it is open."""
     fallback: str
-    """The answer that holds once it has expired, in words; empty if there is none."""
+    """The answer that applies after it has expired, in words; empty without one."""
 
 
 class Asked(TypedDict):
@@ -454,53 +459,53 @@ class Asked(TypedDict):
     workflow: str
     question: QuestionView
     cell: str
-    """The notebook's cell that began the execution, by its id; empty if none did."""
+    """Id of the notebook's cell that started the execution; empty without one."""
 
 
 class Inbox(TypedDict):
-    """What waits for an answer in all executions of a store, for a view that begins or has missed something."""
+    """The questions of all executions of a store, for a view that starts or has missed a message."""
 
     type: Literal["inbox"]
     view: str
     last: int
-    """Number of the last `InboxDelta` that is in it."""
+    """Number of the last `InboxDelta` that it contains."""
     now_us: Micros
     hidden: int
-    """Open questions that are too many to be shown."""
+    """Number of open questions that are not shown."""
     asked: list[Asked]
     """All open questions, and those that were settled lately."""
 
 
 class InboxDelta(TypedDict):
-    """What changed since the last one, for all views."""
+    """Changes since the previous delta, for all views."""
 
     type: Literal["asked"]
     after: int
-    """The one it continues; a view that knows less has missed something."""
+    """Number of the previous delta; a view that has an older one has missed a message."""
     last: int
     now_us: Micros
     hidden: int
     asked: list[Asked]
-    """Those that are new or changed."""
+    """New and changed questions."""
 
 
 class Choice(TypedDict):
-    """One of the things that can be done."""
+    """One of the offered actions."""
 
     name: str
-    """What an `AnswerGiven` that chooses it responds."""
+    """The response of an `AnswerGiven` that chooses it."""
     label: str
     told: str
-    """What comes of it."""
+    """Its effect."""
 
 
 class Offer(TypedDict):
-    """What a person must choose before a cell can go on."""
+    """A choice that a person must make before a cell continues."""
 
     type: Literal["offer"]
     view: str
     id: str
-    """What an `AnswerGiven` to it names."""
+    """The `interrupt_id` of an `AnswerGiven` to it."""
     text: str
     choices: list[Choice]
 
@@ -514,7 +519,7 @@ class AnswerGiven(TypedDict):
     response: Any
 
 
-# A list of executions, and what a person wants done with them.
+# --- the list of executions, and commands for them ---
 
 
 class RunView(TypedDict):
@@ -523,90 +528,90 @@ class RunView(TypedDict):
     execution_id: str
     workflow: str
     badge: str
-    """``what-if``, ``trial`` or ``fork``; empty for a run of its own."""
+    """``what-if``, ``trial`` or ``fork``; empty for other executions."""
     tags: list[str]
     status: str
-    """``paused`` as well, where nothing drives it or somebody has paused it."""
+    """``paused`` also if no process drives it or a person has paused it."""
     about: str
-    """What it is about: its error, its note, its inputs."""
+    """Its error, its note or its inputs."""
     is_error: bool
-    """Whether that is its error."""
+    """Whether `about` is its error."""
     stand: str
-    """How far it has come, what is kept, or who cancelled it."""
+    """Progress, reused results, or the person who cancelled it."""
     done: int
     total: int
-    """Items of the step that runs; 0 where it has none."""
+    """Items of the running step; 0 if it has none."""
     questions: int
     began_us: Micros
     worked_us: int | None
-    """How long it has worked up to `since_us`; null while that is not known."""
+    """Working time up to `since_us`; null until it is known."""
     since_us: Micros
-    """Since when it works; 0 if it does not now."""
+    """Since when it works; 0 if it does not work now."""
     cost: float | None
-    """US dollars; null where no model was asked."""
+    """US dollars; null if no model was called."""
     commands: list[Command]
-    """What can be asked for now."""
+    """The commands that are possible now."""
     is_open: bool
     """Whether it is shown below the list."""
 
 
 class RunsQuery(TypedDict):
-    """Which executions a list shows, and how; a view that changes it says so."""
+    """Filter and order of the list of executions; a view sends it when a person changes them."""
 
     type: Literal["list"]
     view: str
     text: str
-    """What is found in name, tags, inputs, note or error."""
+    """Text in name, tags, inputs, note or error."""
     workflow: str
     tag: str
     status: str
-    """Of these three the empty text stands for all."""
+    """Of workflow, tag and status, an empty text stands for all."""
     days: int
-    """How many days back; 0 for ever."""
+    """Number of days back; 0 for all."""
     by: Literal["began", "cost", "worked"]
-    """What the list is sorted by, the highest first."""
+    """Sort key, in descending order."""
     limit: int
 
 
 class StatusCount(TypedDict):
-    """How many executions of one status there are that fit all else that is asked for."""
+    """Number of executions of one status that match the other filters."""
 
     status: str
     count: int
 
 
 class RunsPage(TypedDict):
-    """A list of executions as it stands; each takes the place of the one before."""
+    """The current list of executions, which replaces the previous one."""
 
     type: Literal["runs"]
     view: str
-    """The view that it welcomes; empty where it is for all."""
+    """The welcomed view; empty if it is for all."""
     last: int
     """Number of the page."""
     now_us: Micros
     query: RunsQuery
-    """What it answers."""
+    """The query that it answers."""
     total: int
-    """Executions in the store, as far as it has been looked through."""
+    """Executions in the store, as far as it has been read."""
     is_whole: bool
-    """Whether all of them were looked at."""
+    """Whether all of them were read."""
     matching: int
-    """How many fit the query."""
+    """Number of executions that match the query."""
     running: int
     week_cost: float | None
-    """US dollars that those of the last seven days cost; null until all are known, or where no model was asked."""
+    """Cost of the last seven days in US dollars; null until all costs are known, or if no model was called."""
     counts: list[StatusCount]
     workflows: list[str]
     tags: list[str]
     runs: list[RunView]
     near: str
-    """Where nothing fits the text: the word most like it that something fits."""
+    """If no execution matches the text: the most similar word that matches one."""
     frame: str
     """The code that returns the list as a frame."""
 
 
 class RunsWish(TypedDict):
-    """A person wants something done with executions of a list."""
+    """A command of a person for executions of a list."""
 
     type: Literal["wish"]
     id: str
@@ -615,16 +620,16 @@ class RunsWish(TypedDict):
     tags: list[str]
 
 
-# What ran when: spans by columns, and the events behind one of them.
+# --- spans as columns, and the events of one span ---
 
 
 class SpanBlock(TypedDict):
-    """Spans by columns of equal length; texts are positions in `names`, which belongs to this block alone."""
+    """Spans as columns of equal length; texts are indexes into `names`, which belongs to this block alone."""
 
     names: list[str]
     """The first is the empty text."""
     id: list[int]
-    """Place in the order in which the spans began, from 0; the span's name for good."""
+    """Position in the order in which the spans started, from 0; it identifies the span."""
     kind: list[int]
     """``step``, ``item`` or ``operation``."""
     path: list[int]
@@ -632,13 +637,13 @@ class SpanBlock(TypedDict):
     type: list[int]
     """Type of the step or operation: ``prompt``, ``agent_response``, ..."""
     label: list[int]
-    """What tells it from its neighbours: the item, the model, the tool, the action."""
+    """What distinguishes it from others: the item, the model, the tool, the action."""
     item: list[int]
-    """What tells the item of `Each` that it belongs to from the others, else its place: ``rows[3]``; empty outside."""
+    """Label of the item of `Each` that it belongs to, else its place: ``rows[3]``; empty outside `Each`."""
     given: list[int]
-    """Beginning of what an operation was given: its arguments, the script, the prompt."""
+    """Beginning of the arguments, the script or the prompt of an operation."""
     came: list[int]
-    """Beginning of what came of an operation."""
+    """Beginning of the result of an operation."""
     status: list[int]
     note: list[int]
     """Beginning of the error, if there is one."""
@@ -652,13 +657,13 @@ class SpanBlock(TypedDict):
     attempts: list[int]
     tokens: list[int]
     sequence: list[int]
-    """The event it began with."""
+    """The event that started it."""
     within: list[int]
-    """The agent's turn that holds it, by its id; -1 if none does."""
+    """Id of the agent's turn that contains it; -1 without one."""
 
 
 class Range(TypedDict):
-    """A view asks for spans it does not have."""
+    """A view requests spans that it does not have."""
 
     type: Literal["range"]
     view: str
@@ -672,15 +677,15 @@ class RangeAnswer(TypedDict):
     type: Literal["history"]
     view: str
     first: int
-    """The span it begins with; it has all from there up to `stop`."""
+    """The first span; all spans from there up to `stop` are included."""
     stop: int
     last: int
-    """The event up to which changes are in it."""
+    """The event up to which changes are included."""
     spans: SpanBlock
 
 
 class DetailEvent(TypedDict):
-    """An event as it is recorded; texts beyond a limit are cut."""
+    """An event as it is recorded; long texts are cut."""
 
     sequence: int
     event_type: str
@@ -700,24 +705,24 @@ class Detail(TypedDict):
 
 
 class DetailRequest(TypedDict):
-    """A view asks for the events of a span."""
+    """A view requests the events of a span."""
 
     type: Literal["detail"]
     view: str
     id: int
 
 
-# Stepping through a log: its events, and how the execution stood after each.
+# --- positions of a log: its events, and the state after each ---
 
 
 class EventBlock(TypedDict):
-    """Events by columns of equal length; texts are positions in `names`, which belongs to this block."""
+    """Events as columns of equal length; texts are indexes into `names`, which belongs to this block."""
 
     first: int
-    """The sequence number from which on it has all events that there are; of a sample some are not."""
+    """All events from this sequence number on are included; of a sample only some."""
     sequence: list[int]
     origin_us: Micros
-    """What the times are counted from."""
+    """Origin of the times."""
     names: list[str]
     """The first is the empty text."""
     time: list[int]
@@ -726,20 +731,20 @@ class EventBlock(TypedDict):
     path: list[int]
     step: list[int]
     text: list[int]
-    """What tells it from its neighbours: the error, the condition, the variables that changed."""
+    """What distinguishes it from others: the error, the condition, the changed variables."""
 
 
 class PathView(TypedDict):
-    """A line of progress as it stood."""
+    """A path at a position of the log."""
 
     id: str
     status: str
     phase: str
     step: str
     visits: int
-    """How often it had entered its present step."""
+    """Number of times it had entered its current step."""
     variables: dict[str, Any] | None
-    """Those that its step reads, where they are others than the execution's."""
+    """The variables that its step reads, if they differ from the execution's."""
     error: str
 
 
@@ -754,7 +759,7 @@ class PendingView(TypedDict):
 
 
 class StateView(TypedDict):
-    """An execution as it stood after an event; long texts are cut."""
+    """State of an execution after an event; long texts are cut."""
 
     sequence: int
     status: str
@@ -768,7 +773,7 @@ class StateView(TypedDict):
 
 
 class StateRequest(TypedDict):
-    """A view asks how the execution stood after an event."""
+    """A view requests the state after an event."""
 
     type: Literal["state"]
     view: str
@@ -783,11 +788,11 @@ class StateAnswer(TypedDict):
     sequence: int
     state: StateView | None
     error: str
-    """Why there is none."""
+    """Why there is no state."""
 
 
 class EventRequest(TypedDict):
-    """A view asks for the whole of one event."""
+    """A view requests one event."""
 
     type: Literal["event"]
     view: str
@@ -802,11 +807,11 @@ class EventAnswer(TypedDict):
     sequence: int
     event: DetailEvent | None
     error: str
-    """Why there is none."""
+    """Why there is no event."""
 
 
 class EventRange(TypedDict):
-    """A view asks for events after one sequence number, up to another."""
+    """A view requests the events after one sequence number, up to another."""
 
     type: Literal["events"]
     view: str
@@ -815,14 +820,14 @@ class EventRange(TypedDict):
 
 
 class GoTo(TypedDict):
-    """A cell has moved the replay: every page that shows it goes to the position after an event."""
+    """A cell has moved the replay: each page that shows it goes to the position after an event."""
 
     type: Literal["go"]
     sequence: int
 
 
 class StoodAt(TypedDict):
-    """Somebody has moved the replay in a page: it stands after this event."""
+    """A person has moved the replay in a page to the position after this event."""
 
     type: Literal["at"]
     view: str
@@ -830,12 +835,12 @@ class StoodAt(TypedDict):
 
 
 class SaidQuery(TypedDict):
-    """A view asks what the model that was asked last was sent, and what it had answered by then."""
+    """A view requests the messages of the latest request to a model, and the response by then."""
 
     type: Literal["said"]
     view: str
     sequence: int
-    """The position that is meant."""
+    """The position."""
 
 
 class SaidAnswer(TypedDict):
@@ -845,14 +850,14 @@ class SaidAnswer(TypedDict):
     view: str
     sequence: int
     asked: int
-    """The event with which that request began; 0 where no model had been asked."""
+    """The event that started the request; 0 without a request."""
     parts: list[ConversationPart]
     error: str
-    """Why there are none."""
+    """Why there are no messages."""
 
 
 class PictureQuery(TypedDict):
-    """A view asks for what the timeline and the graph beside a replay show; a `Welcome` is the answer."""
+    """A view requests the data of the timeline and the graph beside a replay; the answer is a `Welcome`."""
 
     type: Literal["picture"]
     view: str
@@ -867,16 +872,16 @@ class EventsAnswer(TypedDict):
     events: EventBlock
 
 
-# An execution as it stands, and what changed since.
+# --- the current execution, and its changes ---
 
 
 Durability: TypeAlias = Literal["durable", "relaxed", "memory"]
 Doing: TypeAlias = Literal["worked", "waited", "paused", "asleep", "stopped"]
-"""What an execution did: calls ran, a person was waited for, it was paused, it let time pass, nothing drove it."""
+"""Activity of an execution: calls ran, it waited for a person, was paused, slept, or no process drove it."""
 
 
 class Gauge(TypedDict):
-    """How much of a bound is spent."""
+    """The spent part of a bound."""
 
     name: str
     spent: float
@@ -885,7 +890,7 @@ class Gauge(TypedDict):
 
 
 class StretchView(TypedDict):
-    """A time in which no call ran."""
+    """A period in which no call ran."""
 
     doing: Doing
     begin_us: Micros
@@ -894,60 +899,60 @@ class StretchView(TypedDict):
 
 
 class SpreadPart(TypedDict):
-    """A value, or a bin of numbers, and how many rows gave it."""
+    """A value, or a bin of numbers, and the number of its rows."""
 
     name: str
     count: int
 
 
 class SpreadView(TypedDict):
-    """What the rows of a step gave in one column."""
+    """Distribution of one column of the results of a step's rows."""
 
     name: str
     kind: Literal["values", "numbers"]
     parts: list[SpreadPart]
     """The most frequent values, the most frequent first; or all bins, ascending."""
     others: SpreadPart
-    """Rows with other values, and how many those are in words."""
+    """Rows with other values, and the number of these values in words."""
     empty: int
-    """Rows that gave nothing here."""
+    """Rows without a value."""
     least: str
     greatest: str
-    """Of numbers."""
+    """Least and greatest number of a column of numbers."""
     words: str
-    """All of it as a line of text."""
+    """The distribution as a line of text."""
 
 
 class StepProgress(TypedDict):
-    """How far a step with items has come."""
+    """Progress of a step with items."""
 
     step: str
     done: int
-    """Items that have ended and are not made again."""
+    """Items that ended and will not run again."""
     total: int
-    """0 where the log does not say."""
+    """0 if the log does not contain it."""
     failed: int
     running: bool
     left_us: int | None
-    """How long the others will take, counted from the end of the latest one; null where nothing can be said."""
+    """Estimated remaining time, from the end of the latest item; null without an estimate."""
     at_us: Micros
-    """When that one ended."""
+    """When the latest item ended."""
     spread: list[SpreadView]
-    """What they gave, of the first columns that can be told so; of the latest steps, those that run before others."""
+    """Distributions of the first columns; only for the latest steps, running ones before others."""
 
 
 class Spender(TypedDict):
-    """What an agent has consumed so far."""
+    """Consumption of an agent so far."""
 
     agent: str
     requests: int
     tokens: int
     cost: float | None
-    """US dollars; null where prices are unknown."""
+    """US dollars; null if prices are unknown."""
 
 
 class Header(TypedDict):
-    """What is shown of the execution as a whole."""
+    """Summary of the execution."""
 
     execution_id: str
     workflow: str
@@ -958,50 +963,50 @@ class Header(TypedDict):
     started_us: Micros | None
     ended_us: Micros | None
     now_us: Micros
-    """The kernel's clock when this was sent: running bars end there."""
+    """The kernel's time when this was sent: running bars end there."""
     model_calls: int
     input_tokens: int
     output_tokens: int
     cost: float | None
-    """US dollars; null where prices are unknown."""
+    """US dollars; null if prices are unknown."""
     tool_calls: int
     spenders: list[Spender]
-    """Who spent that: the agents, in the order in which they were first asked."""
+    """Consumption by agent, in the order of their first requests."""
     gauges: list[Gauge]
     doing: Doing
-    """What it does since `since_us`; ``stopped`` once it has ended, or no process drives it."""
+    """Activity since `since_us`; ``stopped`` after the end, or if no process drives it."""
     since_us: Micros | None
-    """When that began; null before it began at all."""
+    """When that activity started; null before the start."""
     worked_us: int
-    """How long calls ran until then: what it does now is to be added to its own."""
+    """Working time until then; if it works now, the time since then must be added."""
     waited_us: int
-    """How long nothing but a person could have let it go on, until then."""
+    """Time until then in which it only waited for a person."""
     paused_us: int
-    """How long it was paused, until then."""
+    """Time until then in which it was paused."""
     stretches: list[StretchView]
-    """The longest times in which no call ran, oldest first, with the one that lasts."""
+    """The longest periods in which no call ran, oldest first, including the current one."""
     progress: list[StepProgress]
-    """The steps with items, in the order in which they began."""
+    """The steps with items, in the order in which they started."""
     durability: Durability
     commands: list[Command]
-    """What can be asked for now."""
+    """The commands that are possible now."""
     failed: int
-    """How many items, and steps without items, have failed."""
+    """Number of failed items, and of failed steps without items."""
     ways: list[Way]
-    """Of one that has failed: what can be done."""
+    """Recovery options of a failed execution."""
     workspaces: int
-    """How many workspaces it has used."""
+    """Number of workspaces that it has used."""
     waits: str
-    """What it waits for: the disk, signals and the commands that send them; questions stand beside it.
+    """Why it waits: the disk, signals and the commands that send them; questions are shown separately.
 
-    Of a live one also how many requests the providers of models take at once.
+    Of a live execution also the limits of model providers on concurrent requests.
     """
     dashboards: list[str]
-    """Addresses of the dashboards of the clusters that its calls go to; of a live one, and never recorded."""
+    """Addresses of the dashboards of clusters that run its calls; only of a live execution, and never recorded."""
 
 
 class GraphStep(TypedDict):
-    """A step as the workflow defines it."""
+    """A step as defined in the workflow."""
 
     name: str
     type: str
@@ -1009,7 +1014,7 @@ class GraphStep(TypedDict):
 
 
 class GraphEdge(TypedDict):
-    """A way from step to step."""
+    """An edge between two steps."""
 
     source: str
     target: str
@@ -1018,39 +1023,41 @@ class GraphEdge(TypedDict):
 
 
 class Graph(TypedDict):
-    """The workflow's steps and edges, in the order in which they are written."""
+    """The workflow's steps and edges, in the order of the definition."""
 
     steps: list[GraphStep]
     edges: list[GraphEdge]
 
 
 class Streamed(TypedDict):
-    """A piece of text that a model is writing; shown, never recorded."""
+    """A piece of streamed text of a model; shown, never recorded."""
 
     id: int
     """The span of the model call."""
     part: str
-    """Of what: ``text``, ``thinking``, or ``arguments:``, the tool and the id of a call, with ``:`` between them."""
+    """Kind of the text: ``text``, ``thinking``, or ``arguments:``, the tool and the id of a call, with ``:`` between
+    them.
+    """
     at: int
-    """How many characters of that part came before it."""
+    """Number of characters of that part before it."""
     text: str
 
 
 class Welcome(TypedDict):
-    """Everything a view needs to begin, or to go on after a gap."""
+    """Everything that a view needs at its start, or after a gap."""
 
     type: Literal["welcome"]
     view: str
     since: int
-    """The event after which the spans changed; 0 if a view must forget what it has."""
+    """The event after which the spans changed; 0 if a view must discard its data."""
     last: int
-    """Sequence number of the last event that is in it."""
+    """Sequence number of the last event that it contains."""
     origin_us: Micros
-    """What the times of spans are counted from."""
+    """Origin of the times of spans."""
     total: int
-    """Number of spans there are."""
+    """Number of all spans."""
     spans: SpanBlock
-    """Those that changed since; of very many only the newest, and those that run."""
+    """Spans that changed since then; of very many only the newest, and those that run."""
     header: Header
     failures: FailureReport
     questions: list[QuestionView]
@@ -1059,24 +1066,24 @@ class Welcome(TypedDict):
 
 
 class Delta(TypedDict):
-    """What changed since the last delta, for all views."""
+    """Changes since the previous delta, for all views."""
 
     type: Literal["delta"]
     after: int
-    """The event it continues; a view that knows less has missed something."""
+    """The last event of the previous delta; a view that has an older one has missed a message."""
     last: int
     origin_us: Micros
     total: int
     spans: SpanBlock
     header: Header
     failures: FailureReport | None
-    """All of it, if it has changed."""
+    """The complete report, if it has changed."""
     questions: list[QuestionView]
-    """Those that are new or changed."""
+    """New and changed questions."""
     streamed: list[Streamed]
 
 
-# Which messages a view of each kind may be sent, and which a kernel may be sent.
+# --- messages by receiver ---
 
 
 ToBrowser: TypeAlias = Welcome | Delta | RangeAnswer | Detail | Conversation | Sent | Variables | Files | Bundle | Ack
@@ -1093,53 +1100,56 @@ ToKernel: TypeAlias = (
 )
 
 
-# What a saved notebook carries of a run.
+# --- runs in saved notebooks ---
 
 
 class Recording(TypedDict):
-    """A run to be looked at and stepped through with no kernel and no store; of a very long one, a sample of it."""
+    """A run that can be viewed and stepped through without kernel and store; of a very long run a sample."""
 
     header: Header
     failures: FailureReport
     questions: list[QuestionView]
     graph: Graph
     total: int
-    """Number of spans there are."""
+    """Number of all spans."""
     spans: SpanBlock
     sample: str
-    """What is not in it, as a sentence; empty if all is."""
+    """Description of the sample; empty if the recording is complete."""
     members: list[list[int]]
-    """For each span in `spans`, the events it is made of."""
+    """For each span in `spans`, its events."""
     conversations: list[Conversation]
-    """Those of the turns and requests in `spans`, the newest first to stay."""
+    """Conversations of the turns and requests in `spans`; the newest are kept first."""
     variables: list[VariableView]
-    """As they were in the end."""
+    """Variables at the end."""
     workspaces: list[WorkspaceView]
-    """The files that were changed, as they were in the end."""
+    """Changed files at the end."""
     events: EventBlock
     data: list[dict[str, Any]]
-    """For each event in `events`, what is recorded in it."""
+    """For each event in `events`, its recorded data."""
     base: StateView
-    """The state after the event before the first of `events`."""
+    """The state before the first of `events`."""
     changes: list[list[list[Any]]]
-    """For each event in `events`, what changed since the one before it there: part, name in it (or ""), and the new
-    value; none if it went away.
+    """For each event in `events`, the changes since the previous one there.
+
+    A change has the part, the name in it (or ""), and the new value; no value if the entry was removed.
     """
 
 
 class PackedRun(TypedDict):
-    """``application/vnd.divebook.run+json``: a recording as a saved notebook holds it, and what is known without it."""
+    """``application/vnd.divebook.run+json``: the recording of a run in a saved notebook, and facts that do not
+    need it.
+    """
 
     format: int
     execution_id: str
     workflow: str
     status: str
     store: str
-    """Where the whole log is."""
+    """Location of the complete log."""
     next: str
-    """What to type in order to go on; empty if there is nothing to do."""
+    """Command that continues the run; empty if there is nothing to do."""
     total: int
-    """Number of events of the whole log."""
+    """Number of events of the complete log."""
     first: int
     """Sequence number of the first event in the recording; 0 if there is none."""
     texts: int

@@ -1,8 +1,16 @@
-"""The sender of live views: one thread for each thing that is looked at, at most 30 messages a second to each view.
+"""Publisher of live views: one thread for each feed, at most 30 messages a second to each view.
 
-Servers cut off what sends more than 1,000 messages a second, the end of the cell included. `Publisher.turn` does at
-most one thing and says how long to wait for the next, so that it can be tested without a thread
-(test_a_thousand_events_a_second_become_at_most_thirty_messages in `tests/widgets/test_publisher.py`).
+Servers cut off a kernel that sends more than 1,000 messages a second, including the end of the cell. Changes are
+therefore coalesced: a burst of events only sets a flag, and the next frame contains all changes since the last one.
+Example with 1,000 events in one second: event 1 wakes the thread, which sends a frame with one changed span. The next
+frame is due 33 ms later and contains the changes of the 33 events in between. After one second 30 messages were sent.
+A span that changed ten times between two frames is sent once, in its latest state.
+
+Replies to single views share the same limit. Urgent replies (a welcome, an acknowledgement) precede frames; other
+replies alternate with frames.
+
+`Publisher.turn` does at most one thing and returns how long to wait for the next, so that it can be tested without a
+thread (test_a_thousand_events_a_second_become_at_most_thirty_messages in `tests/widgets/test_publisher.py`).
 """
 
 from __future__ import annotations
@@ -27,20 +35,20 @@ from divebook.widgets.source import source_of
 INTERVAL = 1 / 30
 """Seconds between two messages."""
 HEARTBEAT = 1.0
-"""Seconds between two looks at what changes without an event: other processes, a driver that ends."""
+"""Seconds between two checks for changes without an event: other processes, a driver that ends."""
 
 _log = logger(__name__)
 
 Listener: TypeAlias = Callable[[Any], int]
-"""Sends a frame; returns how many messages that took."""
+"""Sends a frame; returns the number of messages."""
 Beat: TypeAlias = Callable[[], None]
-"""Called with each heartbeat."""
+"""Called at each heartbeat."""
 Reply: TypeAlias = Callable[[], None]
 
 
 Ending: TypeAlias = Callable[[], None]
 Ways: TypeAlias = Callable[[Header, str], list[Way]]
-"""Says what can be done about a failure, by the header and what is kept."""
+"""Returns the recovery options after a failure, from the header and the text about reused results."""
 
 
 def _nothing() -> None:
@@ -48,20 +56,20 @@ def _nothing() -> None:
 
 
 class PublishedFeed(Protocol):
-    """What a publisher needs of its feed."""
+    """Interface of a publisher's feed."""
 
     @property
     def has_news(self) -> bool:
-        """Whether the next frame is likely to tell something."""
+        """Whether the next frame is likely to contain changes."""
 
     def frame(self) -> Any:
-        """Return what changed since the last frame, or None."""
+        """Return the changes since the last frame, or None."""
 
-    def look_again(self) -> None:
-        """Look into the store at the next frame."""
+    def request_refresh(self) -> None:
+        """Read the store in the next frame."""
 
     def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Take over what happens from now on, and call `wake` each time; call what is returned to stop it."""
+        """Subscribe to changes, and call `wake` for each; return a function that ends the subscription."""
 
     def welcome(self, view: str, since: int) -> Any:
         """Return what a view lacks that knows the frames up to `since`."""
@@ -71,7 +79,7 @@ FeedT = TypeVar("FeedT", bound=PublishedFeed)
 
 
 class Publisher(Generic[FeedT]):
-    """Sends the frames of one feed to all views, and answers to single ones, evenly spread over time."""
+    """Sender of the frames of one feed to all views, and of replies to single views, spread evenly over time."""
 
     def __init__(self, feed: FeedT, clock: Callable[[], float] = time.monotonic) -> None:
         self.feed = feed
@@ -91,9 +99,9 @@ class Publisher(Generic[FeedT]):
     # --- who listens -----------------------------------------------------------------------------------------------
 
     def add(self, listener: Listener, beat: Beat = _nothing, end: Ending = _nothing) -> Callable[[], None]:
-        """Send frames to a listener from now on, and call `beat` now and then; call what is returned to stop it.
+        """Send frames to a listener, and call `beat` at each heartbeat; return a function that removes both.
 
-        `end` is called by `stop`.
+        `stop` calls `end`.
         """
         with self._lock:
             self._listeners = (*self._listeners, listener)
@@ -104,16 +112,16 @@ class Publisher(Generic[FeedT]):
 
         def remove() -> None:
             with self._lock:
-                self._listeners = tuple(known for known in self._listeners if known is not listener)
-                self._beats = tuple(known for known in self._beats if known is not beat)
-                self._ends = tuple(known for known in self._ends if known is not end)
+                self._listeners = tuple(entry for entry in self._listeners if entry is not listener)
+                self._beats = tuple(entry for entry in self._beats if entry is not beat)
+                self._ends = tuple(entry for entry in self._ends if entry is not end)
             self._news.set()
 
         return remove
 
     def _start(self) -> None:
         self._unsubscribe = self.feed.subscribe(self.wake)
-        self.feed.look_again()
+        self.feed.request_refresh()
         # in the context of the code that shows the view: kernels find the cell to send to there
         run = contextvars.copy_context().run
         self._thread = threading.Thread(target=run, args=(self._publish,), name="divebook-publisher", daemon=True)
@@ -121,7 +129,7 @@ class Publisher(Generic[FeedT]):
         _RUNNING.add(self)
 
     def stop(self) -> None:
-        """Let all listeners go, and return once nothing is sent any more."""
+        """Remove all listeners, and return when the thread has ended, or after `STOP_SECONDS`."""
         with self._lock:
             thread = self._thread
             ends = self._ends
@@ -134,11 +142,11 @@ class Publisher(Generic[FeedT]):
             thread.join(STOP_SECONDS)
 
     def wake(self) -> None:
-        """Look whether there is something to send; any thread."""
+        """Check for changes; any thread."""
         self._news.set()
 
     def post(self, reply: Reply, *, urgent: bool) -> None:
-        """Have one message sent to one view, soon, or between the frames; any thread."""
+        """Send one reply to one view, before the next frame if `urgent`, else alternating with frames; any thread."""
         (self._urgent if urgent else self._patient).append(reply)
         self._news.set()
 
@@ -173,7 +181,7 @@ class Publisher(Generic[FeedT]):
     def _send_frame(self, now: float) -> int:
         if now >= self._beat_at:
             self._beat_at = now + HEARTBEAT
-            self.feed.look_again()
+            self.feed.request_refresh()
             for beat in self._beats:
                 beat()
         elif not self.feed.has_news:
@@ -206,11 +214,11 @@ class Publisher(Generic[FeedT]):
 
 
 _RUNNING: weakref.WeakSet[Publisher[Any]] = weakref.WeakSet()
-"""Those that have had a thread."""
+"""Publishers that have had a thread."""
 
 
 def stop_publishers() -> None:
-    """Close all views of this process; no thread of theirs remains."""
+    """Stop all publishers of this process and end their threads."""
     for publisher in list(_RUNNING):
         publisher.stop()
         _RUNNING.discard(publisher)
@@ -221,11 +229,10 @@ _publishers_lock = threading.Lock()
 
 
 def publisher_of(execution: Execution, ways: Ways | None = None) -> Publisher[Feed]:
-    """Return the publisher of an execution: one for all its views, so that each event is looked at once.
+    """Return the publisher of an execution: one for all its views, so that each event is applied once.
 
-    `ways` says what can be done about a failure, where that can be done.
-
-    An execution that was resumed is another object for the same log: the views then follow the new one.
+    `ways` returns the recovery options after a failure, if there are any. A resumed execution is another object for
+    the same log. The views then follow the new object.
     """
     key = (id(execution.store), execution.id)
     with _publishers_lock:
@@ -242,43 +249,44 @@ def publisher_of(execution: Execution, ways: Ways | None = None) -> Publisher[Fe
         return publisher
 
 
-# The open views of a widget: from the hello of each until its bye, or a long silence.
+# --- the open views of a widget --------------------------------------------------------------------------------------
 #
-# Tabs close, and machines sleep, without a word; what is kept for such views would be kept for ever.
+# A view is open from its hello until its bye, or until it was silent for `SILENCE`. Tabs close and machines sleep
+# without a bye, and the data of their views would be kept for ever.
 
 
 SILENCE = 200.0
-"""Seconds after which a view is forgotten. Views speak every 10 s, in hidden tabs once a minute."""
+"""Seconds after which a view is removed. Views send a message every 10 s, in hidden tabs once a minute."""
 
 
 class Audience:
-    """The views of one widget; any thread."""
+    """The open views of one widget; any thread."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._heard: dict[str, float] = {}
 
     def __bool__(self) -> bool:
-        """Tell whether anybody looks."""
+        """Return whether a view is open."""
         return bool(self._heard)
 
     @property
     def views(self) -> list[str]:
-        """Those that are there."""
+        """The open views."""
         return list(self._heard)
 
-    def hear(self, view: str) -> bool:
-        """Note that a view is there; return whether that is news."""
+    def note(self, view: str) -> bool:
+        """Note a message of a view; return whether the view is new."""
         is_new = view not in self._heard
         self._heard[view] = self._clock()
         return is_new
 
     def leave(self, view: str) -> None:
-        """Forget a view."""
+        """Remove a view."""
         self._heard.pop(view, None)
 
     def expire(self) -> None:
-        """Forget the views that have been silent for long."""
+        """Remove the views that were silent for `SILENCE` seconds."""
         silent = self._clock() - SILENCE
         for view in [view for view, heard in list(self._heard.items()) if heard < silent]:
             self.leave(view)

@@ -1,9 +1,11 @@
-"""A run as it is saved in a notebook: a sample of its events, and each state as a difference to the one before.
+"""Recording of a run in a notebook: a sample of its events, and each state as a difference to the previous one.
 
-A state is taken apart into cells (one for each variable, output, path, question, and one for each other part), so that
-an event costs no more than what it changed. `divebook.widgets.recording` puts them together
-again, as ``widgets/src/lab`` does in the browser. Which events are kept says `divebook.widgets.recording`.
-Everything passes the redactor before it is cut, so that no half of a secret is left.
+A state is divided into cells: one for each variable, output, path and question, and one for each other part. An event
+therefore costs no more than its changes. For example, ``step_completed`` that stores ``n = 3`` is recorded as
+``["paths", "main", {...}], ["variables", "n", 3]``. `RecordedPositions` applies the changes up to a position, as
+``widgets/src/lab`` does in the browser.
+
+Everything is redacted before it is cut, so that no half of a secret remains.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from divebook.runtime.execution import Execution
 from divebook.text.format import size
 from divebook.text.redaction import Redactor, cut, one_line, shared
 from divebook.widgets.checking import checked
-from divebook.widgets.parts import Failing, newest_conversations, said_up_to, shortened
+from divebook.widgets.parts import FailureTracker, messages_up_to, newest_conversations, shortened
 from divebook.widgets.protocol import (
     ConversationPart,
     DetailEvent,
@@ -53,33 +55,33 @@ from divebook.widgets.source import (
     MAX_ANSWER,
     Budget,
     Labels,
-    Spending,
-    came_of,
+    SpendingTracker,
     graph_of,
     header_of,
     is_short,
     labels_of,
-    paced,
     question_of,
+    result_preview,
     shown,
+    with_activity,
 )
 from divebook.widgets.source import block_of as spans_block
 from divebook.widgets.stepping import block_of, path_cell, path_view, pending_view, shown_paths, summary_of
-from divebook.widgets.variables import FilesReader, Setters, VariableReader, shorter, within
+from divebook.widgets.variables_and_files import FilesReader, Setters, VariableReader, shorter, within
 from divebook.workflow.definition import hidden_in
 
-# A recording put together again: the state after each of its events, as `positions` has it of a log.
+# --- reconstruction of states from a recording -----------------------------------------------------------------------
 
 
 Cell: TypeAlias = tuple[str, str]
-"""A part of a state, and a name in it: ``("variables", "n")``; parts that are whole have the name ``""``."""
+"""A part of a state and a name in it: ``("variables", "n")``; the name is ``""`` for parts that are one cell."""
 Change: TypeAlias = list[Any]
-"""A part, a name and the value that is there now; without a value the cell is gone."""
+"""A part, a name and the new value; without a value the cell is removed."""
 TABLES = ("inputs", "outputs", "variables")
 
 
-def applied(cells: Mapping[Cell, Any], changes: Iterable[Iterable[Change]]) -> dict[Cell, Any]:
-    """Return cells once some events have changed them."""
+def cells_after(cells: Mapping[Cell, Any], changes: Iterable[Iterable[Change]]) -> dict[Cell, Any]:
+    """Return cells after the changes of some events."""
     present = dict(cells)
     for change in (change for event in changes for change in event):
         part, name, *value = change
@@ -90,13 +92,16 @@ def applied(cells: Mapping[Cell, Any], changes: Iterable[Iterable[Change]]) -> d
     return present
 
 
-def merged(changes: Iterable[Iterable[Change]]) -> list[Change]:
-    """Return as one what several events changed, in an order that leaves the same cells in the same order."""
+def merged_changes(changes: Iterable[Iterable[Change]]) -> list[Change]:
+    """Return the changes of several events as one list that leaves the same cells in the same order.
+
+    A removal followed by a new value must keep both, because the new cell is then at the end.
+    """
     latest: dict[Cell, list[Change]] = {}
     for change in (change for event in changes for change in event):
         part, name, *value = change
         if value:
-            gone = [known for known in latest.get((part, name), ()) if len(known) < len(change)]
+            gone = [earlier for earlier in latest.get((part, name), ()) if len(earlier) < len(change)]
             latest[part, name] = [*gone, change]
         else:
             latest.pop((part, name), None)
@@ -105,7 +110,7 @@ def merged(changes: Iterable[Iterable[Change]]) -> list[Change]:
 
 
 def view_of_cells(sequence: int, cells: Mapping[Cell, Any]) -> StateView:
-    """Return the state that cells make."""
+    """Return the state of cells."""
     tables = {table: {name: value for (part, name), value in cells.items() if part == table} for table in TABLES}
     return StateView(
         sequence=sequence,
@@ -121,18 +126,18 @@ def view_of_cells(sequence: int, cells: Mapping[Cell, Any]) -> StateView:
 
 
 class RecordedPositions:
-    """Answers what was so at each position of a recording, as `divebook.widgets.stepping.SteppedLog` does of a log."""
+    """States and events of a recording, with the interface of `divebook.widgets.stepping.SteppedLog`."""
 
     def __init__(self, recording: Recording, store: str = "") -> None:
         self._recording = recording
         self._store = store
         self._changes = recording["changes"]
         self._sequences = recording["events"]["sequence"]
-        self._base = _taken_apart(recording["base"])
+        self._base = _cells_of_view(recording["base"])
 
     @property
     def total(self) -> int:
-        """Sequence number of the last event that is here."""
+        """Sequence number of the last event in the recording."""
         return self._sequences[-1] if self._sequences else 0
 
     def event_at(self, sequence: int) -> DetailEvent:
@@ -147,7 +152,7 @@ class RecordedPositions:
         )
 
     def block(self, after: int = 0, stop: int | None = None) -> EventBlock:
-        """Return the events that follow `after`, up to and with `stop`, as far as they are here."""
+        """Return the recorded events after `after`, up to and including `stop`."""
         block = self._recording["events"]
         last = self.total if stop is None else stop
         rows = slice(bisect_right(self._sequences, after), bisect_right(self._sequences, last))
@@ -164,29 +169,31 @@ class RecordedPositions:
         )
 
     def said_at(self, sequence: int) -> tuple[int, list[ConversationPart]]:
-        """Return what the model asked last was sent and had answered by then, after the event that asked it.
+        """Return the messages of the latest request at a position, and the event that started the request.
 
-        Raises `IndexError` where the notebook does not hold it.
+        Raises `IndexError` if the notebook does not contain them.
         """
         spans = self._recording["spans"]
         until = self.state_at(sequence)["sequence"]
         kinds = [spans["names"][place] for place in spans["type"]]
-        begun = [row for row, kind in enumerate(kinds) if kind in MODEL_CALLS and spans["sequence"][row] <= until]
-        if not begun:
+        rows = [row for row, kind in enumerate(kinds) if kind in MODEL_CALLS and spans["sequence"][row] <= until]
+        if not rows:
             return 0, []
-        row = max(begun, key=lambda row: spans["sequence"][row])
-        asked = spans["sequence"][row]
+        row = max(rows, key=lambda row: spans["sequence"][row])
+        sequence_of_request = spans["sequence"][row]
         request = spans["id"][row]
-        said = next(
+        conversation = next(
             (one for one in self._recording["conversations"] if any(r["id"] == request for r in one["requests"])), None
         )
-        if said is None:
-            raise IndexError(f"what was said with event {asked:,} is not among what the notebook holds of this run")
+        if conversation is None:
+            raise IndexError(
+                f"what was said with event {sequence_of_request:,} is not among what the notebook holds of this run"
+            )
         ended = [number for number in self._recording["members"][row][1:] if number <= sequence]
-        return asked, said_up_to(said, request, is_answered=bool(ended))
+        return sequence_of_request, messages_up_to(conversation, request, is_answered=bool(ended))
 
     def welcome(self, view: str) -> Welcome:
-        """Return what the timeline and the graph beside a replay show of it."""
+        """Return the data of the timeline and the graph beside a replay."""
         recording = self._recording
         return Welcome(
             type="welcome",
@@ -212,13 +219,13 @@ class RecordedPositions:
         raise IndexError(f"event {sequence:,} is none of the {held}{where}")
 
     def state_at(self, sequence: int) -> StateView:
-        """Return the state after an event that is here, or before the first one. Raises `IndexError`."""
+        """Return the state after a recorded event, or before the first one. Raises `IndexError`."""
         is_before = bool(self._sequences) and sequence == self._sequences[0] - 1
         count = 0 if is_before else self._row(sequence) + 1
-        return view_of_cells(sequence, applied(self._base, self._changes[:count]))
+        return view_of_cells(sequence, cells_after(self._base, self._changes[:count]))
 
 
-def _taken_apart(view: StateView) -> dict[Cell, Any]:
+def _cells_of_view(view: StateView) -> dict[Cell, Any]:
     cells: dict[Cell, Any] = {
         ("status", ""): view["status"],
         ("error", ""): view["error"],
@@ -227,14 +234,16 @@ def _taken_apart(view: StateView) -> dict[Cell, Any]:
     tables = {"inputs": view["inputs"], "outputs": view["outputs"], "variables": view["variables"]}
     cells |= {(table, name): value for table, values in tables.items() for name, value in values.items()}
     cells |= {("paths", path["id"]): path for path in view["paths"]}
-    return cells | {("pending", asked["interrupt_id"]): asked for asked in view["pending"]}
+    return cells | {("pending", question["interrupt_id"]): question for question in view["pending"]}
 
 
-# Which events of a long run a notebook keeps: a sample of the whole run, with all failures and questions.
+# --- sampling of a long run ------------------------------------------------------------------------------------------
 #
-# The log is taken apart into units that belong together (an item with its calls, a step, a question). They are put into
-# an order of which each beginning is a sample: what frames the run, questions and failures first, then all others
-# spread over the run (`tests/widgets/test_sample.py`).
+# A notebook keeps a sample of a long run, with all failures and questions. The log is divided into units of events that
+# belong together (an item with its calls, a step, a question). The units are ordered so that each prefix is a sample:
+# first the events that frame the run, then questions, failures, and all other units spread over the run. `_spread`
+# orders the places 0-7 as 0 4 2 6 1 5 3 7, so that the first two cover both halves and the first four all quarters
+# (`tests/widgets/test_sample.py`).
 
 
 T = TypeVar("T")
@@ -242,11 +251,11 @@ Unit: TypeAlias = Sequence[int]
 """Sequence numbers of events that are kept together."""
 ALL = "all"
 SPARE = 50
-"""So near the limit nothing more is looked for."""
+"""Sampling stops when fewer events than this remain to the limit."""
 
 FRAMING, QUESTION, FAILURE, OTHER = range(4)
 MAX_MEMBERS = 20
-"""Events of one span that are kept, the first and the last ones: a call may be begun a thousand times."""
+"""Events of one span that are kept, the first and the last ones; a call may be restarted a thousand times."""
 _FRAMING = ("execution_", "signal_", "approval_", "path_failed")
 _QUESTION = "interrupt_"
 _FAILURE = "_failed"
@@ -254,55 +263,55 @@ _FAILURE = "_failed"
 
 def members(span: Span) -> list[int]:
     """Return the events of a span that are kept with it."""
-    found = span.sequences
-    return [*found] if len(found) <= MAX_MEMBERS else [*found[:1], *found[1 - MAX_MEMBERS :]]
+    sequences = span.sequences
+    return [*sequences] if len(sequences) <= MAX_MEMBERS else [*sequences[:1], *sequences[1 - MAX_MEMBERS :]]
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Events in an order of which each beginning is a sample."""
+    """Units of events, ordered so that each prefix is a sample."""
 
     units: Sequence[tuple[int, Unit]]
-    """With what each is: `FRAMING`, `QUESTION`, `FAILURE` or `OTHER`."""
+    """Units with their rank: `FRAMING`, `QUESTION`, `FAILURE` or `OTHER`."""
     total: int
-    """How many events the log has."""
+    """Number of events in the log."""
 
     def cut(self, limit: int, among: Container[int] | None = None) -> list[int]:
-        """Return the sequence numbers of at most so many events, in their order; all if they are no more.
+        """Return the sequence numbers of at most `limit` events, in their order; all if there are no more.
 
-        `among` holds those of a larger sample, of which this one is to be a part.
+        `among` contains the events of a larger sample, which the result must be a part of.
         """
         if self.total <= limit:
             return [*range(1, self.total + 1)]
-        kept: set[int] = set()
+        chosen: set[int] = set()
         for _, unit in self.units:
             if among is not None and not all(number in among for number in unit):
                 continue
-            fresh = [number for number in unit if number not in kept]
-            if len(kept) + len(fresh) <= limit:
-                kept.update(fresh)
-            elif limit - len(kept) < SPARE:
+            fresh = [number for number in unit if number not in chosen]
+            if len(chosen) + len(fresh) <= limit:
+                chosen.update(fresh)
+            elif limit - len(chosen) < SPARE:
                 break
-        return sorted(kept)
+        return sorted(chosen)
 
-    def said(self, kept: Iterable[int]) -> str:
-        """Return in words what was kept; empty if that is all."""
-        present = set(kept)
+    def said(self, sequences: Iterable[int]) -> str:
+        """Return a description of the sample; empty if it is complete."""
+        present = set(sequences)
         if len(present) == self.total:
             return ""
         failures, questions = (self._share(rank, present) for rank in (FAILURE, QUESTION))
-        told = f"Sample of {len(present):,} of {self.total:,} events, with"
+        sample = f"Sample of {len(present):,} of {self.total:,} events, with"
         if failures == questions == ALL:
-            return f"{told} {ALL} failures and questions"
-        return f"{told} {failures} failures and {questions} questions"
+            return f"{sample} {ALL} failures and questions"
+        return f"{sample} {failures} failures and {questions} questions"
 
     def _share(self, rank: int, present: set[int]) -> str:
-        found = [present.issuperset(unit) for kind, unit in self.units if kind == rank]
-        return ALL if all(found) else f"{sum(found):,} of {len(found):,}"
+        is_complete = [present.issuperset(unit) for kind, unit in self.units if kind == rank]
+        return ALL if all(is_complete) else f"{sum(is_complete):,} of {len(is_complete):,}"
 
 
 def sample_of(log: Sequence[Event], spans: Sequence[Span]) -> Sample:
-    """Return how a log, of which these are the spans, is to be sampled."""
+    """Return the sample of a log with these spans."""
     units: dict[int, list[Unit]] = {FRAMING: [], QUESTION: [*_questions(log)], FAILURE: [], OTHER: []}
     units[FRAMING] = [[event.sequence] for event in (*log[:1], *log[-1:])]
     kinds = [(event.event_type, event.sequence) for event in log]
@@ -312,36 +321,36 @@ def sample_of(log: Sequence[Event], spans: Sequence[Span]) -> Sample:
         unit = sorted({number for span in together for number in members(span)})
         failed = any(span.status == FAILED for span in together) or not failures.isdisjoint(unit)
         units[FAILURE if failed else OTHER].append(unit)
-    return Sample([(rank, unit) for rank, found in units.items() for unit in _spread(found)], len(log))
+    return Sample([(rank, unit) for rank, units_of_rank in units.items() for unit in _spread(units_of_rank)], len(log))
 
 
 def some_of(spans: Sequence[Span], most: int) -> list[int]:
-    """Return the places of at most so many spans: steps and what failed first, the others spread over the run.
+    """Return the indexes of at most `most` spans: steps and failures first, the others spread over the run.
 
-    What belongs together, as an item and its calls, is kept together.
+    Spans that belong together, such as an item and its calls, are kept together.
     """
     if len(spans) <= most:
         return [*range(len(spans))]
     ranked: tuple[list[Sequence[Span]], list[Sequence[Span]]] = [], []
     for unit in _together(spans):
         ranked[not any(span.kind == "step" or span.status == FAILED for span in unit)].append(unit)
-    kept: list[int] = []
+    places: list[int] = []
     for unit in chain.from_iterable(map(_spread, ranked)):
-        if len(kept) + len(unit) <= most:
-            kept.extend(span.index for span in unit)
-    return sorted(kept)
+        if len(places) + len(unit) <= most:
+            places.extend(span.index for span in unit)
+    return sorted(places)
 
 
 def _questions(log: Iterable[Event]) -> Iterable[Unit]:
-    asked: dict[str, list[int]] = {}
+    sequences: dict[str, list[int]] = {}
     for event in log:
         if event.event_type.startswith(_QUESTION):
-            asked.setdefault(str(getattr(event.data, "interrupt_id", "")), []).append(event.sequence)
-    return asked.values()
+            sequences.setdefault(str(getattr(event.data, "interrupt_id", "")), []).append(event.sequence)
+    return sequences.values()
 
 
 def _together(spans: Iterable[Span]) -> Iterator[Sequence[Span]]:
-    """Yield what belongs together: an item with its calls, a turn with what it holds, and each other span alone."""
+    """Yield groups of spans: an item with its calls, a turn with its contents, and each other span alone."""
     groups: dict[object, list[Span]] = {}
     for span in spans:
         if span.iteration is not None:
@@ -353,40 +362,47 @@ def _together(spans: Iterable[Span]) -> Iterator[Sequence[Span]]:
 
 
 def _spread(things: Sequence[T]) -> Iterator[T]:
-    """Yield things in an order of which each beginning is spread evenly over them: by their places' bits reversed."""
+    """Yield things in an order whose prefixes are spread evenly: by their places with reversed bits (0 4 2 6 1 5 3
+    7).
+    """
     bits = max(len(things) - 1, 0).bit_length()
     places = (int(f"{number:0{bits}b}"[::-1], 2) for number in range(1 << bits)) if bits else range(len(things))
     return (things[place] for place in places if place < len(things))
 
 
-MAX_EVENTS, SAMPLED = 5000, 2500
-"""Runs of more events than the first are saved as a sample of the second: more makes opening a notebook slow."""
+MAX_EVENTS = 5000
+"""Runs with more events are saved as a sample, because more events make opening a notebook slow."""
+SAMPLED = 2500
+"""Events of that sample."""
 MAX_CONVERSATIONS = 20
-"""Turns and single requests whose messages are saved, the newest."""
+"""The newest conversations that are saved."""
 VALUE_PER_TEXT = 5
-"""How much longer than one text a value may be in all."""
+"""Limit of a value, as a multiple of the limit of a text."""
 WHOLE: Mapping[str, Any] = {"status": str, "error": str, "usage": dict[str, int]}
-"""Parts that every state has, with what they are."""
+"""Parts that every state has, with their types."""
 PARTS: Mapping[str, Any] = {**WHOLE, **dict.fromkeys(TABLES, Any), "paths": PathView, "pending": PendingView}
-"""All parts of states, with what they, or what stands in them under a name, are."""
+"""All parts of states, with their types; of parts with names the type of an entry."""
 _MADE_OF = {part: (part,) for part in (*WHOLE, *TABLES)} | {
     "paths": ("paths", "variables"),
     "pending": ("interrupts",),
 }
-"""The fields of a state that each part shows."""
+"""The fields of a state that each part depends on."""
 _FIELDS = tuple(sorted({field for fields in _MADE_OF.values() for field in fields}))
 _FIELDS_OF = operator.attrgetter(*_FIELDS)
 MADE_BY_THE_ENGINE = frozenset(
     ["operation_id", "operation_type", "parameters_hash", "iteration_index", "duration", "usage", "reserved", "visit"]
 )
-"""Fields of events with ids and numbers, never with what a person, a model or a program said: no secret is there, and
-not to look there halves what saving a long run costs (`test_saving_a_long_run_makes_few_calls...`)."""
+"""Fields of events with ids and numbers, never with text of a person, a model or a program.
+
+They contain no secrets. Not searching them halves the cost of saving a long run
+(`test_saving_a_long_run_makes_few_calls...`).
+"""
 
 
 class CleanRun:
-    """A run, read and cleaned of secrets once, of which recordings of several sizes are cut.
+    """A run that is read and redacted once, from which recordings of several sizes are made.
 
-    The redactor learns the secrets of the kept events, and of its variables, first. Of a log of more than `whole`
+    The redactor first learns the secrets of the kept events and of the variables. Of a log with more than `whole`
     events a sample of `sampled` is kept.
     """
 
@@ -413,47 +429,47 @@ class CleanRun:
         self._place_of = names.place_of
         kept_spans = [replace(span) for span in read.shown_spans if span.sequences[0] in self._rows]
         self._conversations = [
-            redactor.value(said)
-            for said in newest_conversations(kept_spans, MAX_CONVERSATIONS, execution.state.question_id)
+            redactor.value(conversation)
+            for conversation in newest_conversations(kept_spans, MAX_CONVERSATIONS, execution.state.question_id)
         ]
         self._total = len(read.shown_spans)
         self._spans = [self._labelled(span) for span in kept_spans]
         clean = {span.index: span for span in kept_spans}
         spans = [clean.get(span.index, span) for span in read.shown_spans]
         base, *self._changes = self._changes_of(_states(execution.id, log, self._rows))
-        self._base = applied({}, [base])
-        spending = Spending()
-        failing = Failing(names)
+        self._base = cells_after({}, [base])
+        spending = SpendingTracker()
+        failing = FailureTracker(names)
         for event in read:
-            spending.hear(event)
+            spending.on_event(event)
         for span in spans:
             spending.take(span)
             failing.take(span)
         self._failures: FailureReport = redactor.value(failing.report(spans))
         read.spreads.count()
-        header = paced(failing.of(spending.of(header_of(execution))), read.course, read.spreads)
+        header = with_activity(failing.of(spending.of(header_of(execution))), read.activity, read.spreads)
         error = redactor.text(header["error"])
         progress = redactor.value(header["progress"])
         self._header: Header = {**header, "live": False, "commands": [], "dashboards": []}
         self._header |= {"error": error, "progress": progress}
-        asked = execution.state.interrupts.values()
+        questions = execution.state.interrupts.values()
         hidden = hidden_in(execution.workflow)
-        self._questions = [redactor.value(shown(question_of(question, hidden))) for question in asked]
+        self._questions = [redactor.value(shown(question_of(question, hidden))) for question in questions]
         self._variables = VariableReader(execution.workflow, redactor).of(execution.state, Setters(log))
         self._workspaces = FilesReader(execution, redactor).of()
         self._graph = redactor.value(graph_of(execution.workflow))
 
     @property
     def length(self) -> int:
-        """How many events it has."""
+        """Number of kept events."""
         return len(self._kept)
 
     def recording(self, *, events: int, texts: int) -> Recording:
-        """Return a sample of at most so many `events`, with texts of at most `texts` characters."""
-        kept = self._sample.cut(events, self._rows) if events < self.length else self._kept
-        present = frozenset(kept)
-        rows = [self._rows[sequence] for sequence in kept]
-        spans = [found for found in self._spans if found[0].sequences[0] in present]
+        """Return a recording of at most `events` events, with texts of at most `texts` characters."""
+        sequences = self._sample.cut(events, self._rows) if events < self.length else self._kept
+        present = frozenset(sequences)
+        rows = [self._rows[sequence] for sequence in sequences]
+        spans = [labelled for labelled in self._spans if labelled[0].sequences[0] in present]
         indices = {span.index for span, _ in spans}
 
         def limited(value: Any) -> Any:
@@ -463,30 +479,32 @@ class CleanRun:
         return Recording(
             header=self._header,
             failures=limited(self._failures),
-            questions=[limited(asked) for asked in self._questions[-events:]],
+            questions=[limited(question) for question in self._questions[-events:]],
             graph=self._graph,
             total=self._total,
             spans=spans_block(spans, self._origin),
-            sample=self._sample.said(kept),
-            conversations=[shortened(said, texts) for said in self._conversations if said["id"] in indices],
+            sample=self._sample.said(sequences),
+            conversations=[
+                shortened(conversation, texts) for conversation in self._conversations if conversation["id"] in indices
+            ],
             members=[[number for number in members(span) if number in present] for span, _ in spans],
             variables=shorter(self._variables, texts * VALUE_PER_TEXT),
             workspaces=within(self._workspaces, texts * VALUE_PER_TEXT),
             events=block_of(
-                [self._events[row] for row in rows], [self._texts[row] for row in rows], self._origin, kept[0]
+                [self._events[row] for row in rows], [self._texts[row] for row in rows], self._origin, sequences[0]
             ),
             data=[limited(self._data[row]) for row in rows],
             base=view_of_cells(0, {cell: limited(value) for cell, value in self._base.items()}),
-            changes=[[[*told[:2], *map(limited, told[2:])] for told in event] for event in self._merged(rows)],
+            changes=[[[*change[:2], *map(limited, change[2:])] for change in event] for event in self._merged(rows)],
         )
 
     def _merged(self, rows: Sequence[int]) -> Iterator[list[Change]]:
-        """Yield what changed from one of these events to the next."""
+        """Yield the changes from one of these events to the next."""
         for before, row in pairwise([-1, *rows]):
-            yield self._changes[row] if row == before + 1 else merged(self._changes[before + 1 : row + 1])
+            yield self._changes[row] if row == before + 1 else merged_changes(self._changes[before + 1 : row + 1])
 
     def _clean_data(self, events: Iterable[Event]) -> list[dict[str, Any]]:
-        """Return what events hold, without secrets: those of all of them are known before the first is cleaned."""
+        """Return the redacted data of events; the secrets of all events are learned before the first is redacted."""
         raw = shown([event.data.to_data() for event in events])
         for data in raw:
             self._redactor.learn({name: data[name] for name in data if name not in MADE_BY_THE_ENGINE})
@@ -494,21 +512,24 @@ class CleanRun:
         return [{k: part if k in MADE_BY_THE_ENGINE else under(k, part) for k, part in data.items()} for data in raw]
 
     def _labelled(self, span: Span) -> tuple[Span, Labels]:
-        """Take the secrets out of a span, and return its names too; what its first event holds is clean already."""
+        """Redact a span, and return it with its labels; the data of its first event is redacted already."""
         item = self._redactor.text(item_name(span, self._place_of))
         data = self._data[self._rows[span.sequences[0]]]
         span.error, span.reason = (text and self._redactor.text(text) for text in (span.error, span.reason))
-        span.item, span.parameters = data.get("item"), data.get("parameters")
+        span.item = data.get("item")
+        span.parameters = data.get("parameters")
         ended = self._rows.get(span.sequences[-1]) if span.kind == "operation" else None
-        came = "" if ended is None else came_of(span.type, self._data[ended].get("result"))
-        return span, labels_of(span, self._place_of)._replace(item=item, came=came)
+        result = "" if ended is None else result_preview(span.type, self._data[ended].get("result"))
+        return span, labels_of(span, self._place_of)._replace(item=item, result=result)
 
     # --- states as cells -------------------------------------------------------------------------------------------
 
     def _changes_of(self, states: Iterable[ExecutionState]) -> Iterator[list[Change]]:
-        """Yield the whole first state, and what each event changed; parts that are the same objects are passed over."""
-        known: dict[str, dict[str, Any]] = {part: {} for part in _MADE_OF}
-        before: Iterable[Any] = repeat(known)  # unlike any field
+        """Yield the complete first state, and the changes of each event; fields that are identical objects are
+        skipped.
+        """
+        cells_by_part: dict[str, dict[str, Any]] = {part: {} for part in _MADE_OF}
+        before: Iterable[Any] = repeat(cells_by_part)  # unlike any field
         for state in states:
             changes: list[Change] = []
             now = _FIELDS_OF(state)
@@ -517,9 +538,9 @@ class CleanRun:
             for part, fields in _MADE_OF.items():
                 if differing.isdisjoint(fields):
                     continue
-                cells = known[part]
+                cells = cells_by_part[part]
                 present = _cells(part, state)
-                known[part] = present
+                cells_by_part[part] = present
                 changes += [[part, name] for name in cells if name not in present]
                 changes += [
                     [part, name, self._clean(part, name, source)]
@@ -547,18 +568,18 @@ class CleanRun:
         return {name: self._redactor.under(name, shown(value)) for name, value in variables.items()}
 
 
-def _states(execution_id: str, log: Iterable[Event], kept: Container[int]) -> Iterator[ExecutionState]:
-    """Yield the state before the first event, and after each of the kept ones."""
+def _states(execution_id: str, log: Iterable[Event], sequences: Container[int]) -> Iterator[ExecutionState]:
+    """Yield the state before the first event, and after each kept event."""
     state = ExecutionState(execution_id)
     yield state
     for event in log:
         state = evolve(state, event)
-        if event.sequence in kept:
+        if event.sequence in sequences:
             yield state
 
 
 def _cells(part: str, state: ExecutionState) -> dict[str, Any]:
-    """Return the cells of one part with what they are made of, secrets and all."""
+    """Return the unredacted cells of one part."""
     match part:
         case "status" | "usage":
             return {"": getattr(state, part)}
@@ -567,7 +588,7 @@ def _cells(part: str, state: ExecutionState) -> dict[str, Any]:
         case "paths":
             return {path.id: path_cell(path, state.variables) for path in shown_paths(state)}
         case "pending":
-            return {asked.interrupt_id: asked for asked in state.pending_interrupts()}
+            return {question.interrupt_id: question for question in state.pending_interrupts()}
     return dict(sorted(getattr(state, part).items()))
 
 
@@ -575,23 +596,25 @@ def _differs(part: str, before: Any, now: Any) -> bool:
     return before is not now if part in TABLES else bool(before != now)
 
 
-# Recordings as a saved notebook holds them: packed within a size, and unpacked with nothing taken on trust.
+# --- packing and unpacking of recordings -----------------------------------------------------------------------------
 #
-# What is in a notebook was written by its sender: unpacking checks every type and size before anything is used, imports
-# nothing, and makes nothing but plain data.
+# A notebook may come from an untrusted sender. Unpacking checks all types and sizes before it uses anything, imports
+# nothing, and creates only plain data.
 
 
 MIME = "application/vnd.divebook.run+json"
-FORMAT, WHOLE_FORMAT = 2, 1
-"""Of a sample, and of a whole run, which divebooks read that knew no samples."""
+FORMAT = 2
+"""Format of a sample."""
+WHOLE_FORMAT = 1
+"""Format of a complete run, which older versions of divebook without samples can read."""
 MAX_BYTES = 256_000
-"""What one run may add to a notebook."""
+"""Limit of one run in a notebook."""
 MAX_UNPACKED = 32_000_000
 TEXTS = (20_000, 2_000, 300)
-"""Longest texts, tried one after the other until it fits; after the last one the sample becomes smaller."""
+"""Limits of texts, tried one after the other until the recording fits; then the sample becomes smaller."""
 LEAST_EVENTS = 10
 MAX_FIRST = 5_000_000
-"""Larger numbers of events are not believed."""
+"""Larger sequence numbers are refused."""
 NAME = 200
 
 
@@ -603,10 +626,10 @@ def saved_run(
     next_step: str = "",
     max_bytes: int = MAX_BYTES,
 ) -> PackedRun:
-    """Return a run as a notebook holds it: as much as fits into `max_bytes`.
+    """Return a run for a notebook: as much as fits into `max_bytes`.
 
-    Secrets are left out as `divebook.text.redaction` says. What does not fit is cut in this order: long texts
-    (to 20,000, 2,000, then 300 characters), then events of which a sample is left, then everything but ids and the
+    Secrets are removed by `divebook.text.redaction`. Data that does not fit is cut in this order: long texts (to
+    20,000, 2,000, then 300 characters), then events, of which a sample remains, then everything except ids and the
     store's path.
     """
     redactor = shared().fresh(known_secrets)
@@ -628,7 +651,7 @@ def saved_run(
 
 
 def attempts(events: int, texts: Sequence[int] = TEXTS) -> Iterator[tuple[int, int]]:
-    """Yield the longest texts and the number of events to try one after the other, until a recording fits."""
+    """Yield the limits of texts and events to try one after the other, until a recording fits."""
     for longest in texts:
         yield longest, events
     while events > LEAST_EVENTS:
@@ -637,7 +660,7 @@ def attempts(events: int, texts: Sequence[int] = TEXTS) -> Iterator[tuple[int, i
 
 
 def without_recording(execution: Execution, redactor: Redactor, next_step: str) -> PackedRun:
-    """Return what is known of a run without its recording."""
+    """Return the data of a run without its recording."""
     return PackedRun(
         format=WHOLE_FORMAT,
         execution_id=execution.id,
@@ -653,7 +676,7 @@ def without_recording(execution: Execution, redactor: Redactor, next_step: str) 
 
 
 def pack(recording: Recording) -> str | None:
-    """Return a recording as text; None if it is larger than what anybody unpacks."""
+    """Return a recording as text; None if it is larger than the limit for unpacking."""
     raw = json.dumps(recording, ensure_ascii=True, separators=(",", ":"), allow_nan=False).encode()
     return None if len(raw) > MAX_UNPACKED else base64.b64encode(zlib.compress(raw, 7)).decode("ascii")
 
@@ -662,7 +685,7 @@ def pack(recording: Recording) -> str | None:
 
 
 def read_saved(data: Any) -> tuple[PackedRun, Recording]:
-    """Return a run that a notebook holds, checked.
+    """Return a validated run of a notebook.
 
     Raises
     ------
@@ -677,21 +700,21 @@ def read_saved(data: Any) -> tuple[PackedRun, Recording]:
 
 
 def checked_run(data: Any) -> PackedRun:
-    """Return what a file says of a run, its recording as it is; raises SavedRunError."""
+    """Validate the data of a run, except its recording; raises SavedRunError."""
     if isinstance(data, dict) and isinstance(data.get("format"), int) and data["format"] > FORMAT:
         raise SavedRunError(f"it has format {data['format']}, this divebook reads {FORMAT}; upgrade divebook")
     return cast("PackedRun", checked(data, PackedRun))
 
 
 def checked_recording(data: Any) -> Recording:
-    """Return plain data as the recording that it is; raises SavedRunError."""
-    recording = cast("Recording", checked(_in_present_words(data), Recording))
+    """Validate plain data as a recording; raises SavedRunError."""
+    recording = cast("Recording", checked(_upgraded(data), Recording))
     _check_sizes(recording)
     return recording
 
 
 def unpack(text: str) -> Any:
-    """Return what `pack` packed, unchecked plain data; raises SavedRunError."""
+    """Return the plain data that `pack` packed, not validated; raises SavedRunError."""
     try:
         engine = zlib.decompressobj()
         raw = engine.decompress(base64.b64decode(text, validate=True), MAX_UNPACKED)
@@ -711,14 +734,15 @@ _UNTIMED: dict[str, Any] = {
     "stretches": [],
     "progress": [],
 }
-"""What headers of older recordings do not say of the course of a run."""
+"""Default fields about activity for headers of older recordings."""
 
 
-def _in_present_words(data: Any) -> Any:
-    """Return a recording, unchecked, in today's words: a question with an answer was ``completed`` in older ones.
+def _upgraded(data: Any) -> Any:
+    """Return a recording, not validated, in the current form.
 
-    They did not say either which signals a run waits for, or when questions were settled, what the rows of steps gave,
-    and knew of no agents with tools.
+    In older recordings an answered question had the status ``completed``. They lack awaited signals, times of settled
+    questions, distributions of results, conversations of agents with tools, changed files and recovery options. These
+    get default values.
     """
     if isinstance(data, dict) and isinstance(data.get("header"), dict):
         data["header"] = {
@@ -732,7 +756,7 @@ def _in_present_words(data: Any) -> Any:
             **_UNTIMED,
             **data["header"],
         }
-        _spread_nothing(data["header"]["progress"])
+        _add_missing_spread(data["header"]["progress"])
     if isinstance(data, dict):
         data.setdefault("conversations", [])
         data.setdefault("variables", [])
@@ -742,46 +766,46 @@ def _in_present_words(data: Any) -> Any:
                 workspace.setdefault("left_out", [])
                 workspace.setdefault("points", [])
         data.setdefault("failures", {"total": 0, "kept": "", "shown": []})
-        _explain(data["failures"])
-        _name_events(data)
+        _add_missing_explanations(data["failures"])
+        _number_events(data)
         spans = data.get("spans")
         if isinstance(spans, dict) and isinstance(spans.get("id"), list):
             spans.setdefault("within", [-1] * len(spans["id"]))
             for name in ("item", "given", "came"):
                 spans.setdefault(name, [0] * len(spans["id"]))
     questions = data.get("questions") if isinstance(data, dict) else None
-    for asked in questions if isinstance(questions, list) else ():
-        if isinstance(asked, dict):
-            _put_into_words(asked)
+    for question in questions if isinstance(questions, list) else ():
+        if isinstance(question, dict):
+            _upgrade_question(question)
     return data
 
 
-def _spread_nothing(progress: Any) -> None:
-    """Let steps of older recordings say nothing of what their rows gave."""
-    for told in progress if isinstance(progress, list) else ():
-        if isinstance(told, dict):
-            told.setdefault("spread", [])
+def _add_missing_spread(progress: Any) -> None:
+    """Add empty distributions to the steps of older recordings."""
+    for step in progress if isinstance(progress, list) else ():
+        if isinstance(step, dict):
+            step.setdefault("spread", [])
 
 
-def _explain(failures: Any) -> None:
-    """Let failures of older recordings say nothing of what they mean."""
+def _add_missing_explanations(failures: Any) -> None:
+    """Add empty explanations to the failures of older recordings."""
     shown = failures.get("shown") if isinstance(failures, dict) else None
     for failure in shown if isinstance(shown, list) else ():
         if isinstance(failure, dict):
             failure.setdefault("means", "")
 
 
-def _put_into_words(asked: dict[str, Any]) -> None:
-    if asked.get("status") == "completed":
-        asked["status"] = InterruptStatus.RESOLVED.value
-    asked.setdefault("answered_us", None)
-    asked.setdefault("fallback", "")
-    if "became" not in asked:
-        asked["became"] = cut(became(str(asked.get("status")), asked.get("response")), MAX_ANSWER)
+def _upgrade_question(question: dict[str, Any]) -> None:
+    if question.get("status") == "completed":
+        question["status"] = InterruptStatus.RESOLVED.value
+    question.setdefault("answered_us", None)
+    question.setdefault("fallback", "")
+    if "became" not in question:
+        question["became"] = cut(became(str(question.get("status")), question.get("response")), MAX_ANSWER)
 
 
-def _name_events(data: dict[str, Any]) -> None:
-    """Give the events of an older recording their numbers: it held the newest ones, without gaps."""
+def _number_events(data: dict[str, Any]) -> None:
+    """Add sequence numbers to the events of an older recording, which contained the newest ones without gaps."""
     events = data.get("events")
     if not isinstance(events, dict) or "sequence" in events:
         return
@@ -789,12 +813,12 @@ def _name_events(data: dict[str, Any]) -> None:
     kinds = events.get("type")
     if isinstance(first, int) and isinstance(kinds, list) and first <= MAX_FIRST:
         events["sequence"] = [*range(first, first + len(kinds))]
-        told = f"The last {len(kinds):,} of {first - 1 + len(kinds):,} events"
-        data.setdefault("sample", told if first > 1 else "")
+        sample = f"The last {len(kinds):,} of {first - 1 + len(kinds):,} events"
+        data.setdefault("sample", sample if first > 1 else "")
 
 
 def _check_sizes(recording: Recording) -> None:
-    """Raise SavedRunError unless columns are of equal length and all places that they name exist."""
+    """Raise SavedRunError unless columns have equal lengths and all places in them exist."""
     spans = recording["spans"]
     events = recording["events"]
     count = len(spans["id"])
@@ -809,8 +833,8 @@ def _check_sizes(recording: Recording) -> None:
     ]
     places = [place for block, name in words for place in cast("Any", block)[name]]
     is_sound = all(0 <= place < len(spans["names"]) for place in places)
-    named = (place for name in ("type", "path", "step", "text") for place in cast("Any", events)[name])
-    is_sound &= all(0 <= place < len(events["names"]) for place in named)
+    places_in_events = (place for name in ("type", "path", "step", "text") for place in cast("Any", events)[name])
+    is_sound &= all(0 <= place < len(events["names"]) for place in places_in_events)
     is_sound &= all(0 < one < other for one, other in pairwise([*events["sequence"], MAX_FIRST]))
     is_sound &= all(0 <= one < other for one, other in pairwise([*spans["id"], recording["total"]]))
     if not is_sound:
@@ -820,7 +844,7 @@ def _check_sizes(recording: Recording) -> None:
 
 
 def _check_change(change: list[Any]) -> None:
-    """Raise SavedRunError unless a change is of a part that states have, and leaves them whole."""
+    """Raise SavedRunError unless a change refers to a part that states have, and leaves the state complete."""
     if len(change) not in (2, 3) or not all(isinstance(part, str) for part in change[:2]):
         raise SavedRunError("one of its changes has the wrong form")
     (part, name) = change[:2]

@@ -1,4 +1,4 @@
-"""What a feed reads besides spans: the header's numbers, the questions, the workflow's graph; plain data only."""
+"""Data of a feed besides spans: header, questions, graph, variables and files; plain data only."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from divebook.errors import ExecutionNotFoundError, UnstorableValueError
 from divebook.events.catalog import ENQUEUED, WAITING, ExecutionForked
 from divebook.events.codec import encode, encode_shown, readable
 from divebook.events.event import Event, to_datetime, to_microseconds
-from divebook.projections.failures import ItemNames
-from divebook.projections.progress import (
+from divebook.projections.activity import (
     PAUSED,
     STOPPED,
     WAITED,
@@ -31,7 +30,8 @@ from divebook.projections.progress import (
     Phase,
     Spreads,
 )
-from divebook.projections.requests import call_of
+from divebook.projections.failures import ItemNames
+from divebook.projections.model_requests import call_of
 from divebook.projections.spans import PlaceOf, Span, item_name, sleep_name
 from divebook.questions import InterruptKind, InterruptStatus, Question
 from divebook.questions.question import answer_in_words, became
@@ -60,39 +60,38 @@ from divebook.widgets.protocol import (
     Way,
     WorkspaceView,
 )
-from divebook.widgets.variables import FilesReader, Setters, VariableReader
+from divebook.widgets.variables_and_files import FilesReader, Setters, VariableReader
 from divebook.workflow.definition import Workflow, hidden_in, visible_steps
 from divebook.workflow.json_schemas import load
 
-# What a header says of the course of an execution: what it does, how long it did what, how far its steps are.
-#
-# Of the latest steps it also says what their rows gave.
+# --- the activity in a header ----------------------------------------------------------------------------------------
 
 
-MOST_STRETCHES = 100
+MOST_PHASES = 100
 MOST_STEPS = 200
 NAME = 120
 
 
-def paced(header: Header, course: Activity, spreads: Spreads) -> Header:
-    """Return a header with what a course says; it is the same as long as the same goes on.
+def with_activity(header: Header, activity: Activity, spreads: Spreads) -> Header:
+    """Return a header with the activity; it stays the same as long as the activity stays the same.
 
-    Of `spreads` it has what was counted by now.
+    It contains the distributions in `spreads` that are counted already. A run that works although no process drives it
+    is ``stopped`` since its last event.
     """
-    steps = course.progress[:MOST_STEPS]
+    steps = activity.progress[:MOST_STEPS]
     latest = spreads.latest(steps)
-    was_left = course.doing == WORKED and not header["live"]
-    stretches = [*course.stretches, *([course.lasting] if course.lasting is not None else [])]
-    longest = sorted(stretches, key=_length)[-MOST_STRETCHES:]
+    was_left = activity.doing == WORKED and not header["live"]
+    phases = [*activity.phases, *([activity.current] if activity.current is not None else [])]
+    longest = sorted(phases, key=_length)[-MOST_PHASES:]
     return {
         **header,
-        "doing": STOPPED if was_left else course.doing,
-        "since_us": (course.last_us if was_left else course.since_us) or None,
-        "worked_us": course.before(WORKED) + (course.last_us - course.since_us if was_left else 0),
-        "waited_us": course.before(WAITED),
-        "paused_us": course.before(PAUSED),
-        "stretches": [_stretch(one) for one in sorted(longest, key=lambda one: one.started_us)],
-        "progress": [_progress(told, latest.get(told.step, ())) for told in steps],
+        "doing": STOPPED if was_left else activity.doing,
+        "since_us": (activity.last_us if was_left else activity.since_us) or None,
+        "worked_us": activity.before(WORKED) + (activity.last_us - activity.since_us if was_left else 0),
+        "waited_us": activity.before(WAITED),
+        "paused_us": activity.before(PAUSED),
+        "stretches": [_phase(one) for one in sorted(longest, key=lambda one: one.started_us)],
+        "progress": [_progress(progress, latest.get(progress.step, ())) for progress in steps],
     }
 
 
@@ -100,37 +99,37 @@ def _length(stretch: Phase) -> float:
     return float("inf") if stretch.ended_us is None else stretch.ended_us - stretch.started_us
 
 
-def _stretch(stretch: Phase) -> StretchView:
+def _phase(stretch: Phase) -> StretchView:
     return StretchView(doing=stretch.doing, begin_us=stretch.started_us, end_us=stretch.ended_us)
 
 
-def _progress(told: ItemProgress, spread: Sequence[Distribution]) -> StepProgress:
+def _progress(progress: ItemProgress, spread: Sequence[Distribution]) -> StepProgress:
     return StepProgress(
-        step=one_line(told.step, NAME),
-        done=told.done,
-        total=told.total,
-        failed=told.failed,
-        running=told.running > 0,
-        left_us=told.left_us,
-        at_us=told.at_us,
+        step=one_line(progress.step, NAME),
+        done=progress.done,
+        total=progress.total,
+        failed=progress.failed,
+        running=progress.running > 0,
+        left_us=progress.left_us,
+        at_us=progress.at_us,
         spread=[_spread(one) for one in spread],
     )
 
 
-def _spread(told: Distribution) -> SpreadView:
+def _spread(distribution: Distribution) -> SpreadView:
     return SpreadView(
-        name=told.name,
-        kind=told.kind,
-        parts=[SpreadPart(name=name, count=rows) for name, rows in told.parts],
-        others=SpreadPart(name=told.others.name, count=told.others.rows),
-        empty=told.empty,
-        least=told.least,
-        greatest=told.greatest,
-        words=told.words,
+        name=distribution.name,
+        kind=distribution.kind,
+        parts=[SpreadPart(name=name, count=rows) for name, rows in distribution.parts],
+        others=SpreadPart(name=distribution.others.name, count=distribution.others.rows),
+        empty=distribution.empty,
+        least=distribution.least,
+        greatest=distribution.greatest,
+        words=distribution.words,
     )
 
 
-# What the agents of an execution have consumed, and how many tools were called: followed from span to span.
+# --- consumption of agents and numbers of tool calls, tracked span by span -------------------------------------------
 
 
 MOST_SPENDERS = 50
@@ -143,25 +142,27 @@ class _Spent:
     cost: int | None = None
 
 
-class Spending:
-    """The sums of the spans so far; a span that has changed may be taken again."""
+class SpendingTracker:
+    """Consumption of the spans so far, by agent; a changed span may be added again."""
 
     def __init__(self) -> None:
         self._by_agent: dict[str, _Spent] = {}
         self._counted: set[int] = set()
         self._calls: set[tuple[int, str]] = set()
-        """By the turn that holds it and its name there: several rounds, and the turn that it led to, are one call."""
+        """Calls by the turn that contains them and their name there; several rounds, and the turn that a call started,
+        are one.
+        """
         self._since = 0
 
-    def hear(self, event: Event) -> None:
-        """Let a fork begin anew: what was called before is its source's, as are tokens and cost in the header."""
+    def on_event(self, event: Event) -> None:
+        """Reset the sums at a fork: earlier calls belong to its source, as do tokens and cost in the header."""
         if isinstance(event.data, ExecutionForked):
             self._by_agent = {}
             self._calls = set()
             self._since = event.sequence
 
     def take(self, span: Span) -> None:
-        """Count a request that has ended, and a tool call that has begun."""
+        """Count a request that has ended, and a tool call that has started."""
         if span.sequences[0] < self._since:
             return
         if span.type == TOOL_CALL or (span.type == AGENT_TURN and span.holder >= 0):
@@ -176,7 +177,7 @@ class Spending:
             spent.cost = (spent.cost or 0) + span.usage["cost"]
 
     def of(self, header: Header) -> Header:
-        """Return a header that says who spent what."""
+        """Return a header with the consumption of each agent."""
         spenders = [
             Spender(
                 agent=one_line(agent, NAME),
@@ -189,40 +190,40 @@ class Spending:
         return {**header, "tool_calls": len(self._calls), "spenders": spenders}
 
 
-# What an operation was given and what came of it in one short line, however large the values are.
+# --- previews of arguments and results on one line -------------------------------------------------------------------
 
 
 PREVIEW_WIDTH = 100
 _LOOKED_AT = PREVIEW_WIDTH + TEXT_BEHIND_CUT
-"""Characters that are written down: those behind the cut show whether it goes through a secret."""
+"""Characters that are written; those behind the cut show whether it divides a secret."""
 _ANSWERS = (AGENT_RESPONSE, CACHED_RESPONSE)
 _MAX_BITS = 256
-"""Longer whole numbers are told by their length: to write down their digits takes long."""
+"""Longer integers are described by their length, because writing their digits is slow."""
 _GIVEN = ("params", "arguments", "script", "prompt", "content")
-"""Parameters that alone say what was asked for, the most telling first."""
+"""Parameters that alone describe a request, the most informative first."""
 
 
-def given_of(span: Span) -> str:
-    """Return the arguments of an operation; empty for all else."""
-    given = span.parameters
-    if span.kind != "operation" or not given:
+def arguments_preview(span: Span) -> str:
+    """Return a preview of the arguments of an operation; empty for other spans."""
+    parameters = span.parameters
+    if span.kind != "operation" or not parameters:
         return ""
-    telling = next((given[key] for key in _GIVEN if given.get(key)), None)
+    telling = next((parameters[key] for key in _GIVEN if parameters.get(key)), None)
     if telling is not None:
         return preview(telling)
     naming = NAMED_BY.get(span.type)
-    return preview({key: value for key, value in given.items() if key != naming and not _is_empty(value)})
+    return preview({key: value for key, value in parameters.items() if key != naming and not _is_empty(value)})
 
 
-def came_of(operation_type: str, result: Any) -> str:
-    """Return what came of an operation; of a model's answer its text."""
+def result_preview(operation_type: str, result: Any) -> str:
+    """Return a preview of the result of an operation; of a model's response its text."""
     parts = result.get("parts") if operation_type in _ANSWERS and isinstance(result, Mapping) else None
     texts = (part["content"] for part in parts or () if part.get("part_kind") == "text")
     return preview(next(texts, result))
 
 
 def preview(value: Any) -> str:
-    """Return a value on one line: a text as it is, all else as the beginning of its JSON.
+    """Return a value on one line: a text unchanged, other values as the beginning of their JSON.
 
     >>> preview({"category": "billing", "rows": list(range(1000))})[:60]
     '{"category": "billing", "rows": [0, 1, 2, 3, 4, 5, 6, 7, 8, '
@@ -231,7 +232,7 @@ def preview(value: Any) -> str:
     """
     if _is_empty(value):
         return ""
-    pieces = [value[:_LOOKED_AT]] if isinstance(value, str) else _begun(_pieces(value))
+    pieces = [value[:_LOOKED_AT]] if isinstance(value, str) else _prefix(_pieces(value))
     return one_line("".join(pieces), PREVIEW_WIDTH)
 
 
@@ -239,8 +240,8 @@ def _is_empty(value: Any) -> bool:
     return value is None or (isinstance(value, Mapping | list | tuple) and not value)
 
 
-def _begun(pieces: Iterator[str]) -> Iterator[str]:
-    """Yield pieces of a text until there are enough."""
+def _prefix(pieces: Iterator[str]) -> Iterator[str]:
+    """Yield pieces of a text until they are long enough."""
     length = 0
     for piece in pieces:
         yield piece
@@ -250,7 +251,7 @@ def _begun(pieces: Iterator[str]) -> Iterator[str]:
 
 
 def _pieces(value: Any) -> Iterator[str]:
-    """Yield the JSON of a value piece by piece, no more of a long text than is looked at."""
+    """Yield the JSON of a value piece by piece, with only the needed beginning of a long text."""
     if isinstance(value, str):
         yield json.dumps(value[:_LOOKED_AT], ensure_ascii=False)
     elif isinstance(value, Mapping):
@@ -273,72 +274,76 @@ def _listed(brackets: str, parts: Iterable[tuple[str, Any]]) -> Iterator[str]:
     yield brackets[1]
 
 
-# Spans as columns for the browser: short texts only; what a span was given and what came out is asked for in full.
+# --- spans as columns for the browser --------------------------------------------------------------------------------
+#
+# The columns contain short texts only. A view requests complete arguments and results with a detail query.
 
 
 NAME_WIDTH = 120
 LABEL_WIDTH = 60
 NOTE_WIDTH = 160
 _TELLING = ("tool_name", "tool", "action_name", "step", "workflow", "agent", "path", "model")
-"""Parameters that tell an operation from its neighbours, the most telling first."""
+"""Parameters that distinguish an operation from others, the most informative first."""
 
 
 class Labels(NamedTuple):
-    """The names of a span."""
+    """Labels of a span."""
 
     label: str
-    """What tells it from its neighbours: the item, the action, the agent, the time that it lets pass ..."""
+    """What distinguishes it from others: the item, the action, the agent, the duration of a sleep, ..."""
     item: str
     """The item that it belongs to; empty outside `Each`."""
-    given: str = ""
-    """What an operation was given, and what came of it: the beginnings, on one line."""
-    came: str = ""
+    arguments: str = ""
+    """Preview of the arguments of an operation."""
+    result: str = ""
+    """Preview of the result of an operation."""
 
 
 def labels_of(span: Span, place_of: PlaceOf) -> Labels:
-    """Return the names of a span."""
+    """Return the labels of a span."""
     item = item_name(span, place_of)
-    return Labels(item if span.kind == "item" else _label_of(span), item, given_of(span))
+    return Labels(item if span.kind == "item" else _label_of(span), item, arguments_preview(span))
 
 
 def _label_of(span: Span) -> str:
-    given = span.parameters or {}
-    if (slept := sleep_name(span)) is not None:
-        return one_line(slept, LABEL_WIDTH)
+    parameters = span.parameters or {}
+    sleep = sleep_name(span)
+    if sleep is not None:
+        return one_line(sleep, LABEL_WIDTH)
     if span.kind == "event":
         return one_line(span.called or "", LABEL_WIDTH)
-    if span.within is not None and isinstance(given.get("request"), int):
-        return f"request {given['request']}"
-    found = next((given[key] for key in _TELLING if isinstance(given.get(key), str)), "")
-    return one_line(found, LABEL_WIDTH)
+    if span.within is not None and isinstance(parameters.get("request"), int):
+        return f"request {parameters['request']}"
+    value = next((parameters[key] for key in _TELLING if isinstance(parameters.get(key), str)), "")
+    return one_line(value, LABEL_WIDTH)
 
 
 class BlockNames:
-    """The texts of one block of columns, each once, short and on one line."""
+    """The distinct texts of one block of columns, each short and on one line."""
 
     def __init__(self) -> None:
         self._places = {"": 0}
         self._known: dict[tuple[str, int], int] = {}
 
     def place(self, text: str, width: int = NAME_WIDTH) -> int:
-        """Return the place of a text among those of the block."""
-        known = self._known.get((text, width))
-        if known is None:
-            known = self._places.setdefault(one_line(text, width), len(self._places))
-            self._known[text, width] = known
-        return known
+        """Return the index of a text in the block."""
+        place = self._known.get((text, width))
+        if place is None:
+            place = self._places.setdefault(one_line(text, width), len(self._places))
+            self._known[text, width] = place
+        return place
 
     def listed(self) -> list[str]:
-        """Return the texts by place."""
+        """Return the texts by index."""
         return list(self._places)
 
 
 def block_of(spans: Iterable[tuple[Span, Labels]], origin_us: int) -> SpanBlock:
-    """Return spans, each with its label, as columns; times count from `origin_us`."""
+    """Return spans with their labels as columns; times count from `origin_us`."""
     names = BlockNames()
     place = names.place
     block = cast("SpanBlock", {name: [] for name in SpanBlock.__annotations__})
-    for span, (label, item, given, came) in spans:
+    for span, (label, item, arguments, result) in spans:
         block["id"].append(span.index)
         block["kind"].append(place(span.kind))
         block["path"].append(place(span.path))
@@ -346,8 +351,8 @@ def block_of(spans: Iterable[tuple[Span, Labels]], origin_us: int) -> SpanBlock:
         block["type"].append(place(span.type))
         block["label"].append(place(label))
         block["item"].append(place(item))
-        block["given"].append(place(given))
-        block["came"].append(place(came))
+        block["given"].append(place(arguments))
+        block["came"].append(place(result))
         block["status"].append(place(span.status))
         block["note"].append(place(span.headline, NOTE_WIDTH))
         block["start"].append(span.started_us - origin_us)
@@ -363,7 +368,7 @@ def block_of(spans: Iterable[tuple[Span, Labels]], origin_us: int) -> SpanBlock:
     return block
 
 
-# Values made short enough to be sent to a browser: long texts cut, and what is too much left out.
+# --- shortened values ------------------------------------------------------------------------------------------------
 
 
 MAX_TEXT = 20_000
@@ -373,9 +378,9 @@ COST_OF_VALUE = 8
 
 
 def is_short(value: Any, characters: int) -> bool:
-    """Return whether plain JSON is so short that no `Budget` of so many characters would cut anything of it.
+    """Return whether plain JSON is so short that a `Budget` of `characters` cuts nothing of it.
 
-    To encode it takes a fraction of the time of a walk through it, and most of what a log holds is short.
+    Encoding takes a fraction of the time of walking through the value, and most values of a log are short.
     """
     try:
         return len(encode(value)) * COST_OF_VALUE <= characters
@@ -384,19 +389,19 @@ def is_short(value: Any, characters: int) -> bool:
 
 
 class Budget:
-    """How many characters may still be sent; `text` is the most of one text."""
+    """Number of characters that may still be sent; `text` limits one text."""
 
     def __init__(self, characters: int, text: int = MAX_TEXT) -> None:
         self._left = characters
         self._text = text
 
     def plain(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return stored values as JSON, shortened."""
+        """Return stored values as shortened JSON."""
         shortened = self.shortened(json.loads(encode(dict(values))))
         return {str(key): value for key, value in shortened.items()}
 
     def shortened(self, value: Any) -> Any:
-        """Return plain JSON with its long texts cut, and the rest of what is too much left out."""
+        """Return plain JSON with its long texts cut, and without the parts that exceed the budget."""
         match value:
             case str():
                 text = cut(value, max(min(self._text, self._left), LEAST_TEXT))
@@ -407,20 +412,20 @@ class Budget:
                 missing = len(value) - len(parts)
                 return [*parts, f"… ({missing:,} more)"] if missing else parts
             case dict():
-                kept = {key: self.shortened(part) for key, part in value.items() if self._left > 0}
-                missing = len(value) - len(kept)
-                return kept | {"…": f"({missing:,} more)"} if missing else kept
+                entries = {key: self.shortened(part) for key, part in value.items() if self._left > 0}
+                missing = len(value) - len(entries)
+                return entries | {"…": f"({missing:,} more)"} if missing else entries
         self._left -= COST_OF_VALUE
         return value
 
 
-# What a person can ask of an execution now, and what it waits for where asking would not help.
+# --- commands and header of an execution -----------------------------------------------------------------------------
 
 
 def commands_of(execution: Execution, driven_by: str | None = None) -> list[Command]:
-    """Return what a person can ask of an execution now; to resume it only where it would then go on.
+    """Return the commands that a person can give to an execution; ``resume`` only if the execution would then continue.
 
-    One that another process drives, or that waits for a worker, is left to those.
+    An execution that another process drives, or that waits for a worker, can only be cancelled.
     """
     if execution.is_live:
         return ["pause", "cancel"]
@@ -432,7 +437,7 @@ def commands_of(execution: Execution, driven_by: str | None = None) -> list[Comm
 
 
 def awaited_from_outside(execution: Execution) -> str:
-    """Return what to do where only an answer or a signal helps an execution on; empty where it can be taken up."""
+    """Return the needed action if only an answer or a signal continues an execution; empty if it can be resumed."""
     state = execution.state
     if state.status != WAITING or state.paused is not None or execution.store.has_untaken(execution.id):
         return ""
@@ -446,9 +451,9 @@ MAX_ERROR = 2000
 MAX_ANSWER = 400
 MAX_NAME = 120
 MAX_EXACT = 2**53
-"""Larger whole numbers are not exact in browsers, and are sent as texts."""
+"""Larger integers are not exact in browsers, and are sent as texts."""
 MAX_DIGITS = 17
-"""A sign and the digits of such a number; longer ones are not read."""
+"""Sign and digits of such an integer; longer ones are not parsed."""
 NO_QUESTION = "The engine asks how to go on."
 
 
@@ -458,31 +463,33 @@ def _no_ways(_header: Header, _kept: str) -> list[Way]:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where the parts of a view come from; every function may be called from any thread."""
+    """Functions that provide the data of a view. All of them may be called from any thread."""
 
     header: Callable[[], Header]
     questions: Callable[[], Sequence[QuestionView]]
     graph: Graph
     read: Callable[[int, int], list[Event]]
-    """Events after a sequence number, at most so many."""
+    """Returns events after a sequence number, at most a number of them."""
     total: Callable[[], int]
-    """How many events there are by now."""
+    """Returns the current number of events."""
     subscribe: Callable[[Callable[[Sequence[Event]], None]], Callable[[], None]]
     subscribe_text: Callable[[TextListener], Callable[[], None]]
     variables: Callable[[Setters], list[VariableView]]
     files: Callable[[int, int], list[WorkspaceView]]
-    """The files that were changed by an event, or by now where that is 0."""
+    """Returns the files that were changed by an event; 0 stands for now."""
     question_id: Callable[..., str]
-    """What the id of a question about something is."""
+    """Returns the id of the question about an object."""
     names: ItemNames
-    """What items are called."""
+    """Names of items."""
     ways: Callable[[Header, str], list[Way]] = _no_ways
-    """What can be done about a failure, by the header and what is kept; asked for now and then, for no event tells of
-    edits."""
+    """Returns the recovery options after a failure, from the header and the text about reused results.
+
+    It is called now and then, because no event reports that a definition was edited.
+    """
 
 
 def source_of(execution: Execution) -> Source:
-    """Return what a view of an execution is made of."""
+    """Return the source of an execution's data."""
 
     def read(after: int, limit: int) -> list[Event]:
         try:
@@ -498,11 +505,11 @@ def source_of(execution: Execution) -> Source:
 
     return Source(
         header=lambda: header_of(execution if execution.is_live else execution.refresh()),
-        questions=lambda: [question_of(asked, hidden) for asked in execution.asked.values()],
+        questions=lambda: [question_of(question, hidden) for question in execution.asked.values()],
         graph=graph_of(execution.workflow),
         read=read,
         total=lambda: len(execution.history()),
-        subscribe=partial(heard, execution),
+        subscribe=partial(subscribe_events, execution),
         subscribe_text=partial(execution.subscribe_text, parts=True),
         variables=lambda setters: variables.of(execution.state, setters),
         files=FilesReader(execution, shared()).of,
@@ -511,10 +518,10 @@ def source_of(execution: Execution) -> Source:
     )
 
 
-def heard(execution: Execution, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
-    """Call a listener with what is appended from now on; with nothing where another process may have appended.
+def subscribe_events(execution: Execution, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
+    """Call a listener with new events, or with none if another process may have appended some.
 
-    Call what is returned to end it.
+    Return a function that ends the subscription.
     """
     ends = [execution.subscribe(listener)]
     if execution.store.shared and not execution.is_live and not execution.state.is_over:
@@ -528,7 +535,7 @@ def heard(execution: Execution, listener: Callable[[Sequence[Event]], None]) -> 
 
 
 def header_of(execution: Execution) -> Header:
-    """Return the numbers of an execution as they stand."""
+    """Return the current numbers of an execution."""
     state = execution.state
     usage = execution.usage
     driven_by = None if state.is_over else execution.driven_by
@@ -566,7 +573,9 @@ def header_of(execution: Execution) -> Header:
 
 
 def waits_of(execution: Execution, driven_by: str | None = None) -> str:
-    """Return where it goes on, what holds it up, its providers included, and what to type for signals it waits for."""
+    """Return why an execution waits: other processes, queue, limits of providers, and signals with the command to send
+    them.
+    """
     state = execution.state
     held_up = execution.held_up if driven_by is None else f"goes on in {driven_by}"
     if state.status == ENQUEUED:
@@ -580,7 +589,7 @@ def waits_of(execution: Execution, driven_by: str | None = None) -> str:
 
 
 def durability_of(execution: Execution) -> Durability:
-    """Return what a crash can take from an execution: nothing, the latest events, or everything."""
+    """Return how much of an execution survives a crash: everything, all but the latest events, or nothing."""
     store = execution.store
     if not store.keeps:
         return "memory"
@@ -588,7 +597,7 @@ def durability_of(execution: Execution) -> Durability:
 
 
 def gauges_of(state: ExecutionState) -> list[Gauge]:
-    """Return how much of each bound is spent."""
+    """Return the spent part of each bound."""
     return [
         Gauge(name=spent.name, spent=round(float(spent.amount), 6), limit=float(spent.limit), unit=spent.unit)
         for spent in spent_of(state)
@@ -597,32 +606,32 @@ def gauges_of(state: ExecutionState) -> list[Gauge]:
 
 @cache
 def load_soon() -> None:
-    """Load what checks answers on a thread of its own, so that the first answer does not wait for that."""
+    """Load the validation of answers on another thread, so that the first answer does not wait for it."""
     threading.Thread(target=load, name="divebook-schemas", daemon=True).start()
 
 
-def question_of(asked: Question, hidden: Container[str] = ()) -> QuestionView:
-    """Return a question of the engine as views know it; of a step that is `hidden` without its name."""
-    if asked.is_open and asked.schema is not None:
+def question_of(question: Question, hidden: Container[str] = ()) -> QuestionView:
+    """Convert a question of the engine to its form in views; without the name of the step if that is in `hidden`."""
+    if question.is_open and question.schema is not None:
         load_soon()  # somebody is about to answer (test_what_checks_answers_is_loaded_while_a_person_reads)
     return QuestionView(
-        interrupt_id=asked.interrupt_id,
-        kind=cast("InterruptKind", asked.kind),
-        question=encodable(asked.question or NO_QUESTION),
-        message=encodable(asked.message or ""),
-        path=asked.path,
-        step="" if asked.step in hidden else asked.step,
-        data=shown(asked.data or {}),
-        schema=None if asked.schema is None else shown(asked.schema),
-        raised_us=asked.raised_us,
-        expires_us=asked.expires_us,
-        required=not asked.optional,
-        status=cast("InterruptStatus", asked.status),
-        response=shown(asked.response),
-        answered_by=asked.answered_by,
-        answered_us=asked.settled_us,
-        became=_said(became(asked.status, asked.response)),
-        fallback="" if asked.default is None else _said(answer_in_words(asked.default)),
+        interrupt_id=question.interrupt_id,
+        kind=cast("InterruptKind", question.kind),
+        question=encodable(question.question or NO_QUESTION),
+        message=encodable(question.message or ""),
+        path=question.path,
+        step="" if question.step in hidden else question.step,
+        data=shown(question.data or {}),
+        schema=None if question.schema is None else shown(question.schema),
+        raised_us=question.raised_us,
+        expires_us=question.expires_us,
+        required=not question.optional,
+        status=cast("InterruptStatus", question.status),
+        response=shown(question.response),
+        answered_by=question.answered_by,
+        answered_us=question.settled_us,
+        became=_said(became(question.status, question.response)),
+        fallback="" if question.default is None else _said(answer_in_words(question.default)),
     )
 
 
@@ -631,7 +640,7 @@ def _said(words: str) -> str:
 
 
 def graph_of(workflow: Workflow) -> Graph:
-    """Return the steps of a workflow and the ways between them; of a pipeline its stages."""
+    """Return the steps of a workflow and the edges between them; of a pipeline its stages."""
     shown_steps = visible_steps(workflow)
     steps = [GraphStep(name=step.name, type=step.type, each=step.each is not None) for step in shown_steps]
     edges = [
@@ -648,18 +657,18 @@ def graph_of(workflow: Workflow) -> Graph:
 
 
 def shown(value: Any) -> Any:
-    """Return recorded data as JSON that a browser reads exactly; frames and the like become a few words."""
+    """Return recorded data as JSON that a browser reads exactly; frames and similar values become a short text."""
     return json.loads(encode_shown(value), parse_int=_exact)
 
 
 def _exact(digits: str) -> int | str:
-    """Return a whole number as it was written if it is too large to be exact."""
+    """Return an integer, or its digits as text if it is too large to be exact."""
     number = int(digits) if len(digits) <= MAX_DIGITS else MAX_EXACT + 1
     return number if abs(number) <= MAX_EXACT else digits
 
 
 def encodable(text: str) -> str:
-    """Return a text that can be sent: halves of characters become question marks."""
+    """Return a text that can be encoded: halves of characters become question marks."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 

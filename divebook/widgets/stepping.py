@@ -1,6 +1,6 @@
-"""An execution's log to be stepped through in a view: how things stood after each event, and what each event was.
+"""Positions of an execution's log for a view: the state after each event, and each event.
 
-`divebook.replay.replayer` finds the states; everything that is returned here is plain JSON of bounded size.
+`divebook.replay.replayer` computes the states. All results are plain JSON of bounded size.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from divebook.events.codec import encode
 from divebook.questions import Question
 from divebook.replay.replayer import Positions, request_at
 from divebook.text.redaction import cut
-from divebook.widgets.parts import said_with
+from divebook.widgets.parts import messages_with
 from divebook.widgets.protocol import (
     ConversationPart,
     DetailEvent,
@@ -40,34 +40,34 @@ MAX_VALUES = 400_000
 EVENTS_PER_ANSWER = 10_000
 MAX_PATHS = 200
 _TELLING = ("error", "condition", "question", "item_key", "operation_type", "stored_variable", "target", "signal_type")
-"""Fields that tell an event from its neighbours, the most telling first."""
+"""Fields that distinguish an event from others, the most informative first."""
 
 
 class Steppable(Protocol):
-    """A log whose positions can be asked for."""
+    """Interface of a log with positions."""
 
     @property
     def total(self) -> int:
-        """How many events there are."""
+        """Number of events."""
 
     def state_at(self, sequence: int) -> StateView:
-        """Return how the execution stood after an event; 0 is before the first. Raises `IndexError`."""
+        """Return the state after an event; 0 is before the first. Raises `IndexError`."""
 
     def event_at(self, sequence: int) -> DetailEvent:
         """Return one event. Raises `IndexError`."""
 
     def block(self, after: int = 0, stop: int | None = None) -> EventBlock:
-        """Return the events that follow `after`, up to and with `stop`."""
+        """Return the events after `after`, up to and including `stop`."""
 
     def said_at(self, sequence: int) -> tuple[int, list[ConversationPart]]:
-        """Return what the model asked last was sent and had answered by then, after the event that asked it.
+        """Return the event of the latest request at a position, and its messages so far.
 
-        0 and nothing, where none was asked. Raises `IndexError`.
+        0 and an empty list without a request. Raises `IndexError`.
         """
 
 
 class SteppedLog:
-    """What was so at each position of one log, as views show it.
+    """Positions of one log as views show them.
 
     Examples
     --------
@@ -83,32 +83,32 @@ class SteppedLog:
 
     @property
     def total(self) -> int:
-        """How many events there are."""
+        """Number of events."""
         return self.positions.total
 
     def state_at(self, sequence: int) -> StateView:
-        """Return how the execution stood after an event; 0 is before the first. Raises `IndexError`."""
+        """Return the state after an event; 0 is before the first. Raises `IndexError`."""
         return view_of(self.positions.state_at(sequence))
 
     def event_at(self, sequence: int) -> DetailEvent:
-        """Return one event as it is recorded, long texts cut. Raises `IndexError`."""
+        """Return one event as recorded, with long texts cut. Raises `IndexError`."""
         event = self.positions.event_at(sequence)
         return detail_of(event, Budget(MAX_VALUES).shortened(json.loads(encode(event.data.to_data()))))
 
     def said_at(self, sequence: int) -> tuple[int, list[ConversationPart]]:
-        """Return what the model asked last was sent and had answered by then, after the event that asked it.
+        """Return the event of the latest request at a position, and its messages so far.
 
-        0 and nothing, where none was asked. Raises `IndexError`.
+        0 and an empty list without a request. Raises `IndexError`.
         """
         if not 0 <= sequence <= self.total:
             raise IndexError(f"there is no position {sequence}: the log has {self.total} events; take one from 0 on")
-        found = request_at(self.positions, sequence)
-        return (0, []) if found is None else (found.span.sequences[0], said_with(found))
+        request = request_at(self.positions, sequence)
+        return (0, []) if request is None else (request.span.sequences[0], messages_with(request))
 
     def block(self, after: int = 0, stop: int | None = None) -> EventBlock:
-        """Return the events that follow `after`, up to and with `stop`, as columns of short texts.
+        """Return the events after `after`, up to and including `stop`, as columns of short texts.
 
-        States are kept as far as that, so that wherever a page can go to then, one is near.
+        Reading them also caches states, so that each position that a page can go to is near a cached state.
         """
         events = self.positions.events(after, stop)
         if self._origin_us is None and self.total:
@@ -117,7 +117,7 @@ class SteppedLog:
 
 
 def reply_of(log: Steppable, message: Mapping[str, Any]) -> ReplayToBrowser | None:
-    """Return a log's answer to a message of a view that steps; None if it is another message."""
+    """Return the answer to a message of a view that steps through a log; None for other messages."""
     match message:
         case {"type": "events", "view": str(view), "after": int(after), "stop": int(stop)}:
             block = log.block(max(0, after), min(stop, max(0, after) + EVENTS_PER_ANSWER))
@@ -129,9 +129,9 @@ def reply_of(log: Steppable, message: Mapping[str, Any]) -> ReplayToBrowser | No
             event, why = _tried(log.event_at, sequence)
             return EventAnswer(type="event", view=view, sequence=sequence, event=event, error=why)
         case {"type": "said", "view": str(view), "sequence": int(sequence)}:
-            said, why = _tried(log.said_at, sequence)
-            asked, parts = said or (0, [])
-            return SaidAnswer(type="said", view=view, sequence=sequence, asked=asked, parts=parts, error=why)
+            answer, why = _tried(log.said_at, sequence)
+            request_sequence, parts = answer or (0, [])
+            return SaidAnswer(type="said", view=view, sequence=sequence, asked=request_sequence, parts=parts, error=why)
     return None
 
 
@@ -153,13 +153,13 @@ def view_of(state: ExecutionState) -> StateView:
         variables=budget.plain(state.variables),
         paths=[path_view(path_cell(path, state.variables), _cut, budget.plain) for path in shown_paths(state)],
         usage=state.own_usage.to_dict(),
-        pending=[pending_view(asked, _cut) for asked in state.pending_interrupts()],
+        pending=[pending_view(question, _cut) for question in state.pending_interrupts()],
         error=_cut(state.error or ""),
     )
 
 
 def shown_paths(state: ExecutionState) -> Sequence[PathState]:
-    """Return the paths that are under way, and the newest of those that are over, in the order of their beginning."""
+    """Return the active paths and the newest ended ones, in the order in which they started."""
     active = state.active_paths()[:MAX_PATHS]
     names = {path.id for path in active}
     over = sorted((path for path in state.paths.values() if path.id not in names), key=lambda path: path.number)
@@ -168,7 +168,7 @@ def shown_paths(state: ExecutionState) -> Sequence[PathState]:
 
 
 def path_cell(path: PathState, shared: Mapping[str, Any]) -> PathView:
-    """Return what is to be shown of a path, as recorded; `shared` are the variables that need not be shown again."""
+    """Return the recorded data of a path; `shared` are the variables that need not be repeated."""
     return PathView(
         id=path.id,
         status=path.status,
@@ -183,20 +183,24 @@ def path_cell(path: PathState, shared: Mapping[str, Any]) -> PathView:
 def path_view(
     cell: PathView, text: Callable[[str], str], values: Callable[[Mapping[str, Any]], dict[str, Any]]
 ) -> PathView:
-    """Return a path as plain JSON, its texts and values made fit to be shown by two functions."""
-    own = None if cell["variables"] is None else values(cell["variables"])
-    return PathView(**{**cell, "variables": own, "error": text(cell["error"])})
+    """Return a path as plain JSON; `text` and `values` shorten or redact its texts and values."""
+    variables = None if cell["variables"] is None else values(cell["variables"])
+    return PathView(**{**cell, "variables": variables, "error": text(cell["error"])})
 
 
-def pending_view(asked: Question, text: Callable[[str], str]) -> PendingView:
+def pending_view(question: Question, text: Callable[[str], str]) -> PendingView:
     """Return an open question as plain JSON."""
     return PendingView(
-        interrupt_id=asked.id, kind=asked.kind, question=text(asked.question or ""), path=asked.path, step=asked.step
+        interrupt_id=question.id,
+        kind=question.kind,
+        question=text(question.question or ""),
+        path=question.path,
+        step=question.step,
     )
 
 
 def detail_of(event: Event, data: Any) -> DetailEvent:
-    """Return an event with its data, which is fit to be shown."""
+    """Return an event with its data, which must be ready to be shown."""
     return DetailEvent(sequence=event.sequence, event_type=event.event_type, recorded_us=event.recorded_at, data=data)
 
 
@@ -205,7 +209,7 @@ def _cut(text: str) -> str:
 
 
 def block_of(events: Sequence[Event], texts: Iterable[str], origin_us: int, first: int) -> EventBlock:
-    """Return events as columns, with what `summary_of` says of each, or what is left of that."""
+    """Return events as columns; `texts` are their summaries."""
     names = BlockNames()
     place = names.place
     block = EventBlock(
@@ -224,10 +228,10 @@ def block_of(events: Sequence[Event], texts: Iterable[str], origin_us: int, firs
 
 
 def summary_of(event: Event) -> str:
-    """Return in a few words what tells an event from its neighbours."""
+    """Return a few words that distinguish an event from others."""
     if isinstance(event.data, StateMutated):
         return ", ".join(change.key for change in event.data.mutations)
     if isinstance(event.data, OperationStarted):
         return f"{event.data.operation_type} {event.data.name or ''}".rstrip()
-    found = (getattr(event.data, name, None) for name in _TELLING)
-    return next((value for value in found if isinstance(value, str) and value), "")
+    values = (getattr(event.data, name, None) for name in _TELLING)
+    return next((value for value in values if isinstance(value, str) and value), "")

@@ -1,7 +1,7 @@
-"""What all that follow a publisher have in common: who looks, what is sent, what a person wants.
+"""Widgets and comms that show executions in a browser.
 
-All thinking is done elsewhere: frames come from `publisher`, what a person wants goes to `intents`. How messages travel
-is a class beside it among the bases: a widget's model, or a line of its own (`divebook.widgets.views`).
+Frames come from a publisher (`divebook.widgets.publisher`). Intents of a person are carried out by `Intents`.
+`ViewModel` joins both. Its second base class transports messages: a widget (`CleanWidget`) or a comm (`Comm`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeAlias, cast
+from typing import Any, ClassVar, NoReturn, TypeAlias, cast
 
 import anywidget
 import traitlets
@@ -26,7 +26,6 @@ from divebook.replay.replayer import Positions
 from divebook.text.redaction import shared
 from divebook.widgets.checking import refusal, refused
 from divebook.widgets.feed import Feed
-from divebook.widgets.lists import InboxFeed, RunsFeed, inbox_publisher_of
 from divebook.widgets.protocol import (
     Ack,
     AnswerGiven,
@@ -53,20 +52,21 @@ from divebook.widgets.protocol import (
     Welcome,
 )
 from divebook.widgets.publisher import Audience, Publisher
+from divebook.widgets.runs_and_questions import InboxFeed, RunsFeed, inbox_publisher_of
 from divebook.widgets.source import Source
 from divebook.widgets.stepping import Steppable, SteppedLog, reply_of
 
-# Messages to the pages that show a kernel's notebook, outside of any cell: what the JupyterLab extension listens to.
+# --- comms for the JupyterLab extension ------------------------------------------------------------------------------
 #
-# The kernel opens a comm; a page that was loaded later finds it by asking the kernel for the comms of its target
-# (`widgets/src/lab/lines.ts`). Pages without the extension close their end and hear nothing.
+# These messages do not belong to a cell. The kernel opens a comm. A page that was loaded later finds it by asking the
+# kernel for the comms of its target (`widgets/src/lab/lines.ts`). Pages without the extension close their end.
 
 
 class Comm:
-    """A comm of a kernel's own; what is sent on it has no secrets."""
+    """A comm of the kernel; messages on it are redacted."""
 
     target: ClassVar[str]
-    """By which the extension knows what it is about."""
+    """Name by which the extension recognizes the comm."""
 
     def __init__(self) -> None:
         from comm import create_comm
@@ -74,26 +74,27 @@ class Comm:
         self.comm = create_comm(target_name=self.target)
 
     def send(self, content: Mapping[str, Any], buffers: Any = None) -> None:
-        """Send a message to all pages, without secrets."""
+        """Send a redacted message to all pages."""
         self.comm.send(data=shared().value(content), buffers=buffers)
 
     def on_msg(self, callback: Callable[[object, Any, object], None]) -> None:
-        """Call back with each message of a page, as widgets do."""
+        """Call a function with each message of a page, with the arguments that widgets pass."""
         self.comm.on_msg(lambda message: callback(self, message["content"]["data"], message.get("buffers")))
 
     def close(self) -> None:
-        """Let the pages go."""
+        """Close the comm."""
         self.comm.close()
 
 
-# What a person wants, carried out once: an intent is sent again until it is acknowledged, and may come many times.
+# --- intents of a person ---------------------------------------------------------------------------------------------
 #
-# The thread on which messages arrive only hands over: a kernel may call back on its main thread, between two lines of a
-# cell.
+# A page sends an intent again until it is acknowledged, so it may arrive several times. It is carried out once. The
+# thread that receives messages only submits the intent to an executor, because a kernel may call back on its main
+# thread, between two lines of a cell.
 
 
 REMEMBERED = 1000
-"""Intents whose outcome is still known."""
+"""Intents whose outcome is remembered."""
 
 
 Intent: TypeAlias = AnswerGiven | Steering | RunsWish | TakingOver
@@ -113,7 +114,7 @@ def _refuse_files(wish: TakingOver) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """What is called for each intent, on a thread of its own; an error of divebook becomes a refusal."""
+    """Functions that carry out intents, called on a separate thread; an error of divebook becomes a refusal."""
 
     answer: Callable[[str, Any], object]
     """Takes the question's id and the response. `AnswerKeptError`: the answer is stored, but the run is blocked."""
@@ -121,18 +122,18 @@ class Handlers:
     resume: Callable[[], object] = _refuse
     cancel: Callable[[], object] = _refuse
     plan: Callable[[], str] = field(default=_refuse, kw_only=True)
-    """Says what `fix` would do, where a person is to confirm that; makes no call."""
+    """Returns what `fix` would do if a person must confirm it; makes no call."""
     fix: Callable[[], object] = field(default=_refuse, kw_only=True)
-    """Goes on after a failure, with what is defined now."""
+    """Continues after a failure with the current definitions."""
     again: Callable[[], object] = field(default=_refuse, kw_only=True)
-    """Begins a new run like one that has failed."""
+    """Starts a new run with the inputs of a failed one."""
     wish: Callable[[RunsWish], object] = field(default=_refuse_wish, kw_only=True)
     take_over: Callable[[TakingOver], str] = field(default=_refuse_files, kw_only=True)
-    """Writes changed files into the folder that they are a copy of; says what became of them."""
+    """Writes changed files into the folder that they were copied from; returns a text about the result."""
 
 
 class Intents:
-    """Carries out intents, one after the other, on a thread of its own, and acknowledges them, from any thread."""
+    """Executor of intents, one after the other on a separate thread; acknowledges them from any thread."""
 
     def __init__(
         self, handlers: Handlers, acknowledge: Callable[[Ack], None], executor: Executor | None = None
@@ -143,7 +144,7 @@ class Intents:
         self._outcomes: OrderedDict[str, Ack | None] = OrderedDict()
 
     def take(self, intent: Intent) -> None:
-        """Carry out an intent that is new; acknowledge again one that is done."""
+        """Execute a new intent; acknowledge a repeated one again if it is done."""
         identity = intent["id"]
         if identity not in self._outcomes:
             self._remember(identity, None)
@@ -161,19 +162,19 @@ class Intents:
 
     def _carry_out(self, intent: Intent) -> None:
         try:
-            said = self._call(intent)
-        except AnswerKeptError as kept:
-            outcome = Ack(type="ack", id=intent["id"], accepted=True, text=str(kept))
+            text = self._call(intent)
+        except AnswerKeptError as stored:
+            outcome = Ack(type="ack", id=intent["id"], accepted=True, text=str(stored))
         except Exception as error:  # noqa: BLE001 - whatever went wrong, the person who asked must hear of it
-            told = str(error) if isinstance(error, DivebookError) else f"{type(error).__name__}: {error}"
-            outcome = Ack(type="ack", id=intent["id"], accepted=False, text=told)
+            reason = str(error) if isinstance(error, DivebookError) else f"{type(error).__name__}: {error}"
+            outcome = Ack(type="ack", id=intent["id"], accepted=False, text=reason)
         else:
-            outcome = Ack(type="ack", id=intent["id"], accepted=True, text=said)
+            outcome = Ack(type="ack", id=intent["id"], accepted=True, text=text)
         self._remember(intent["id"], outcome)
         self._acknowledge(outcome)
 
     def _call(self, intent: Intent) -> str:
-        """Do it; return what is to be said of it."""
+        """Execute an intent; return the text of its acknowledgement."""
         if intent["type"] == "answer":
             self._handlers.answer(intent["interrupt_id"], intent["response"])
         elif intent["type"] == "wish":
@@ -187,26 +188,26 @@ class Intents:
         return ""
 
 
-Told: TypeAlias = ToBrowser | ReplayToBrowser | InboxToBrowser | OfferToBrowser | RunsToBrowser
+MessageToBrowser: TypeAlias = ToBrowser | ReplayToBrowser | InboxToBrowser | OfferToBrowser | RunsToBrowser
 
 
 def answer_while_busy(comm: object) -> None:
-    """Have messages delivered while a cell blocks the main thread, where ipykernel 7.4 would hold them back.
+    """Make ipykernel 7.4 deliver messages while a cell blocks the main thread.
 
-    It routes them to the shell that sent last, the busy one; without that memory they go to the front end's subshell.
+    It routes messages to the shell that sent last, the busy one. Without that memory they go to the front end's
+    subshell.
     """
     if hasattr(comm, "_reply_subshell_for"):
         comm._reply_subshell_for = None  # noqa: SLF001 - there is no public way; kernels without it need none
 
 
 class ViewModel:
-    """Sends on what a publisher sends; handlers are called when somebody answers or presses a button."""
+    """Follower of a publisher that sends its frames to views, and passes intents of the views to handlers."""
 
-    if TYPE_CHECKING:  # what the class beside it brings
-        comm: Any
-
-        def send(self, content: Any, buffers: Any = None) -> None: ...  # noqa: D102
-        def on_msg(self, callback: Callable[[object, Any, object], None]) -> None: ...  # noqa: D102
+    # Provided by the other base class: a widget (`CleanWidget`) or a comm (`Comm`).
+    comm: Any
+    send: Callable[..., None]
+    on_msg: Callable[..., None]
 
     def __init__(
         self, publisher: Publisher[Any], handlers: Handlers, clock: Callable[[], float] = time.monotonic
@@ -219,35 +220,37 @@ class ViewModel:
         self.greeted = threading.Event()
         """Set once a browser shows the view and its messages arrive."""
         self.is_hosted = False
-        """Whether a page shows what is saved of the view once its model is gone."""
-        self._told_hosted: Callable[[], None] = lambda: None
+        """Whether a page shows the saved form of the view after its model is gone."""
+        self._on_hosted: Callable[[], None] = lambda: None
         super().__init__()
         answer_while_busy(self.comm)
         self.on_msg(self._receive)
         self._attach()
 
-    def when_hosted(self, told: Callable[[], None]) -> None:
-        """Call `told` once a page hosts the view, at once if one does already; on the publisher's thread."""
-        self._told_hosted = told
+    def when_hosted(self, callback: Callable[[], None]) -> None:
+        """Call a function once a page hosts the view, at once if one does already; on the publisher's thread."""
+        self._on_hosted = callback
         if self.is_hosted:
-            self._publisher.post(told, urgent=True)
+            self._publisher.post(callback, urgent=True)
 
     def retire(self) -> None:
-        """Close as soon as no page shows it: pages that were loaded later do not hear that their output is replaced."""
+        """Close as soon as no page shows the view. Pages that were loaded later do not learn that their output was
+        replaced.
+        """
         self._is_retired = True
         if not self._audience:
             self.close()
 
     def close(self) -> None:
-        """Stop following, and take the view off the page."""
+        """Stop following, and remove the view from the page."""
         self._detach()
         super().close()  # type: ignore[misc]  # of the class beside it
 
     def _attach(self) -> None:
-        self._detach = self._publisher.add(self._tell, self._look_round, self.close)
+        self._detach = self._publisher.add(self._on_frame, self._on_heartbeat, self.close)
 
     def follow(self, publisher: Publisher[Any]) -> None:
-        """Show what another publisher sends from now on; whoever looks begins anew."""
+        """Follow another publisher; open views start again."""
         self._detach()
         self._publisher = publisher
         self._attach()
@@ -256,25 +259,30 @@ class ViewModel:
 
     # --- to the browser, on the publisher's thread -------------------------------------------------------------------
 
-    def _tell(self, frame: Any) -> int:
-        """Send a frame if anybody looks; return how many messages that took."""
+    def _on_frame(self, frame: Any) -> int:
+        """Send a frame if a view is open; return the number of messages."""
         if not self._audience:
             return 0
         self.send(frame)
         return 1
 
-    def _look_round(self) -> None:
-        """Forget views that went without a word; now and then."""
+    def _on_heartbeat(self) -> None:
+        """Remove views that left without a message."""
         self._audience.expire()
         if self._is_retired:
             self.retire()
 
-    def _reply(self, make: Callable[[], Told], *, urgent: bool) -> None:
+    def _reply(self, make: Callable[[], MessageToBrowser], *, urgent: bool) -> None:
         self._publisher.post(lambda: self.send(make()), urgent=urgent)
 
     # --- from the browser, on whatever thread the kernel likes -------------------------------------------------------
 
     def _receive(self, _widget: object, message: Mapping[str, Any], _buffers: object) -> None:
+        """Handle a message of a page.
+
+        Invalid messages are refused. Messages about a view (``hello``, ``alive``, ``bye``) update the audience.
+        Intents go to `Intents`, which acknowledges them. Other messages are queries of one view (`_look_up`).
+        """
         wrong = refusal(message, ToKernel)
         if wrong is not None:
             self._refuse(message, wrong)
@@ -283,12 +291,13 @@ class ViewModel:
             case {"type": "hello", "view": view, "since": since}:
                 self._greet(view, since)
             case {"type": "alive", "view": view, "since": since}:
-                if self._audience.hear(view):
+                if self._audience.note(view):
                     self._greet(view, since)
             case {"type": "hosted"}:
-                self.is_hosted, was_hosted = True, self.is_hosted
+                was_hosted = self.is_hosted
+                self.is_hosted = True
                 if not was_hosted:
-                    self._publisher.post(self._told_hosted, urgent=True)
+                    self._publisher.post(self._on_hosted, urgent=True)
             case {"type": "bye", "view": view}:
                 self._audience.leave(view)
                 if self._is_retired:
@@ -302,26 +311,27 @@ class ViewModel:
         self._reply(lambda: refused(message, why), urgent=False)  # a flood of them must not hold up what people do
 
     def _greet(self, view: str, since: int) -> None:
-        self._audience.hear(view)
+        self._audience.note(view)
         self.greeted.set()
         self._reply(lambda: self._publisher.feed.welcome(view, since), urgent=True)
 
     def _look_up(self, request: Mapping[str, Any]) -> None:
-        """Answer a question of one view; there are none that all widgets understand."""
+        """Answer a query of one view; subclasses add the queries that they support."""
         self._refuse(request, f"this view takes no messages of the type {request['type']!r}")
 
 
-# Widgets that send no secrets, and those of them that follow a publisher.
+# --- base classes of widgets -----------------------------------------------------------------------------------------
 
 
 HOSTED_VIEW = "application/vnd.divebook.view+json"
-"""The form of an output with a view that JupyterLab's extension shows: the view, or once its model is gone another form
-of the same output (``widgets/src/lab/host.ts``)."""
+"""Type of an output with a view that JupyterLab's extension shows: the view, or after its model is gone another form of
+the same output (``widgets/src/lab/host.ts``).
+"""
 STATIC = Path(__file__).parent / "static"
 
 
 def built(name: str) -> str:
-    """Return a file of the browser half."""
+    """Return a file of the built front end."""
     path = STATIC / name
     if not path.exists():
         raise SetupError(f"{path} is missing: build the front end with `python widgets/frontend.py build`")
@@ -334,19 +344,19 @@ def bundle_of(view: str, name: BundleName) -> Bundle:
 
 
 class CleanWidget(anywidget.AnyWidget):
-    """A widget that sends no secrets: nothing but our own code gets to the browser another way."""
+    """A widget whose messages are redacted; only code of divebook is sent unredacted."""
 
     def send(self, content: Any, buffers: Any = None) -> None:
-        """Send a message to the browser, without secrets."""
+        """Send a redacted message to the browser."""
         is_code = content["type"] == "bundle"  # a secret that is a word of it would break it
         super().send(content if is_code else shared().value(content), buffers)
 
 
 class FollowingView(ViewModel, CleanWidget):
-    """A widget that shows what a publisher sends."""
+    """A widget that follows a publisher."""
 
     bundle: ClassVar[str]
-    """What its files are called."""
+    """Name of its files."""
 
     @property
     def _esm(self) -> str:
@@ -357,28 +367,28 @@ class FollowingView(ViewModel, CleanWidget):
         return built(f"{self.bundle}.css")
 
     def close(self) -> None:
-        """Stop following, and take the view off the page."""
+        """Stop following, and remove the view from the page."""
         layout = self.layout  # a widget of its own, with a comm of its own
         super().close()
         layout.close()
 
 
-# The live view's widget: one model for an execution, however many views a page shows of it.
+# --- the live view ---------------------------------------------------------------------------------------------------
 #
-# It carries the bundle, a small snapshot for views that come up while the kernel is busy, and messages in both
-# directions (`divebook.widgets.protocol`).
+# One model serves all views of an execution. It has the bundle, a small snapshot for views that appear while the kernel
+# is busy, and exchanges messages in both directions (`divebook.widgets.protocol`).
 
 
 MAX_PENDING = 20
-"""Questions that the snapshot holds."""
+"""Questions in the snapshot."""
 
 
 class LiveView(FollowingView):
-    """Shows one execution while it runs, and takes what a person wants of it."""
+    """Live view of one execution."""
 
     bundle = "live"
     snapshot = traitlets.Dict().tag(sync=True)
-    """Status and pending questions: what a view shows until it is welcomed."""
+    """Status and pending questions, which a view shows until it is welcomed."""
 
     def __init__(
         self, publisher: Publisher[Feed], handlers: Handlers, clock: Callable[[], float] = time.monotonic
@@ -390,23 +400,23 @@ class LiveView(FollowingView):
         super().__init__(publisher, handlers, clock)
 
     def follow(self, publisher: Publisher[Feed]) -> None:
-        """Show another execution from now on."""
+        """Show another execution."""
         self._feed = publisher.feed
         self._asked = {}
         super().follow(publisher)
         self._moved(publisher)
 
-    def when_moved(self, told: Callable[[Publisher[Feed]], None]) -> None:
-        """Call `told` when it shows another execution."""
-        self._moved = told
+    def when_moved(self, callback: Callable[[Publisher[Feed]], None]) -> None:
+        """Call a function when the view shows another execution."""
+        self._moved = callback
 
-    def _tell(self, delta: Delta) -> int:
-        sent = super()._tell(delta)
-        self._asked.update((asked["interrupt_id"], asked) for asked in delta["questions"])
+    def _on_frame(self, delta: Delta) -> int:
+        sent = super()._on_frame(delta)
+        self._asked.update((question["interrupt_id"], question) for question in delta["questions"])
         return sent + self._take_snapshot(delta["header"])
 
     def _take_snapshot(self, header: Header) -> int:
-        pending = [asked for asked in self._asked.values() if asked["status"] == "pending"][:MAX_PENDING]
+        pending = [question for question in self._asked.values() if question["status"] == "pending"][:MAX_PENDING]
         snapshot = shared().value({"status": header["status"], "workflow": header["workflow"], "pending": pending})
         if snapshot == self.snapshot:
             return 0
@@ -414,6 +424,10 @@ class LiveView(FollowingView):
         return 1
 
     def _look_up(self, request: Mapping[str, Any]) -> None:
+        """Answer a query about the execution: conversations, variables, files, bundles, ranges, details and replay.
+
+        Queries that need the feed run on the publisher's thread.
+        """
         feed = self._feed
         match request:
             case {"type": "conversation", "view": view, "id": index, "since": since}:
@@ -434,7 +448,7 @@ class LiveView(FollowingView):
                 self._reply(lambda: self._step(request), urgent=True)
 
     def _step(self, request: Mapping[str, Any]) -> ReplayToBrowser:
-        """Answer a replay that stands in the view, about the run that it shows now."""
+        """Answer a message of a replay inside the view, about the current execution."""
         source = self._feed.source
         name = source.header()["execution_id"]
         if self._stepped is None or self._stepped.positions.execution_id != name:
@@ -442,31 +456,31 @@ class LiveView(FollowingView):
         return cast("ReplayToBrowser", reply_of(self._stepped, request))
 
 
-# Those who follow the questions of a store; the line by which a page of JupyterLab hears of them in no cell at all.
+# --- open questions --------------------------------------------------------------------------------------------------
 
 
 class InboxFollower(ViewModel):
-    """Tells what waits for an answer, and takes answers; while no page shows it, nothing is looked up.
+    """Follower of the open questions, which also takes answers; without an open view it reads nothing.
 
-    `told` is called when something has changed, on the publisher's thread.
+    `on_change` is called after each frame, on the publisher's thread.
     """
 
     def __init__(
         self,
         publisher: Publisher[InboxFeed],
         handlers: Handlers,
-        told: Callable[[InboxFeed], None] = lambda _: None,
+        on_change: Callable[[InboxFeed], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._feed = publisher.feed
-        self._told = told
+        self._on_change = on_change
         self._attaching = threading.Lock()
         self._is_attached = False
         super().__init__(publisher, handlers, clock)
 
-    def _tell(self, frame: InboxDelta) -> int:
-        sent = super()._tell(frame)
-        self._told(self._feed)
+    def _on_frame(self, frame: InboxDelta) -> int:
+        sent = super()._on_frame(frame)
+        self._on_change(self._feed)
         return sent
 
     def _attach(self) -> None:
@@ -475,13 +489,13 @@ class InboxFollower(ViewModel):
 
     def _greet(self, view: str, since: int) -> None:
         with self._attaching:
-            self._audience.hear(view)
+            self._audience.note(view)
             if not self._is_attached:
                 self._attach()
         super()._greet(view, since)
 
-    def _look_round(self) -> None:
-        super()._look_round()
+    def _on_heartbeat(self) -> None:
+        super()._on_heartbeat()
         with self._attaching:
             if not self._audience and self._is_attached:
                 self._is_attached = False
@@ -489,35 +503,32 @@ class InboxFollower(ViewModel):
 
 
 class InboxComm(InboxFollower, Comm):
-    """What JupyterLab is told for its notifications, its status bar and the tabs of notebooks."""
+    """Comm for the notifications, the status bar and the notebook tabs of JupyterLab."""
 
     target = "divebook.inbox"
 
 
-# The inbox's widget: the questions of all executions over one store as cards.
-
-
 class InboxView(InboxFollower, FollowingView):
-    """Shows what waits for an answer in a cell, and takes answers."""
+    """Widget with the open questions."""
 
     bundle = "inbox"
 
 
-# Those who follow the executions of a store, with the inbox beside them: what a person wants done is done here.
+# --- the list of executions, with the open questions -----------------------------------------------------------------
 #
-# The run browser of a cell is a widget; the side panel of JupyterLab hears the same on a line of its own.
+# The run browser of a cell is a widget. The side panel of JupyterLab receives the same messages on a comm.
 
 
 class RunsFollower(InboxFollower):
-    """Tells of executions, takes answers, and does what a person wants; while no page shows it, nothing is looked up.
+    """Follower of the list of executions and of the open questions; without an open view it reads nothing.
 
     Parameters
     ----------
     feed
         The list.
     show
-        Called with the id of the execution that is to be shown below the list, and None for none; None where there is
-        no such place.
+        Called with the id of the execution to show below the list, and with None for none. None if executions cannot be
+        shown.
     """
 
     def __init__(
@@ -559,19 +570,19 @@ class RunsFollower(InboxFollower):
 
 
 class RunsView(RunsFollower, FollowingView):
-    """Shows the executions of a store in a cell."""
+    """Widget with the executions of a store."""
 
     bundle = "runs"
 
 
 class RunsComm(RunsFollower, Comm):
-    """What the side panel of JupyterLab is told."""
+    """Comm for the side panel of JupyterLab."""
 
     target = "divebook.runs"
 
 
 class RunCommands:
-    """Does what a person wants with executions of a list."""
+    """Commands of a person for executions of a list."""
 
     def __init__(self, feed: RunsFeed, show: Callable[[str | None], None] | None) -> None:
         self._feed = feed
@@ -582,14 +593,18 @@ class RunCommands:
         return self._feed.environment
 
     def carry_out(self, wish: RunsWish) -> None:
-        """Do it with each execution; those that refuse do not hold up the others, and the error names them."""
+        """Apply a command to each execution.
+
+        Executions that refuse it do not stop the others. The error at the end lists them.
+        """
         command = wish["command"]
         names = wish["executions"]
         if command in ("open", "close"):
             self._open(names[0] if command == "open" and names else None)
             return
-        refused = [told for name in names if (told := self._tried(name, wish)) is not None]
-        self._feed.look_at(names)
+        errors = [self._tried(name, wish) for name in names]
+        refused = [error for error in errors if error is not None]
+        self._feed.refresh(names)
         if refused:
             done = f"{len(names) - len(refused)} of {len(names)} done; " if len(names) > 1 else ""
             raise SetupError(f"{done}{'; '.join(refused)}")
@@ -599,10 +614,10 @@ class RunCommands:
             raise SetupError("nothing can be shown here; run %dive show ID in a cell")
         self._show(execution_id)
         self._feed.opened = execution_id
-        self._feed.look_at(())
+        self._feed.refresh(())
 
     def _tried(self, execution_id: str, wish: RunsWish) -> str | None:
-        """Do it with one execution; return why not, if that is so."""
+        """Apply a command to one execution; return the error text, or None."""
         try:
             self._do(execution_id, wish)
         except DivebookError as error:
@@ -621,11 +636,11 @@ class RunCommands:
                 self._environment.untag(execution_id, *wish["tags"])
 
 
-# A widget that offers a few things to do, of which a person chooses one.
+# --- a choice of actions ---------------------------------------------------------------------------------------------
 
 
 class OfferFeed:
-    """An offer as a publisher tells it: it never changes."""
+    """Feed of an offer, which never changes."""
 
     has_news = False
 
@@ -633,14 +648,14 @@ class OfferFeed:
         self.offer = offer
 
     def frame(self) -> None:
-        """Return None: nothing changes."""
+        """Return None, because nothing changes."""
 
-    def look_again(self) -> None:
-        """Do nothing."""
+    def request_refresh(self) -> None:
+        """Skip the refresh, because nothing changes."""
 
     def subscribe(self, _wake: Callable[[], None]) -> Callable[[], None]:
-        """Return what ends a subscription to nothing."""
-        return self.look_again
+        """Return a function that does nothing."""
+        return self.request_refresh
 
     def welcome(self, view: str, _since: int) -> Offer:
         """Return the offer for one view."""
@@ -648,67 +663,69 @@ class OfferFeed:
 
 
 class OfferView(FollowingView):
-    """Shows an offer as buttons.
+    """Widget with an offer as buttons.
 
     Parameters
     ----------
     offer
-        What is offered.
+        The offer.
     choose
-        Called with the name of what somebody has chosen, on a thread of its own.
+        Called with the name of the chosen action, on a separate thread.
     """
 
     bundle = "offer"
 
     def __init__(self, offer: Offer, choose: Callable[[str], None]) -> None:
         def take(_offer_id: str, name: object) -> None:
-            known = [choice["name"] for choice in offer["choices"]]
-            if name not in known:
-                raise SetupError(f"{name!r} is not offered; one of {', '.join(known)}")
+            names = [choice["name"] for choice in offer["choices"]]
+            if name not in names:
+                raise SetupError(f"{name!r} is not offered; one of {', '.join(names)}")
             choose(str(name))
 
         super().__init__(Publisher(OfferFeed(offer)), Handlers(take))
 
 
-# The timeline and the graph beside a replay: what a live view of the same log would be sent.
+# --- timeline and graph beside a replay ------------------------------------------------------------------------------
 
 
 AT_ONCE = 100_000
-"""Events of a log that is read while the page waits, which takes about a second; a longer one is read aside."""
+"""Events of a log that is read while the page waits, which takes about a second; a longer log is read in the
+background.
+"""
 MOST_PICTURED = 1_000_000
-"""Events of a log that is pictured at all: reading them takes about 15 s of the processor."""
+"""Events of a log with timeline and graph: reading them takes about 15 s of processor time."""
 MOST_SPANS = 100_000
-"""Calls and steps that a page is sent; of more, some that are spread over the run."""
+"""Spans that a page gets; of more, spans that are spread over the run."""
 THREAD = "divebook-picture"
 
 
-class Pictured:
-    """Answers what the timeline and the graph beside a replay ask.
+class ReplayPictures:
+    """Timeline and graph beside a replay.
 
     Parameters
     ----------
     welcome
-        Returns what they show, for a view; called when one asks. None while it is being made: a page asks again.
+        Returns the data for a view. None while it is being read: the page asks again.
     """
 
     def __init__(self, welcome: Callable[[str], Welcome | None]) -> None:
         self._welcome = welcome
 
     @classmethod
-    def of(cls, source: Callable[[], Source]) -> Pictured:
-        """Return what answers of a log as far as it goes when somebody looks, unless it is too long."""
-        aside = _Aside(source)
+    def of(cls, source: Callable[[], Source]) -> ReplayPictures:
+        """Return the pictures of a log as far as it goes at each query; without spans if it is too long."""
+        aside = _BackgroundReader(source)
 
         def welcome(view: str) -> Welcome | None:
             total = source().total()
             at_once = total <= AT_ONCE or total > MOST_PICTURED
-            found = _read(source()) if at_once else aside.read(view, total)
-            return None if found is None else {**found, "view": view}
+            answer = _read(source()) if at_once else aside.read(view, total)
+            return None if answer is None else {**answer, "view": view}
 
         return cls(welcome)
 
     def reply(self, message: Mapping[str, Any]) -> PictureToBrowser | None:
-        """Return the answer to a message; None if it is about something else, or if there is none yet."""
+        """Return the answer to a message; None for other messages, and while the answer is being made."""
         match message:
             case {"type": "picture", "view": str(view)}:
                 return self._welcome(view)
@@ -717,8 +734,8 @@ class Pictured:
         return None
 
 
-class _Aside:
-    """Reads a long log while the positions of its replay are answered: once for all pages, unless it has grown."""
+class _BackgroundReader:
+    """Background reader of a long log, once for all pages unless the log has grown."""
 
     def __init__(self, source: Callable[[], Source]) -> None:
         self._source = source
@@ -727,7 +744,7 @@ class _Aside:
         self._made: Welcome | None = None
 
     def read(self, view: str, total: int) -> Welcome | None:
-        """Return what was read for a view, or of all events that there are; None while it is being read."""
+        """Return the data for a view, or of all current events; None while it is being read."""
         if self._made is not None and (self._view == view or self._made["last"] == total):
             return self._made
         if self._thread is not None and self._thread.is_alive():
@@ -743,7 +760,7 @@ class _Aside:
 
 
 def _read(source: Source) -> Welcome:
-    """Return what is shown of a log: of one that is too long not a call, and the page leaves both pictures out."""
+    """Return the data of a log; without spans for a log that is too long, for which the page omits both pictures."""
     feed = Feed(source)
     is_short = source.total() <= MOST_PICTURED
     while is_short and feed.has_news:
@@ -751,30 +768,36 @@ def _read(source: Source) -> Welcome:
     return feed.welcome("", 0, MOST_SPANS, evenly=True)
 
 
-# The widget that steps through a log, live or saved: it answers what the browser asks, one position at a time.
+# --- replay of a live or saved log -----------------------------------------------------------------------------------
 
 
 LONG = 5_000
-"""Events from which on a page gets its log before the cell goes on (``python -m benchmarks.replaying``)."""
-GREETING, PATIENCE = 1.0, 10.0
-"""Seconds in which a page that is there asks for the first events, and has got the last ones."""
+"""Events from which on a page gets its log before the cell continues (``python -m benchmarks.replaying``)."""
+GREETING = 1.0
+"""Seconds in which a present page requests the first events."""
+PATIENCE = 10.0
+"""Seconds in which it receives the last events."""
 
 
 class ReplayView(CleanWidget):
-    """Steps through one log.
+    """Widget that steps through one log.
 
     Parameters
     ----------
     log
-        What is asked, on the thread that a question arrives on; it may grow.
+        The log, which may grow. It is called on the thread that messages arrive on.
     name
-        Of what it steps through.
+        Name of the log.
     saved
-        Returns what is shown of the log where the view has no kernel any more, by type.
+        Returns the data that is shown without a kernel, by type.
     beside
-        Answers what the timeline and the graph beside it ask; without it there are none.
+        The timeline and graph beside it; None for none.
     moves
-        Whether there is a page that shows widgets; elsewhere a live view would only leave a message that it is missing.
+        Whether a page shows widgets; elsewhere a live view would only show a message that it is missing.
+    on_filled
+        Called when a page has all events.
+    on_position
+        Called with the position that a person has chosen in a page.
     """
 
     def __init__(
@@ -783,14 +806,18 @@ class ReplayView(CleanWidget):
         name: str,
         saved: Callable[[], dict[str, Any]],
         *,
-        beside: Pictured | None = None,
+        beside: ReplayPictures | None = None,
         moves: bool = True,
+        on_filled: Callable[[], None] | None = None,
+        on_position: Callable[[int], None] | None = None,
     ) -> None:
         self._log = log
         self._name = name
         self._saved = saved
         self._beside = beside
         self._moves = moves
+        self._on_filled = on_filled
+        self._on_position = on_position
         self._lock = threading.Lock()
         self._asked = threading.Event()
         self._filled = threading.Event()
@@ -814,14 +841,15 @@ class ReplayView(CleanWidget):
         return {**self.lasting_bundle(), **data, HOSTED_VIEW: {"model_id": self.model_id}}, metadata
 
     def lasting_bundle(self) -> dict[str, Any]:
-        """Return what is shown where the view has no kernel any more, by type."""
+        """Return the data that is shown without a kernel, by type."""
         return {**self._saved(), "text/plain": repr(self)}
 
     def __repr__(self) -> str:
-        found = f"Replay of {self._name}: {self._log.total} events"
-        return found if self._moves else f"{found}; run this cell in JupyterLab to replay them"
+        text = f"Replay of {self._name}: {self._log.total} events"
+        return text if self._moves else f"{text}; run this cell in JupyterLab to replay them"
 
     def _receive(self, _widget: object, message: Mapping[str, Any], _buffers: object) -> None:
+        """Answer a message of a page, and call `on_position` and `on_filled`."""
         wrong = refusal(message, ReplayToKernel)
         if wrong is not None:
             self.send(refused(message, wrong))
@@ -831,19 +859,14 @@ class ReplayView(CleanWidget):
             reply = reply_of(self._log, message) or (self._beside and self._beside.reply(message))
         if reply is not None:
             self.send(reply)
-        if message["type"] == "at":
-            self._stand(min(max(0, message["sequence"]), self._log.total))
+        if message["type"] == "at" and self._on_position is not None:
+            self._on_position(min(max(0, message["sequence"]), self._log.total))
         if message["type"] == "events" and message["stop"] >= self._log.total:
             self._filled.set()
-            self._arrive()
-
-    def _arrive(self) -> None:
-        """Be told that a page has all events."""
-
-    def _stand(self, sequence: int) -> None:
-        """Be told that somebody has moved it in a page."""
+            if self._on_filled is not None:
+                self._on_filled()
 
     def _let_page_first(self) -> None:
-        """Give a page that asks for a long log its events before the processor is taken for what is saved of it."""
+        """Wait until a page has the events of a long log, before saving it takes the processor."""
         if self._log.total > LONG and self._asked.wait(GREETING):
             self._filled.wait(PATIENCE)

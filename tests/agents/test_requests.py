@@ -33,7 +33,7 @@ from divebook.events import catalog
 from divebook.events.codec import decode_line, encode_line
 from divebook.events.recorded import opened
 from divebook.events.values import normalize
-from divebook.projections.requests import call_name, requests_of
+from divebook.projections.model_requests import call_name, requests_of
 from tests.engine.history import begun, events
 
 

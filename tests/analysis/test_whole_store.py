@@ -16,7 +16,7 @@ from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
 from divebook.analysis import lists, log
 from divebook.analysis import store as state_frames
 from divebook.analysis import store as whole_store
-from divebook.analysis.columns import OwnColumn, settled
+from divebook.analysis.columns import UserColumn, inferred_column
 from divebook.errors import ExecutionNotFoundError, NotFoundError, SetupError
 from divebook.events.catalog import ExecutionForked
 from divebook.store import MemoryStore, SqliteStore
@@ -239,7 +239,7 @@ def test_own_columns_are_found_by_path(world):
 )
 def test_a_path_leads_through_lists_and_mappings(path, found):
     value = {"a": [{"b": 1}, {"b": 2}], "m": {"p": {"k": 5}, "q": {}}, "x y": 7, "text": "ab"}
-    assert OwnColumn.of("c", path).found(value) == found
+    assert UserColumn.of("c", path).value_in(value) == found
 
 
 @pytest.mark.parametrize("path", ["", "outputs.", "*.a", ".", "outputs..a", "outputs[a]", 3])
@@ -260,7 +260,7 @@ def test_an_own_column_has_the_type_that_all_its_values_have():
         ([None], "object"),
         ([], "object"),
     ):
-        assert str(settled(values).dtype) == dtype, values
+        assert str(inferred_column(values).dtype) == dtype, values
 
 
 def test_an_own_column_takes_no_other_ones_place(world):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from divebook.engine.operations import AGENT_TURN, SIGNAL_WAIT, TIMER
 from divebook.events import Event, catalog
-from divebook.projections.progress import ASLEEP, PAUSED, STOPPED, WAITED, WORKED, Phase, course_of
+from divebook.projections.activity import ASLEEP, PAUSED, STOPPED, WAITED, WORKED, Phase, activity_of
 
 S = 1_000_000
 CALL, TURN = "action_execution", AGENT_TURN
@@ -35,7 +35,7 @@ OVER = catalog.ExecutionCompleted()
 
 def spent_of(*told, now=0):
     """Return the seconds that were spent with everything, without what took none."""
-    course = course_of(log(STARTED, *told))
+    course = activity_of(log(STARTED, *told))
     kinds = (WORKED, WAITED, PAUSED, ASLEEP, STOPPED)
     return {kind: spent / S for kind in kinds if (spent := course.spent(kind, int(now * S) + S))}
 
@@ -86,9 +86,9 @@ def test_a_question_that_is_open_when_the_process_ends_is_still_waited_for():
 
 def test_the_moment_between_two_calls_is_work():
     told = (0, ASKED), (0, started("op_1")), (1, ended("op_1")), (1.01, started("op_2")), (2, ended("op_2"))
-    course = course_of(log(STARTED, *told))
-    assert course.stretches == []
-    assert course.lasting == Phase(WAITED, 3 * S)
+    course = activity_of(log(STARTED, *told))
+    assert course.phases == []
+    assert course.current == Phase(WAITED, 3 * S)
 
 
 def test_what_goes_on_counts_up_to_now_and_what_is_over_does_not_grow():
@@ -122,7 +122,7 @@ FACTS = [
 def test_whatever_a_log_says_each_moment_belongs_to_one_thing(told):
     """Also where clocks were set back, and of logs that no engine has written."""
     told = [(second, data) for second, data in told if data is not STARTED[1]]
-    course = course_of(log(STARTED, *told))
+    course = activity_of(log(STARTED, *told))
     spent = [course.spent(kind) for kind in (WORKED, WAITED, PAUSED, ASLEEP, STOPPED)]
     assert min(spent) >= 0
     if not course.is_over:
@@ -139,7 +139,7 @@ def begins(index, total=None):
 
 
 def progress_of(*told):
-    (found,) = course_of(log(STARTED, (0, catalog.StepStarted("action")), *told)).progress
+    (found,) = activity_of(log(STARTED, (0, catalog.StepStarted("action")), *told)).progress
     return found
 
 

@@ -7,7 +7,7 @@ from pydantic_ai.models.function import FunctionModel
 from divebook import Agent, Environment, Step, Workflow
 from divebook.analysis.agents import messages_frame
 from divebook.events import catalog
-from divebook.projections.requests import messages_of
+from divebook.projections.model_requests import messages_of
 from divebook.projections.spans import spans_of
 from divebook.workflow.resources import AgentDefinition
 from divebook.workflow.step import ContentEntry

@@ -9,7 +9,7 @@ from pydantic_ai.models.function import FunctionModel
 from divebook import Agent, Environment, Step, Workflow
 from divebook.events import catalog
 from divebook.events.codec import decode_line
-from divebook.projections.requests import call_name, conversation_in, requests_of
+from divebook.projections.model_requests import call_name, conversation_in, requests_of
 from divebook.workflow.resources import AgentDefinition
 from divebook.workflow.step import ContentEntry
 from tests.engine.history import begun, events

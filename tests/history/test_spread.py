@@ -8,7 +8,7 @@ import pytest
 from divebook.events import Event, catalog
 from divebook.events.arrow.tally import MOST_DIFFERENT, ColumnTally
 from divebook.events.codec import decode_payload, storable
-from divebook.projections.progress import Spreads, spreads_of
+from divebook.projections.activity import Spreads, spreads_of
 
 
 def words_of(*cells, name="x"):

@@ -105,12 +105,12 @@ def test_what_is_shown_and_saved_of_a_failed_run_is_read_off_its_log_once(execut
         return reading(*place, **options)
 
     counts, reading = [], execution.store.read
-    for name in ("spans_of", "course_of"):
+    for name in ("spans_of", "activity_of"):
         counted(name)
     monkeypatch.setattr(execution.store, "read", read)
     bundle = Run(execution, current_session().environment).static_bundle()
     assert "KeyError" in bundle["text/html"]
-    assert sorted(counts) == ["course_of", "read", "spans_of"]
+    assert sorted(counts) == ["activity_of", "read", "spans_of"]
 
 
 REVIEW = """%%dive

@@ -7,7 +7,7 @@ import pytest
 import divebook
 from divebook.notebook import run_list, view_output
 from divebook.widgets import views
-from divebook.widgets.lists import inbox_publisher_of
+from divebook.widgets.runs_and_questions import inbox_publisher_of
 from divebook.widgets.views import Handlers, InboxView, Intents
 from tests.execution.worlds import Calls, environment
 
@@ -79,11 +79,11 @@ def test_once_all_who_asked_have_ended_text_takes_the_place_of_the_cards(session
     shown = run_list.InboxOutput(session.environment)
     live, static = places
     feed = inbox_publisher_of(session.environment).feed
-    shown.view._tell(feed.frame())
+    shown.view._on_frame(feed.frame())
     assert "Which?" in static.bundle["text/html"]
     run.answer(run.interrupts[0].interrupt_id, "this one", by="ann").wait()
-    feed.look_again()
-    shown.view._tell(feed.frame())
+    feed.request_refresh()
+    shown.view._on_frame(feed.frame())
     told = live.bundle["text/plain"]
     assert told.startswith("no open questions\n  Which?: this one (by ann at ")
     assert told.endswith(f" (plain, {run.id})")
@@ -101,8 +101,8 @@ def test_on_a_page_that_hosts_them_the_cards_stay_and_one_output_holds_all(sessi
     assert set(live.bundle) == {"text/plain", "text/html", view_output.HOSTED_VIEW}
     assert below.bundle == view_output.NOTHING
     run.answer(run.interrupts[0].interrupt_id, "this one", by="ann").wait()
-    publisher.feed.look_again()
-    shown.view._tell(publisher.feed.frame())
+    publisher.feed.request_refresh()
+    shown.view._on_frame(publisher.feed.frame())
     assert live.bundle["text/plain"].startswith("no open questions")
     assert live.bundle[view_output.HOSTED_VIEW] == {"model_id": shown.view.model_id}
     assert shown.view.comm is not None

@@ -84,7 +84,7 @@ def test_the_inbox_shows_no_secret(waiting, session):
 @pytest.fixture
 def in_turns(monkeypatch):
     """Send to views in the turns that a test takes, and on no thread."""
-    monkeypatch.setattr(Publisher, "_start", lambda publisher: publisher.feed.look_again())
+    monkeypatch.setattr(Publisher, "_start", lambda publisher: publisher.feed.request_refresh())
 
 
 @pytest.mark.usefixtures("in_turns")

@@ -61,7 +61,7 @@ def test_after_the_edit_continuing_is_ready_and_says_what_it_uses(failed, shell)
     follow_run(failed).feed.frame()
     edit(shell)
     publisher = follow_run(failed)
-    publisher.feed.look_again()
+    publisher.feed.request_refresh()
     fix = next(way for way in publisher.feed.frame()["header"]["ways"] if way["name"] == "fix")
     told = "Continuing uses step parse as now defined, and first shows what that changes."
     assert (fix["ready"], fix["told"]) == (True, told)

@@ -9,7 +9,7 @@ from divebook.notebook.run_list import Runs, static_bundle
 from divebook.notebook.session_text import questions
 from divebook.projections.summary import Overview
 from divebook.store import MemoryStore
-from divebook.widgets.lists import EVERYTHING, InboxFeed, RunsFeed
+from divebook.widgets.runs_and_questions import EVERYTHING, InboxFeed, RunsFeed
 
 PRICE = 0.25
 ASKING = Workflow(

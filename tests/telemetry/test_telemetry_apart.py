@@ -29,7 +29,7 @@ def told_by(telemetry):
 
 
 def test_what_takes_spans_slowly_keeps_nobody_waiting_for_long(monkeypatch, caplog):
-    monkeypatch.setattr(leaving, "TELLING_SECONDS", 0.05)
+    monkeypatch.setattr(leaving, "REPORTING_SECONDS", 0.05)
     go_on = threading.Event()
 
     class Slow(SpanProcessor):

@@ -13,9 +13,9 @@ class Clock:
 def test_views_are_there_until_they_leave():
     audience = Audience(Clock())
     assert not audience
-    assert audience.hear("one")
-    assert not audience.hear("one")
-    audience.hear("two")
+    assert audience.note("one")
+    assert not audience.note("one")
+    audience.note("two")
     audience.leave("one")
     assert audience
     audience.leave("two")
@@ -26,11 +26,11 @@ def test_views_are_there_until_they_leave():
 def test_views_that_are_silent_for_long_are_forgotten():
     clock = Clock()
     audience = Audience(clock)
-    audience.hear("silent")
+    audience.note("silent")
     clock.now += SILENCE / 2
-    audience.hear("there")
+    audience.note("there")
     audience.expire()
     clock.now += SILENCE / 2 + 1
     audience.expire()
-    assert audience.hear("silent")
-    assert not audience.hear("there")
+    assert audience.note("silent")
+    assert not audience.note("there")

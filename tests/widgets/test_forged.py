@@ -8,8 +8,8 @@ import pytest
 from divebook.errors import InterruptError
 from divebook.replay.replayer import Positions
 from divebook.widgets import publisher, views
-from divebook.widgets.lists import inbox_publisher_of
 from divebook.widgets.publisher import publisher_of
+from divebook.widgets.runs_and_questions import inbox_publisher_of
 from divebook.widgets.stepping import SteppedLog
 from divebook.widgets.views import Handlers, InboxView
 from divebook.workflow.definition import Workflow

@@ -3,8 +3,8 @@
 import pytest
 
 from divebook.widgets import views
-from divebook.widgets.lists import MAX_OPEN, InboxFeed, inbox_publisher_of
 from divebook.widgets.publisher import SILENCE
+from divebook.widgets.runs_and_questions import MAX_OPEN, InboxFeed, inbox_publisher_of
 from divebook.widgets.views import Handlers, InboxView
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Each, Step
@@ -37,11 +37,11 @@ def test_the_first_frame_tells_all_questions_and_the_next_what_changed():
     assert told(feed.frame()) == [("first", "first 0?", "pending")]
     assert feed.frame() is None
     asking(world, "second")
-    feed.look_again()
+    feed.request_refresh()
     frame = feed.frame()
     assert (told(frame), frame["after"], frame["last"]) == ([("second", "second 0?", "pending")], 1, 2)
     world.answer(first.interrupts[0].interrupt_id, "yes", by="ann").wait(PATIENCE)
-    feed.look_again()
+    feed.request_refresh()
     (asked,) = feed.frame()["asked"]
     assert (asked["question"]["status"], asked["question"]["answered_by"]) == ("resolved", "ann")
 
@@ -53,7 +53,7 @@ def test_what_another_environment_over_the_store_settles_is_seen():
     feed.frame()
     other = environment(store=world.store)
     other.answer(execution.interrupts[0].interrupt_id, "from there").wait(PATIENCE)
-    feed.look_again()
+    feed.request_refresh()
     assert told(feed.frame()) == [("w", "w 0?", "resolved")]
 
 
@@ -66,7 +66,7 @@ def test_questions_of_executions_that_ended_or_were_deleted_are_withdrawn():
     assert feed.frame() is None
     world.cancel(ended.id).wait(PATIENCE)
     world.store.delete(deleted.id)
-    feed.look_again()
+    feed.request_refresh()
     assert sorted(told(feed.frame())) == [("deleted", "deleted 0?", "cancelled"), ("ended", "ended 0?", "cancelled")]
     assert feed.is_over
 
@@ -77,7 +77,7 @@ def test_it_is_not_over_while_one_who_asked_may_ask_again():
     feed = InboxFeed(world)
     feed.frame()
     world.answer(execution.interrupts[0].interrupt_id, "yes").wait(PATIENCE)
-    feed.look_again()
+    feed.request_refresh()
     assert told(feed.frame()) == [("w", "w 0?", "resolved"), ("w", "w 1?", "pending")]
     assert not feed.is_over
     assert [asked["question"]["status"] for asked in feed.welcome("v", 0)["asked"]] == ["resolved", "pending"]
@@ -110,11 +110,11 @@ def test_the_end_of_the_last_one_who_asked_is_told_by_a_frame_of_its_own():
     feed.frame()
     answered = world.answer(execution.interrupts[0].interrupt_id, "yes")
     assert gate.reached.wait(PATIENCE)
-    feed.look_again()
+    feed.request_refresh()
     assert (told(feed.frame()), feed.is_over) == ([("w", "w?", "resolved")], False)
     gate.opened.set()
     answered.wait(PATIENCE)
-    feed.look_again()
+    feed.request_refresh()
     assert (feed.frame()["asked"], feed.is_over) == ([], True)
 
 
@@ -150,17 +150,17 @@ def test_nothing_is_looked_up_while_nobody_looks(view):
     world = environment()
     shown = view(world)
     publisher = inbox_publisher_of(world)
-    shown._look_round()
+    shown._on_heartbeat()
     assert publisher._listeners == ()
     shown._receive(shown, {"type": "hello", "view": "v", "since": 0}, [])
-    assert publisher._listeners == (shown._tell,)
-    shown._look_round()
-    assert publisher._listeners == (shown._tell,)
+    assert publisher._listeners == (shown._on_frame,)
+    shown._on_heartbeat()
+    assert publisher._listeners == (shown._on_frame,)
     shown._audience._clock.now += SILENCE + 1
-    shown._look_round()
+    shown._on_heartbeat()
     assert publisher._listeners == ()
     shown._receive(shown, {"type": "alive", "view": "v", "since": 0}, [])
-    assert publisher._listeners == (shown._tell,)
+    assert publisher._listeners == (shown._on_frame,)
 
 
 def test_whoever_shows_it_hears_of_each_frame(view):

@@ -6,7 +6,7 @@ import comm
 import pytest
 
 from divebook.notebook.run import connect_page
-from divebook.widgets.lists import inbox_publisher_of
+from divebook.widgets.runs_and_questions import inbox_publisher_of
 from divebook.widgets.views import Handlers, InboxComm
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Step
@@ -51,7 +51,7 @@ def test_a_page_that_says_hello_is_told_the_open_questions_without_secrets(comms
     world = environment()
     world.start(Workflow("audit", [Step("ask", ask="Is sk-abcdefghijklmnopqrst yours?")])).wait(30)
     publisher = inbox_publisher_of(world)
-    monkeypatch.setattr(publisher, "_start", publisher.feed.look_again)
+    monkeypatch.setattr(publisher, "_start", publisher.feed.request_refresh)
     InboxComm(publisher, Handlers(world.answer))
     (page,) = comms
     publisher.turn()

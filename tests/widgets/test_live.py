@@ -148,9 +148,9 @@ def test_a_kernel_that_does_not_is_left_alone():
 
 def test_nothing_is_sent_while_nobody_looks(page):
     page.wait_for("snapshot")
-    assert page.view._tell(DELTA) == 0
+    assert page.view._on_frame(DELTA) == 0
     page.say(type="hello", view="v1", since=0)
-    assert page.view._tell(DELTA) == 1
+    assert page.view._on_frame(DELTA) == 1
 
 
 def test_a_view_that_went_without_a_word_is_forgotten(page):
@@ -160,10 +160,10 @@ def test_a_view_that_went_without_a_word_is_forgotten(page):
     page.say(type="alive", view="there", since=2)
     page.clock.now += 1
     page.view.retire()
-    page.view._look_round()
+    page.view._on_heartbeat()
     assert page.view.comm is not None
     page.clock.now += SILENCE
-    page.view._look_round()
+    page.view._on_heartbeat()
     assert page.view.comm is None
 
 
@@ -177,7 +177,7 @@ def test_a_view_that_was_forgotten_and_is_there_after_all_is_welcomed_anew(page)
     page.say(type="alive", view="asleep", since=2)
     assert len(publisher._urgent) == 1
     page.clock.now += SILENCE + 1
-    page.view._look_round()
+    page.view._on_heartbeat()
     page.say(type="alive", view="asleep", since=2)
     _, welcome = publisher._urgent
     welcome()

@@ -8,7 +8,7 @@ from divebook.projections.summary import ReadLog
 from divebook.widgets.checking import checked
 from divebook.widgets.feed import Feed
 from divebook.widgets.protocol import StepProgress
-from divebook.widgets.source import MOST_STRETCHES, paced, source_of
+from divebook.widgets.source import MOST_PHASES, source_of, with_activity
 from tests.engine.history import events, step
 from tests.execution.worlds import Gate, environment
 from tests.widgets.feeds import HEADER, Log
@@ -19,7 +19,7 @@ ASKED, ANSWERED = catalog.InterruptRaised("ask_1", "question", "Well?"), catalog
 def header_after(*facts, live=True):
     log = ReadLog(events(catalog.ExecutionStarted("w"), *facts))
     log.spreads.count()
-    return paced({**HEADER, "live": live}, log.course, log.spreads)
+    return with_activity({**HEADER, "live": live}, log.activity, log.spreads)
 
 
 def test_a_header_counts_up_to_when_the_present_began():
@@ -40,10 +40,10 @@ def test_a_run_whose_process_is_gone_has_stopped_when_it_was_last_heard_of():
 
 
 def test_the_longest_stretches_are_shown_and_all_are_counted():
-    answers = [(fact, "main") for _ in range(MOST_STRETCHES + 20) for fact in (ASKED, ANSWERED)]
+    answers = [(fact, "main") for _ in range(MOST_PHASES + 20) for fact in (ASKED, ANSWERED)]
     header = header_after(*answers)
-    assert len(header["stretches"]) == MOST_STRETCHES
-    assert header["waited_us"] == (MOST_STRETCHES + 20) * 1_000_000
+    assert len(header["stretches"]) == MOST_PHASES
+    assert header["waited_us"] == (MOST_PHASES + 20) * 1_000_000
 
 
 def test_a_feed_says_nothing_anew_while_the_same_goes_on():
@@ -51,7 +51,7 @@ def test_a_feed_says_nothing_anew_while_the_same_goes_on():
     log.write(catalog.ExecutionStarted("w"), (ASKED, "main"))
     assert log.feed.frame()["header"]["doing"] == "waited"
     log.header["now_us"] = 99
-    log.feed.look_again()
+    log.feed.request_refresh()
     assert log.feed.frame() is None
 
 
@@ -65,7 +65,7 @@ def test_a_header_tells_how_far_the_items_of_a_step_are():
     assert (told["step"], told["done"], told["total"], told["running"]) == ("classify", 0, 3, True)
     gate.opened.set()
     execution.wait(20)
-    feed.look_again()
+    feed.request_refresh()
     delta = feed.frame()
     (told,) = delta["header"]["progress"]
     assert (told["done"], told["total"], told["running"], told["left_us"]) == (3, 3, False, None)

@@ -8,7 +8,7 @@ import pytest
 
 from divebook.events import catalog
 from divebook.widgets import views
-from divebook.widgets.views import Pictured
+from divebook.widgets.views import ReplayPictures
 from tests.widgets.feeds import GRAPH, Log, steps
 
 ASK = {"type": "picture", "view": "v"}
@@ -29,17 +29,17 @@ def read_aside():
 
 
 def test_a_short_log_is_pictured_at_once(log):
-    told = Pictured.of(lambda: log.source).reply(ASK)
+    told = ReplayPictures.of(lambda: log.source).reply(ASK)
     assert (told["type"], told["view"], told["total"], told["last"]) == ("welcome", "v", 40, len(log.events))
     assert told["spans"]["id"] == [*range(40)]
 
 
 def test_a_long_log_is_read_aside_once_while_pages_ask_again(log, monkeypatch):
-    at_once = Pictured.of(lambda: log.source).reply(ASK)
+    at_once = ReplayPictures.of(lambda: log.source).reply(ASK)
     monkeypatch.setattr(views, "AT_ONCE", 10)
     may_read = threading.Event()
     source = replace(log.source, read=lambda after, limit: log.read(after, limit) if may_read.wait(60) else [])
-    beside = Pictured.of(lambda: source)
+    beside = ReplayPictures.of(lambda: source)
     log.reads.clear()
     assert [beside.reply(ASK), beside.reply({**ASK, "view": "w"})] == [None, None]  # they are not held up
     may_read.set()
@@ -57,7 +57,7 @@ def test_a_long_log_is_read_aside_once_while_pages_ask_again(log, monkeypatch):
 def test_of_a_log_that_is_longer_than_anybody_waits_for_no_call_is_read(log, monkeypatch):
     monkeypatch.setattr(views, "AT_ONCE", 5)
     monkeypatch.setattr(views, "MOST_PICTURED", 10)
-    told = Pictured.of(lambda: log.source).reply(ASK)
+    told = ReplayPictures.of(lambda: log.source).reply(ASK)
     assert (told["total"], told["graph"]) == (0, GRAPH)
 
 

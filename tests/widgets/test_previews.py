@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from divebook.events import catalog
 from divebook.text import redaction
-from divebook.widgets.source import PREVIEW_WIDTH, came_of, preview
+from divebook.widgets.source import PREVIEW_WIDTH, preview, result_preview
 from tests.engine.history import begun
 from tests.widgets.feeds import STEP, Log
 from tests.widgets.test_feed import texts
@@ -89,9 +89,12 @@ def test_a_span_says_what_it_was_given_and_what_came(kind, parameters, shown):
 
 def test_of_an_answer_of_a_model_its_text_came():
     thinking = {"part_kind": "thinking", "content": "First the tests."}
-    assert came_of("agent_response", {"parts": [thinking, {"part_kind": "text", "content": "All good"}]}) == "All good"
+    assert (
+        result_preview("agent_response", {"parts": [thinking, {"part_kind": "text", "content": "All good"}]})
+        == "All good"
+    )
     called = {"parts": [{"part_kind": "tool-call", "tool_name": "search"}]}
-    assert came_of("agent_response", called) == preview(called)
+    assert result_preview("agent_response", called) == preview(called)
 
 
 def test_what_stands_under_the_name_of_a_secret_is_not_shown():

@@ -5,8 +5,8 @@ import pytest
 from divebook.errors import SetupError
 from divebook.store import MemoryStore
 from divebook.widgets import views
-from divebook.widgets.lists import EVERYTHING, MORE, PAGE, RESTS, Gathered, RunsFeed
 from divebook.widgets.protocol import RunsWish
+from divebook.widgets.runs_and_questions import EVERYTHING, MORE, PAGE, RESTS, RecordCache, RunsFeed
 from divebook.widgets.views import RunCommands, RunsView
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Step
@@ -87,14 +87,14 @@ def test_where_nothing_fits_a_word_that_does_is_offered(world):
 
 def test_it_is_told_again_only_if_something_has_changed(world):
     feed, page = feed_of(world)
-    feed.look_again()
+    feed.request_refresh()
     assert feed.frame() is None
     world.start("good", {"topic": "moons"}).wait(PATIENCE)
-    feed.look_again()
+    feed.request_refresh()
     later = feed.frame()
     assert (names(later)[0], later["total"], later["last"]) == ("good", 4, page["last"] + 1)
     world.store.delete(later["runs"][0]["execution_id"])
-    feed.look_at([later["runs"][0]["execution_id"]])
+    feed.refresh([later["runs"][0]["execution_id"]])
     assert feed.frame()["total"] == 3
 
 
@@ -102,7 +102,7 @@ def test_what_ends_in_another_process_is_seen(world):
     feed, page = feed_of(world)
     asking = page["runs"][0]["execution_id"]
     environment(store=world.store).cancel(asking).wait(PATIENCE)
-    feed.look_again()
+    feed.request_refresh()
     assert feed.frame()["runs"][0]["status"] == "cancelled"
 
 
@@ -128,12 +128,12 @@ def test_after_a_long_frame_it_rests_unless_somebody_asks(world):
 
     feed = RunsFeed(world, clock=clock)
     feed.frame()
-    feed.look_again()
+    feed.request_refresh()
     assert not feed.has_news
     feed.ask({**EVERYTHING, "text": "x"})
     assert feed.has_news
     feed.frame()
-    feed.look_again()
+    feed.request_refresh()
     now[0] += 3 * RESTS
     assert feed.has_news
 
@@ -151,7 +151,7 @@ def add_ended(store, numbers):
 def test_what_begins_and_ends_between_two_looks_is_found(before, between):
     store = MemoryStore()
     add_ended(store, range(before))
-    gathered = Gathered(store)
+    gathered = RecordCache(store)
     gathered.look()
     add_ended(store, range(before, before + between))
     gathered.look()
@@ -166,10 +166,10 @@ def test_a_list_that_was_empty_shows_what_has_begun_and_ended_since():
     assert page["total"] == 0
     run = world.start("good", {"topic": "tides"})
     run.wait(PATIENCE)
-    feed.look_again()
+    feed.request_refresh()
     assert names(feed.frame()) == ["good"]
     world.tag(run.id, "seen")
-    feed.look_again()
+    feed.request_refresh()
     assert feed.frame()["tags"] == ["seen"]
 
 
@@ -184,7 +184,7 @@ def test_what_is_deleted_goes_from_the_list(world):
 def test_a_large_store_is_read_page_by_page_and_then_no_more():
     store = MemoryStore()
     add_ended(store, range(PAGE + MORE + 1))
-    gathered = Gathered(store)
+    gathered = RecordCache(store)
     sizes = []
     while not gathered.is_whole:
         gathered.look()
@@ -196,7 +196,7 @@ def test_a_large_store_is_read_page_by_page_and_then_no_more():
 
 
 def test_books_and_other_kinds_are_not_gathered(world):
-    gathered = Gathered(world.store, {"origin": "fork"})
+    gathered = RecordCache(world.store, {"origin": "fork"})
     gathered.look()
     assert (gathered.records, gathered.is_whole) == ([], True)
 
@@ -278,6 +278,6 @@ def test_the_widget_lists_what_is_asked_for_while_somebody_looks(view):
     assert shown._list(page) == 1
     shown._audience.leave("v")
     assert shown._list(page) == 0
-    shown._look_round()
+    shown._on_heartbeat()
     assert shown._runs._listeners == ()
     assert sent == [page]

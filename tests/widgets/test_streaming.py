@@ -46,11 +46,11 @@ class View:
     def wait_for(self, text="", status="", last=0):
         """Wait for what is told; a status may be told before the last events."""
 
-        def is_told():
+        def is_sent():
             return self.text == (text or self.text) and status in ("", self.status) and last <= self.last
 
         with self._news:
-            assert self._news.wait_for(is_told, PATIENCE), (self.text, self.status, self.last)
+            assert self._news.wait_for(is_sent, PATIENCE), (self.text, self.status, self.last)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from divebook.engine.operations import Place
 from divebook.engine.state import ExecutionState
 from divebook.events import catalog
 from divebook.events.codec import decode_line, encode
-from divebook.projections.requests import requests_of
+from divebook.projections.model_requests import requests_of
 from divebook.projections.spans import spans_of
 from divebook.runtime.streaming import TextDelta
 from divebook.widgets.checking import checked
@@ -292,7 +292,7 @@ def test_a_fork_counts_what_it_has_called_and_spent_itself():
     before = log.feed.welcome("v", 0)["header"]
     assert (before["tool_calls"], before["spenders"][0]["tokens"]) == (1, 4)
     log.write((catalog.ExecutionForked("exec_0", len(facts) + 3, "w"), "", ""))
-    log.feed.look_again()
+    log.feed.request_refresh()
     log.feed.frame()
     header = log.feed.welcome("v", 0)["header"]
     assert (header["tool_calls"], header["spenders"]) == (0, [])

@@ -14,11 +14,11 @@ from divebook.engine.state import ExecutionState
 from divebook.events.arrow.foreign import Arrow
 from divebook.events.values import normalize
 from divebook.text.redaction import Redactor
-from divebook.widgets import variables
+from divebook.widgets import variables_and_files as variables
 from divebook.widgets.feed import Feed
 from divebook.widgets.recording import CleanRun
 from divebook.widgets.source import source_of
-from divebook.widgets.variables import HEAD, MOST_VARIABLES, TEXT, Setters, VariableReader, shorter
+from divebook.widgets.variables_and_files import HEAD, MOST_VARIABLES, TEXT, Setters, VariableReader, shorter
 from tests.execution.worlds import run
 
 SETS = Workflow(

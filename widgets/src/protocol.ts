@@ -6,19 +6,19 @@ export type InterruptKind = "clarification" | "confirmation" | "agent_review" | 
 /** Where a question stands; all but `PENDING` are final. */
 export type InterruptStatus = "pending" | "resolved" | "expired" | "cancelled";
 
-/** A part of what was said. */
+/** A part of a message. */
 export interface ConversationPart {
   kind: "system" | "user" | "retry" | "thinking" | "assistant" | "call" | "result";
   text: string;
-  /** Of a call: which; of a result: the tool; empty for all else. */
+  /** Of a call: its id; of a result: the tool; empty for other parts. */
   call: string;
 }
 
-/** A request to a model: what was new in it, and what came back; its span has the times and the status. */
+/** A request to a model: its new messages and the response. Its span has the times and the status. */
 export interface ConversationRequest {
   id: number;
   number: number;
-  /** The model that answered; until then the one that was asked. */
+  /** The model that answered; until then the requested one. */
   model: string;
   /** Why the model stopped, in its provider's words. */
   finish: string;
@@ -29,36 +29,36 @@ export interface ConversationRequest {
   cost: number | null;
   instructions: string;
   tools: string[];
-  /** What it has to answer with; empty if text will do. */
+  /** The tools by which the model returns its output; empty if the output is text. */
   output: string;
   sent: ConversationPart[];
   answer: ConversationPart[];
 }
 
-/** A tool call that a model asked for. */
+/** A tool call that a model requested. */
 export interface ConversationCall {
-  /** Its span; -1 as long as it has not begun. */
+  /** Its span; -1 until it starts. */
   id: number;
-  /** As the model named it. */
+  /** Id that the model chose. */
   call: string;
-  /** Number of the request whose answer asked for it. */
+  /** Number of the request whose response requested the call. */
   request: number;
   tool: string;
   /** The MCP server that has the tool; empty for a function. */
   server: string;
   arguments: unknown;
-  /** Of a long one the beginning and the end. */
+  /** Of a long result the beginning and the end. */
   result: string;
-  /** How many lines the whole result has. */
+  /** Number of lines of the complete result. */
   lines: number;
   outcome: "" | "returned" | "failed" | "denied" | "retry" | "unknown";
-  /** The span of the turn of the agent that was given the work; -1 if it is no such call. */
+  /** The span of the agent's turn to which the call delegated work; -1 for other calls. */
   turn: number;
-  /** Ids that questions about it have, if there are any: whether it may be made, what became of it ... */
+  /** Ids that questions about the call have, if there are any: its approval, its unknown outcome, ... */
   questions: string[];
 }
 
-/** Answer to `ConversationQuery`; what has not changed since the event that it named is left out. */
+/** Answer to `ConversationQuery`; requests and calls that have not changed since the event in the query are omitted. */
 export interface Conversation {
   type: "conversation";
   view: string;
@@ -69,15 +69,15 @@ export interface Conversation {
   thread: string;
   requests: ConversationRequest[];
   calls: ConversationCall[];
-  /** Why there is none. */
+  /** Why there is no conversation. */
   error: string;
 }
 
-/** A view asks what was said in an agent's turn, or in a single request. */
+/** A view requests the messages of an agent's turn, or of a single request. */
 export interface ConversationQuery {
   type: "conversation";
   view: string;
-  /** The span of either. */
+  /** The span of the turn or request. */
   id: number;
   /** Sequence number of the last event whose effects it has; 0 for none. */
   since: number;
@@ -89,62 +89,62 @@ export interface Sent {
   view: string;
   id: number;
   parts: ConversationPart[];
-  /** Why there are none. */
+  /** Why there are no messages. */
   error: string;
 }
 
-/** A view asks for all messages that were sent with a request. */
+/** A view requests all messages of a request. */
 export interface SentQuery {
   type: "sent";
   view: string;
   id: number;
 }
 
-/** How one file differs from what it was when the run began to use it. */
+/** Difference between a file now and at the time when the run began to use it. */
 export interface FileView {
   path: string;
   kind: "added" | "changed" | "deleted" | "renamed";
-  /** The former path of what was renamed; else empty. */
+  /** The former path of a renamed file; else empty. */
   was: string;
   added: number | null;
-  /** Lines that came and went; null for what is no text. */
+  /** Added and removed lines; null for a file that is not text. */
   removed: number | null;
-  /** The difference, as git writes it; null where it would be too long. */
+  /** The difference in git's format; null if it is too long. */
   diff: string | null;
-  /** Whether it is taken over only if a person selects it: a hidden name, or version-control metadata. */
+  /** Whether it is applied only if a person selects it: a hidden name, or version-control metadata. */
   protected: boolean;
 }
 
-/** A file of which nothing is kept. */
+/** A file that was not stored. */
 export interface LeftOutView {
   path: string;
   reason: string;
 }
 
-/** An event from which on a workspace has other files. */
+/** An event that changed the files of a workspace. */
 export interface FilesPoint {
   sequence: number;
-  /** What has changed with it: ``calc.py and 2 more``. */
+  /** The changes in short: ``calc.py and 2 more``. */
   told: string;
 }
 
-/** What has changed in one workspace, from when the run began to use it. */
+/** Changes in one workspace since the run began to use it. */
 export interface WorkspaceView {
   name: string;
   /** Where its commands run: ``local``, ``fenced``, ``virtualenv``, ``docker``. */
   kind: string;
-  /** The folder that it is a copy of; empty if it is none. */
+  /** The folder that it is a copy of; else empty. */
   folder: string;
-  /** How many files have changed. */
+  /** Number of changed files. */
   total: number;
   added: number;
-  /** Lines that came and went, of the files that are shown. */
+  /** Added and removed lines of the shown files. */
   removed: number;
-  /** The first of them. */
+  /** The first changed files. */
   files: FileView[];
-  /** The first of those that are not kept. */
+  /** The first files that were not stored. */
   left_out: LeftOutView[];
-  /** The newest events at which files changed, and the one with which they began; the latest first. None in what is saved, where only the files of the end are. */
+  /** The newest events that changed files, and the event that opened the workspace; the latest first. Empty in a saved run, which has only the final files. */
   points: FilesPoint[];
 }
 
@@ -154,52 +154,52 @@ export interface Files {
   view: string;
   /** Grows with each change. */
   version: number;
-  /** The event up to which the changes are; 0 for now. */
+  /** The event up to which changes are included; 0 for now. */
   at: number;
-  /** The event from which on they are; 0 for all of them. */
+  /** The event from which changes are included; 0 for all changes. */
   since: number;
   /** Null if nothing has changed since the version that the view has. */
   workspaces: WorkspaceView[] | null;
 }
 
-/** A person wants changes to be taken over into the folder that a workspace is a copy of: all of them, or none. */
+/** A person wants changes to be applied to the folder that a workspace is a copy of: all of these files, or none. */
 export interface TakingOver {
   type: "take_over";
   id: string;
   workspace: string;
-  /** The event up to which the changes are, so that no others are taken over than were shown. */
+  /** The event up to which changes are included, so that only changes are applied that were shown. */
   at: number;
-  /** Of these files. */
+  /** The files to apply. */
   paths: string[];
 }
 
-/** A view asks for the changed files. */
+/** A view requests the changed files. */
 export interface FilesQuery {
   type: "files";
   view: string;
-  /** Of those that it has; 0 for none. */
+  /** The version that it has; 0 for none. */
   version: number;
-  /** The event up to which the changes are wanted; 0 for now. */
+  /** The event up to which changes are requested; 0 for now. */
   at: number;
-  /** The event from which on they are wanted; 0 for all of them. */
+  /** The event from which changes are requested; 0 for all changes. */
   since: number;
 }
 
-/** A variable or input as it is: short texts only. */
+/** A variable or input; short texts only. */
 export interface VariableView {
   name: string;
-  /** The step that sets it, or ``input``; empty if no step names it. */
+  /** The step that sets it, or ``input``; empty if no step stores it. */
   source: string;
   /** In a word: ``text``, ``list``, ``DataFrame``; empty if it is not set yet. */
   type: string;
   /** Characters of a text, parts of a list or mapping, rows and columns of a table. */
   size: string;
-  /** Its beginning; empty where rows are shown. */
+  /** The beginning of its value; empty if rows are shown. */
   text: string;
   columns: string[];
-  /** The first rows of a table, a cell for each of `columns`. */
+  /** The first rows of a table, with a cell for each of `columns`. */
   rows: string[][];
-  /** How many rows the table has. */
+  /** Number of rows of the table. */
   total: number;
 }
 
@@ -213,45 +213,45 @@ export interface Variables {
   variables: VariableView[] | null;
 }
 
-/** A view asks for the variables as they are now. */
+/** A view requests the current variables. */
 export interface VariableQuery {
   type: "variables";
   view: string;
-  /** Of those that it has; 0 for none. */
+  /** The version that it has; 0 for none. */
   version: number;
 }
 
 /** Microseconds since 1970. */
 export type Micros = number;
 
-/** ``plan`` does nothing: its acknowledgement says what ``fix`` would do, or nothing where that needs no consent. */
+/** ``plan`` changes nothing: its acknowledgement describes what ``fix`` would do, and is empty if no consent is needed. */
 export type Command = "pause" | "resume" | "cancel" | "plan" | "fix" | "again";
 
 /** A part of the front end that only some runs need. */
 export type BundleName = "failure" | "files" | "graph" | "spread" | "stepping" | "timeline" | "turn" | "variables";
 
-/** A view begins, or has missed something. */
+/** A view starts, or has missed a message. */
 export interface Hello {
   type: "hello";
   view: string;
-  /** Sequence number of the last event it knows of; 0 for none. */
+  /** Sequence number of the last event that it knows; 0 for none. */
   since: number;
 }
 
-/** A view is still there; one that was forgotten meanwhile is welcomed anew. */
+/** A view is still open; a view that was removed meanwhile is welcomed again. */
 export interface Alive {
   type: "alive";
   view: string;
   since: number;
 }
 
-/** The page of a view shows what is saved of it once its model is gone: no second output need do that. */
+/** The page of a view shows its saved form after its model is gone, so that no second output is needed for that. */
 export interface Hosted {
   type: "hosted";
   view: string;
 }
 
-/** A view is taken off its page. */
+/** A view is removed from its page. */
 export interface Bye {
   type: "bye";
   view: string;
@@ -266,104 +266,104 @@ export interface Bundle {
   script: string;
 }
 
-/** A view asks for a part of the front end that it needs by now. */
+/** A view requests a part of the front end that it needs now. */
 export interface BundleQuery {
   type: "bundle";
   view: string;
   name: BundleName;
 }
 
-/** What became of an intent. */
+/** Acknowledgement of an intent. */
 export interface Ack {
   type: "ack";
   id: string;
   accepted: boolean;
-  /** Why it was refused, or what comes of it if that is not what one expects. */
+  /** Why it was refused, or its result if that is not the expected one. */
   text: string;
 }
 
-/** A person wants the execution to pause, to go on or to end. */
+/** A person wants the execution to pause, to continue or to end. */
 export interface Steering {
   type: "control";
   id: string;
   command: Command;
 }
 
-/** One of the ways on from a failure, and what it costs. */
+/** One of the recovery options after a failure, and its cost. */
 export interface Way {
   /** ``fix`` and ``again`` are commands as well; ``replay`` opens the replay at the failure. */
   name: "fix" | "again" | "replay";
   label: string;
-  /** What it does, or why it cannot do that yet; of a fix, ``plan`` says what exactly. */
+  /** What it does, or why it is not possible yet; for a fix, ``plan`` has the details. */
   told: string;
   /** What is taken from the log: ``1,401 calls``; empty for nothing. */
   reused: string;
-  /** What is made again or begun; empty for nothing. */
+  /** What is executed again; empty for nothing. */
   live: string;
-  /** US dollars that this is likely to cost; null where nothing can be said. */
+  /** Estimated cost in US dollars; null without an estimate. */
   cost: number | null;
-  /** How long that is likely to take; null likewise. */
+  /** Estimated duration; null without an estimate. */
   took_us: number | null;
   /** Whether it can be chosen now. */
   ready: boolean;
 }
 
-/** A line of a person's code or definition. */
+/** A line of a user's code or definition. */
 export interface SourceLine {
   number: number;
   text: string;
 }
 
-/** What a call was given under a name, as Python text; long ones are cut. */
+/** An argument of a call as Python text; long ones are cut. */
 export interface ArgumentView {
   name: string;
   text: string;
 }
 
-/** An item or a step that has failed, and why. */
+/** A failed item or step and its cause. */
 export interface FailureView {
-  /** The span of the call that failed; of the item or step, if no call did. */
+  /** The span of the failed call; of the item or step if no call failed. */
   id: number;
-  /** The event that says that it failed. */
+  /** The event that records the failure. */
   sequence: number;
   failed_us: Micros;
   error_type: string;
   message: string;
-  /** What that says in plain words; empty where it is not known for sure. */
+  /** The error in plain words; empty if the explanation is not certain. */
   means: string;
   step: string;
   path: string;
-  /** Which item of `Each` it was, such as ``rows[4321]``; empty for a step without items. */
+  /** The item of `Each`, such as ``rows[4321]``; empty for a step without items. */
   item: string;
   attempt: number;
-  /** The function, action, agent, tool or workflow that failed; empty if the step itself did. */
+  /** The failed function, action, agent, tool or workflow; empty if the code of the step itself failed. */
   called: string;
   arguments: ArgumentView[];
   /** ``Cell [5], line 4``, ``pipeline.py:12`` or ``survey.yaml:7:11``; empty if it is not known. */
   place: string;
-  /** The id of the cell that the place is in; empty if it is in none, or the front end has no ids. */
+  /** Id of the cell that contains the place; empty without one, or if the front end has no ids. */
   cell: string;
-  /** Its number among those of `source`. */
+  /** Its number in `source`. */
   line: number;
   source: SourceLine[];
   traceback: string;
-  /** What became of it, if the run went on. */
+  /** How the run continued after the failure; empty if it did not. */
   handled: "" | "skipped" | "kept" | "caught";
-  /** How many failures have this error at this place, itself included. */
+  /** Number of failures with this error at this place, including this one. */
   same: number;
 }
 
-/** What has failed in an execution. */
+/** The failures of an execution. */
 export interface FailureReport {
-  /** How many items, and steps without items, have failed. */
+  /** Number of failed items, and of failed steps without items. */
   total: number;
-  /** What is safe in the log, in words: ``1,398 items and 1,401 calls``. */
+  /** The results that a resumed run reuses, in words: ``1,398 items and 1,401 calls``. */
   kept: string;
-  /** The first of each error, then others, in the order in which they failed. */
+  /** The first failure of each error, then others, in the order in which they failed. */
   shown: FailureView[];
 }
 
-/** A question and, once there is one, its answer. */
+/** A question and its answer, if there is one. */
 export interface QuestionView {
   interrupt_id: string;
   kind: InterruptKind;
@@ -372,7 +372,7 @@ export interface QuestionView {
   path: string;
   step: string;
   data: Record<string, unknown>;
-  /** JSON schema of the answer; null if any text will do. */
+  /** JSON schema of the answer; null if any text is valid. */
   schema: Record<string, unknown> | null;
   raised_us: Micros;
   expires_us: Micros | null;
@@ -382,9 +382,9 @@ export interface QuestionView {
   answered_by: string | null;
   /** When it was settled, by an answer or without one. */
   answered_us: Micros | null;
-  /** What became of it in words: the answer, that it expired or was withdrawn; empty while it is open. */
+  /** The outcome in words: the answer, or that it expired or was withdrawn; empty while it is open. */
   became: string;
-  /** The answer that holds once it has expired, in words; empty if there is none. */
+  /** The answer that applies after it has expired, in words; empty without one. */
   fallback: string;
 }
 
@@ -393,49 +393,49 @@ export interface Asked {
   execution_id: string;
   workflow: string;
   question: QuestionView;
-  /** The notebook's cell that began the execution, by its id; empty if none did. */
+  /** Id of the notebook's cell that started the execution; empty without one. */
   cell: string;
 }
 
-/** What waits for an answer in all executions of a store, for a view that begins or has missed something. */
+/** The questions of all executions of a store, for a view that starts or has missed a message. */
 export interface Inbox {
   type: "inbox";
   view: string;
-  /** Number of the last `InboxDelta` that is in it. */
+  /** Number of the last `InboxDelta` that it contains. */
   last: number;
   now_us: Micros;
-  /** Open questions that are too many to be shown. */
+  /** Number of open questions that are not shown. */
   hidden: number;
   /** All open questions, and those that were settled lately. */
   asked: Asked[];
 }
 
-/** What changed since the last one, for all views. */
+/** Changes since the previous delta, for all views. */
 export interface InboxDelta {
   type: "asked";
-  /** The one it continues; a view that knows less has missed something. */
+  /** Number of the previous delta; a view that has an older one has missed a message. */
   after: number;
   last: number;
   now_us: Micros;
   hidden: number;
-  /** Those that are new or changed. */
+  /** New and changed questions. */
   asked: Asked[];
 }
 
-/** One of the things that can be done. */
+/** One of the offered actions. */
 export interface Choice {
-  /** What an `AnswerGiven` that chooses it responds. */
+  /** The response of an `AnswerGiven` that chooses it. */
   name: string;
   label: string;
-  /** What comes of it. */
+  /** Its effect. */
   told: string;
 }
 
-/** What a person must choose before a cell can go on. */
+/** A choice that a person must make before a cell continues. */
 export interface Offer {
   type: "offer";
   view: string;
-  /** What an `AnswerGiven` to it names. */
+  /** The `interrupt_id` of an `AnswerGiven` to it. */
   id: string;
   text: string;
   choices: Choice[];
@@ -453,87 +453,87 @@ export interface AnswerGiven {
 export interface RunView {
   execution_id: string;
   workflow: string;
-  /** ``what-if``, ``trial`` or ``fork``; empty for a run of its own. */
+  /** ``what-if``, ``trial`` or ``fork``; empty for other executions. */
   badge: string;
   tags: string[];
-  /** ``paused`` as well, where nothing drives it or somebody has paused it. */
+  /** ``paused`` also if no process drives it or a person has paused it. */
   status: string;
-  /** What it is about: its error, its note, its inputs. */
+  /** Its error, its note or its inputs. */
   about: string;
-  /** Whether that is its error. */
+  /** Whether `about` is its error. */
   is_error: boolean;
-  /** How far it has come, what is kept, or who cancelled it. */
+  /** Progress, reused results, or the person who cancelled it. */
   stand: string;
   done: number;
-  /** Items of the step that runs; 0 where it has none. */
+  /** Items of the running step; 0 if it has none. */
   total: number;
   questions: number;
   began_us: Micros;
-  /** How long it has worked up to `since_us`; null while that is not known. */
+  /** Working time up to `since_us`; null until it is known. */
   worked_us: number | null;
-  /** Since when it works; 0 if it does not now. */
+  /** Since when it works; 0 if it does not work now. */
   since_us: Micros;
-  /** US dollars; null where no model was asked. */
+  /** US dollars; null if no model was called. */
   cost: number | null;
-  /** What can be asked for now. */
+  /** The commands that are possible now. */
   commands: Command[];
   /** Whether it is shown below the list. */
   is_open: boolean;
 }
 
-/** Which executions a list shows, and how; a view that changes it says so. */
+/** Filter and order of the list of executions; a view sends it when a person changes them. */
 export interface RunsQuery {
   type: "list";
   view: string;
-  /** What is found in name, tags, inputs, note or error. */
+  /** Text in name, tags, inputs, note or error. */
   text: string;
   workflow: string;
   tag: string;
-  /** Of these three the empty text stands for all. */
+  /** Of workflow, tag and status, an empty text stands for all. */
   status: string;
-  /** How many days back; 0 for ever. */
+  /** Number of days back; 0 for all. */
   days: number;
-  /** What the list is sorted by, the highest first. */
+  /** Sort key, in descending order. */
   by: "began" | "cost" | "worked";
   limit: number;
 }
 
-/** How many executions of one status there are that fit all else that is asked for. */
+/** Number of executions of one status that match the other filters. */
 export interface StatusCount {
   status: string;
   count: number;
 }
 
-/** A list of executions as it stands; each takes the place of the one before. */
+/** The current list of executions, which replaces the previous one. */
 export interface RunsPage {
   type: "runs";
-  /** The view that it welcomes; empty where it is for all. */
+  /** The welcomed view; empty if it is for all. */
   view: string;
   /** Number of the page. */
   last: number;
   now_us: Micros;
-  /** What it answers. */
+  /** The query that it answers. */
   query: RunsQuery;
-  /** Executions in the store, as far as it has been looked through. */
+  /** Executions in the store, as far as it has been read. */
   total: number;
-  /** Whether all of them were looked at. */
+  /** Whether all of them were read. */
   is_whole: boolean;
-  /** How many fit the query. */
+  /** Number of executions that match the query. */
   matching: number;
   running: number;
-  /** US dollars that those of the last seven days cost; null until all are known, or where no model was asked. */
+  /** Cost of the last seven days in US dollars; null until all costs are known, or if no model was called. */
   week_cost: number | null;
   counts: StatusCount[];
   workflows: string[];
   tags: string[];
   runs: RunView[];
-  /** Where nothing fits the text: the word most like it that something fits. */
+  /** If no execution matches the text: the most similar word that matches one. */
   near: string;
   /** The code that returns the list as a frame. */
   frame: string;
 }
 
-/** A person wants something done with executions of a list. */
+/** A command of a person for executions of a list. */
 export interface RunsWish {
   type: "wish";
   id: string;
@@ -542,11 +542,11 @@ export interface RunsWish {
   tags: string[];
 }
 
-/** Spans by columns of equal length; texts are positions in `names`, which belongs to this block alone. */
+/** Spans as columns of equal length; texts are indexes into `names`, which belongs to this block alone. */
 export interface SpanBlock {
   /** The first is the empty text. */
   names: string[];
-  /** Place in the order in which the spans began, from 0; the span's name for good. */
+  /** Position in the order in which the spans started, from 0; it identifies the span. */
   id: number[];
   /** ``step``, ``item`` or ``operation``. */
   kind: number[];
@@ -554,13 +554,13 @@ export interface SpanBlock {
   step: number[];
   /** Type of the step or operation: ``prompt``, ``agent_response``, ... */
   type: number[];
-  /** What tells it from its neighbours: the item, the model, the tool, the action. */
+  /** What distinguishes it from others: the item, the model, the tool, the action. */
   label: number[];
-  /** What tells the item of `Each` that it belongs to from the others, else its place: ``rows[3]``; empty outside. */
+  /** Label of the item of `Each` that it belongs to, else its place: ``rows[3]``; empty outside `Each`. */
   item: number[];
-  /** Beginning of what an operation was given: its arguments, the script, the prompt. */
+  /** Beginning of the arguments, the script or the prompt of an operation. */
   given: number[];
-  /** Beginning of what came of an operation. */
+  /** Beginning of the result of an operation. */
   came: number[];
   status: number[];
   /** Beginning of the error, if there is one. */
@@ -574,13 +574,13 @@ export interface SpanBlock {
   visit: number[];
   attempts: number[];
   tokens: number[];
-  /** The event it began with. */
+  /** The event that started it. */
   sequence: number[];
-  /** The agent's turn that holds it, by its id; -1 if none does. */
+  /** Id of the agent's turn that contains it; -1 without one. */
   within: number[];
 }
 
-/** A view asks for spans it does not have. */
+/** A view requests spans that it does not have. */
 export interface Range {
   type: "range";
   view: string;
@@ -592,15 +592,15 @@ export interface Range {
 export interface RangeAnswer {
   type: "history";
   view: string;
-  /** The span it begins with; it has all from there up to `stop`. */
+  /** The first span; all spans from there up to `stop` are included. */
   first: number;
   stop: number;
-  /** The event up to which changes are in it. */
+  /** The event up to which changes are included. */
   last: number;
   spans: SpanBlock;
 }
 
-/** An event as it is recorded; texts beyond a limit are cut. */
+/** An event as it is recorded; long texts are cut. */
 export interface DetailEvent {
   sequence: number;
   event_type: string;
@@ -618,19 +618,19 @@ export interface Detail {
   error: string;
 }
 
-/** A view asks for the events of a span. */
+/** A view requests the events of a span. */
 export interface DetailRequest {
   type: "detail";
   view: string;
   id: number;
 }
 
-/** Events by columns of equal length; texts are positions in `names`, which belongs to this block. */
+/** Events as columns of equal length; texts are indexes into `names`, which belongs to this block. */
 export interface EventBlock {
-  /** The sequence number from which on it has all events that there are; of a sample some are not. */
+  /** All events from this sequence number on are included; of a sample only some. */
   first: number;
   sequence: number[];
-  /** What the times are counted from. */
+  /** Origin of the times. */
   origin_us: Micros;
   /** The first is the empty text. */
   names: string[];
@@ -639,19 +639,19 @@ export interface EventBlock {
   type: number[];
   path: number[];
   step: number[];
-  /** What tells it from its neighbours: the error, the condition, the variables that changed. */
+  /** What distinguishes it from others: the error, the condition, the changed variables. */
   text: number[];
 }
 
-/** A line of progress as it stood. */
+/** A path at a position of the log. */
 export interface PathView {
   id: string;
   status: string;
   phase: string;
   step: string;
-  /** How often it had entered its present step. */
+  /** Number of times it had entered its current step. */
   visits: number;
-  /** Those that its step reads, where they are others than the execution's. */
+  /** The variables that its step reads, if they differ from the execution's. */
   variables: Record<string, unknown> | null;
   error: string;
 }
@@ -665,7 +665,7 @@ export interface PendingView {
   step: string;
 }
 
-/** An execution as it stood after an event; long texts are cut. */
+/** State of an execution after an event; long texts are cut. */
 export interface StateView {
   sequence: number;
   status: string;
@@ -678,7 +678,7 @@ export interface StateView {
   error: string;
 }
 
-/** A view asks how the execution stood after an event. */
+/** A view requests the state after an event. */
 export interface StateRequest {
   type: "state";
   view: string;
@@ -691,11 +691,11 @@ export interface StateAnswer {
   view: string;
   sequence: number;
   state: StateView | null;
-  /** Why there is none. */
+  /** Why there is no state. */
   error: string;
 }
 
-/** A view asks for the whole of one event. */
+/** A view requests one event. */
 export interface EventRequest {
   type: "event";
   view: string;
@@ -708,11 +708,11 @@ export interface EventAnswer {
   view: string;
   sequence: number;
   event: DetailEvent | null;
-  /** Why there is none. */
+  /** Why there is no event. */
   error: string;
 }
 
-/** A view asks for events after one sequence number, up to another. */
+/** A view requests the events after one sequence number, up to another. */
 export interface EventRange {
   type: "events";
   view: string;
@@ -720,24 +720,24 @@ export interface EventRange {
   stop: number;
 }
 
-/** A cell has moved the replay: every page that shows it goes to the position after an event. */
+/** A cell has moved the replay: each page that shows it goes to the position after an event. */
 export interface GoTo {
   type: "go";
   sequence: number;
 }
 
-/** Somebody has moved the replay in a page: it stands after this event. */
+/** A person has moved the replay in a page to the position after this event. */
 export interface StoodAt {
   type: "at";
   view: string;
   sequence: number;
 }
 
-/** A view asks what the model that was asked last was sent, and what it had answered by then. */
+/** A view requests the messages of the latest request to a model, and the response by then. */
 export interface SaidQuery {
   type: "said";
   view: string;
-  /** The position that is meant. */
+  /** The position. */
   sequence: number;
 }
 
@@ -746,14 +746,14 @@ export interface SaidAnswer {
   type: "said";
   view: string;
   sequence: number;
-  /** The event with which that request began; 0 where no model had been asked. */
+  /** The event that started the request; 0 without a request. */
   asked: number;
   parts: ConversationPart[];
-  /** Why there are none. */
+  /** Why there are no messages. */
   error: string;
 }
 
-/** A view asks for what the timeline and the graph beside a replay show; a `Welcome` is the answer. */
+/** A view requests the data of the timeline and the graph beside a replay; the answer is a `Welcome`. */
 export interface PictureQuery {
   type: "picture";
   view: string;
@@ -769,10 +769,10 @@ export interface EventsAnswer {
 
 export type Durability = "durable" | "relaxed" | "memory";
 
-/** What an execution did: calls ran, a person was waited for, it was paused, it let time pass, nothing drove it. */
+/** Activity of an execution: calls ran, it waited for a person, was paused, slept, or no process drove it. */
 export type Doing = "worked" | "waited" | "paused" | "asleep" | "stopped";
 
-/** How much of a bound is spent. */
+/** The spent part of a bound. */
 export interface Gauge {
   name: string;
   spent: number;
@@ -780,7 +780,7 @@ export interface Gauge {
   unit: string;
 }
 
-/** A time in which no call ran. */
+/** A period in which no call ran. */
 export interface StretchView {
   doing: Doing;
   begin_us: Micros;
@@ -788,56 +788,56 @@ export interface StretchView {
   end_us: Micros | null;
 }
 
-/** A value, or a bin of numbers, and how many rows gave it. */
+/** A value, or a bin of numbers, and the number of its rows. */
 export interface SpreadPart {
   name: string;
   count: number;
 }
 
-/** What the rows of a step gave in one column. */
+/** Distribution of one column of the results of a step's rows. */
 export interface SpreadView {
   name: string;
   kind: "values" | "numbers";
   /** The most frequent values, the most frequent first; or all bins, ascending. */
   parts: SpreadPart[];
-  /** Rows with other values, and how many those are in words. */
+  /** Rows with other values, and the number of these values in words. */
   others: SpreadPart;
-  /** Rows that gave nothing here. */
+  /** Rows without a value. */
   empty: number;
   least: string;
-  /** Of numbers. */
+  /** Least and greatest number of a column of numbers. */
   greatest: string;
-  /** All of it as a line of text. */
+  /** The distribution as a line of text. */
   words: string;
 }
 
-/** How far a step with items has come. */
+/** Progress of a step with items. */
 export interface StepProgress {
   step: string;
-  /** Items that have ended and are not made again. */
+  /** Items that ended and will not run again. */
   done: number;
-  /** 0 where the log does not say. */
+  /** 0 if the log does not contain it. */
   total: number;
   failed: number;
   running: boolean;
-  /** How long the others will take, counted from the end of the latest one; null where nothing can be said. */
+  /** Estimated remaining time, from the end of the latest item; null without an estimate. */
   left_us: number | null;
-  /** When that one ended. */
+  /** When the latest item ended. */
   at_us: Micros;
-  /** What they gave, of the first columns that can be told so; of the latest steps, those that run before others. */
+  /** Distributions of the first columns; only for the latest steps, running ones before others. */
   spread: SpreadView[];
 }
 
-/** What an agent has consumed so far. */
+/** Consumption of an agent so far. */
 export interface Spender {
   agent: string;
   requests: number;
   tokens: number;
-  /** US dollars; null where prices are unknown. */
+  /** US dollars; null if prices are unknown. */
   cost: number | null;
 }
 
-/** What is shown of the execution as a whole. */
+/** Summary of the execution. */
 export interface Header {
   execution_id: string;
   workflow: string;
@@ -847,54 +847,54 @@ export interface Header {
   error: string;
   started_us: Micros | null;
   ended_us: Micros | null;
-  /** The kernel's clock when this was sent: running bars end there. */
+  /** The kernel's time when this was sent: running bars end there. */
   now_us: Micros;
   model_calls: number;
   input_tokens: number;
   output_tokens: number;
-  /** US dollars; null where prices are unknown. */
+  /** US dollars; null if prices are unknown. */
   cost: number | null;
   tool_calls: number;
-  /** Who spent that: the agents, in the order in which they were first asked. */
+  /** Consumption by agent, in the order of their first requests. */
   spenders: Spender[];
   gauges: Gauge[];
-  /** What it does since `since_us`; ``stopped`` once it has ended, or no process drives it. */
+  /** Activity since `since_us`; ``stopped`` after the end, or if no process drives it. */
   doing: Doing;
-  /** When that began; null before it began at all. */
+  /** When that activity started; null before the start. */
   since_us: Micros | null;
-  /** How long calls ran until then: what it does now is to be added to its own. */
+  /** Working time until then; if it works now, the time since then must be added. */
   worked_us: number;
-  /** How long nothing but a person could have let it go on, until then. */
+  /** Time until then in which it only waited for a person. */
   waited_us: number;
-  /** How long it was paused, until then. */
+  /** Time until then in which it was paused. */
   paused_us: number;
-  /** The longest times in which no call ran, oldest first, with the one that lasts. */
+  /** The longest periods in which no call ran, oldest first, including the current one. */
   stretches: StretchView[];
-  /** The steps with items, in the order in which they began. */
+  /** The steps with items, in the order in which they started. */
   progress: StepProgress[];
   durability: Durability;
-  /** What can be asked for now. */
+  /** The commands that are possible now. */
   commands: Command[];
-  /** How many items, and steps without items, have failed. */
+  /** Number of failed items, and of failed steps without items. */
   failed: number;
-  /** Of one that has failed: what can be done. */
+  /** Recovery options of a failed execution. */
   ways: Way[];
-  /** How many workspaces it has used. */
+  /** Number of workspaces that it has used. */
   workspaces: number;
-  /** What it waits for: the disk, signals and the commands that send them; questions stand beside it. Of a live one also how many requests the providers of models take at once. */
+  /** Why it waits: the disk, signals and the commands that send them; questions are shown separately. Of a live execution also the limits of model providers on concurrent requests. */
   waits: string;
-  /** Addresses of the dashboards of the clusters that its calls go to; of a live one, and never recorded. */
+  /** Addresses of the dashboards of clusters that run its calls; only of a live execution, and never recorded. */
   dashboards: string[];
 }
 
-/** A step as the workflow defines it. */
+/** A step as defined in the workflow. */
 export interface GraphStep {
   name: string;
   type: string;
   each: boolean;
 }
 
-/** A way from step to step. */
+/** An edge between two steps. */
 export interface GraphEdge {
   source: string;
   target: string;
@@ -902,36 +902,36 @@ export interface GraphEdge {
   condition: string;
 }
 
-/** The workflow's steps and edges, in the order in which they are written. */
+/** The workflow's steps and edges, in the order of the definition. */
 export interface Graph {
   steps: GraphStep[];
   edges: GraphEdge[];
 }
 
-/** A piece of text that a model is writing; shown, never recorded. */
+/** A piece of streamed text of a model; shown, never recorded. */
 export interface Streamed {
   /** The span of the model call. */
   id: number;
-  /** Of what: ``text``, ``thinking``, or ``arguments:``, the tool and the id of a call, with ``:`` between them. */
+  /** Kind of the text: ``text``, ``thinking``, or ``arguments:``, the tool and the id of a call, with ``:`` between them. */
   part: string;
-  /** How many characters of that part came before it. */
+  /** Number of characters of that part before it. */
   at: number;
   text: string;
 }
 
-/** Everything a view needs to begin, or to go on after a gap. */
+/** Everything that a view needs at its start, or after a gap. */
 export interface Welcome {
   type: "welcome";
   view: string;
-  /** The event after which the spans changed; 0 if a view must forget what it has. */
+  /** The event after which the spans changed; 0 if a view must discard its data. */
   since: number;
-  /** Sequence number of the last event that is in it. */
+  /** Sequence number of the last event that it contains. */
   last: number;
-  /** What the times of spans are counted from. */
+  /** Origin of the times of spans. */
   origin_us: Micros;
-  /** Number of spans there are. */
+  /** Number of all spans. */
   total: number;
-  /** Those that changed since; of very many only the newest, and those that run. */
+  /** Spans that changed since then; of very many only the newest, and those that run. */
   spans: SpanBlock;
   header: Header;
   failures: FailureReport;
@@ -940,19 +940,19 @@ export interface Welcome {
   streamed: Streamed[];
 }
 
-/** What changed since the last delta, for all views. */
+/** Changes since the previous delta, for all views. */
 export interface Delta {
   type: "delta";
-  /** The event it continues; a view that knows less has missed something. */
+  /** The last event of the previous delta; a view that has an older one has missed a message. */
   after: number;
   last: number;
   origin_us: Micros;
   total: number;
   spans: SpanBlock;
   header: Header;
-  /** All of it, if it has changed. */
+  /** The complete report, if it has changed. */
   failures: FailureReport | null;
-  /** Those that are new or changed. */
+  /** New and changed questions. */
   questions: QuestionView[];
   streamed: Streamed[];
 }
@@ -977,45 +977,45 @@ export type ReplayToKernel = StateRequest | EventRequest | EventRange | SaidQuer
 
 export type ToKernel = Hello | Alive | Hosted | Bye | Lookup | AnswerGiven | Steering | RunsWish | TakingOver | ReplayToKernel;
 
-/** A run to be looked at and stepped through with no kernel and no store; of a very long one, a sample of it. */
+/** A run that can be viewed and stepped through without kernel and store; of a very long run a sample. */
 export interface Recording {
   header: Header;
   failures: FailureReport;
   questions: QuestionView[];
   graph: Graph;
-  /** Number of spans there are. */
+  /** Number of all spans. */
   total: number;
   spans: SpanBlock;
-  /** What is not in it, as a sentence; empty if all is. */
+  /** Description of the sample; empty if the recording is complete. */
   sample: string;
-  /** For each span in `spans`, the events it is made of. */
+  /** For each span in `spans`, its events. */
   members: number[][];
-  /** Those of the turns and requests in `spans`, the newest first to stay. */
+  /** Conversations of the turns and requests in `spans`; the newest are kept first. */
   conversations: Conversation[];
-  /** As they were in the end. */
+  /** Variables at the end. */
   variables: VariableView[];
-  /** The files that were changed, as they were in the end. */
+  /** Changed files at the end. */
   workspaces: WorkspaceView[];
   events: EventBlock;
-  /** For each event in `events`, what is recorded in it. */
+  /** For each event in `events`, its recorded data. */
   data: Record<string, unknown>[];
-  /** The state after the event before the first of `events`. */
+  /** The state before the first of `events`. */
   base: StateView;
-  /** For each event in `events`, what changed since the one before it there: part, name in it (or ""), and the new value; none if it went away. */
+  /** For each event in `events`, the changes since the previous one there. A change has the part, the name in it (or ""), and the new value; no value if the entry was removed. */
   changes: unknown[][][];
 }
 
-/** ``application/vnd.divebook.run+json``: a recording as a saved notebook holds it, and what is known without it. */
+/** ``application/vnd.divebook.run+json``: the recording of a run in a saved notebook, and facts that do not need it. */
 export interface PackedRun {
   format: number;
   execution_id: string;
   workflow: string;
   status: string;
-  /** Where the whole log is. */
+  /** Location of the complete log. */
   store: string;
-  /** What to type in order to go on; empty if there is nothing to do. */
+  /** Command that continues the run; empty if there is nothing to do. */
   next: string;
-  /** Number of events of the whole log. */
+  /** Number of events of the complete log. */
   total: number;
   /** Sequence number of the first event in the recording; 0 if there is none. */
   first: number;

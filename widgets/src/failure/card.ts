@@ -1,4 +1,4 @@
-// One failure: where, with what, at which line, by which way, and what is kept.
+// A card of one failure: step, arguments, source line, recovery options, and the reused results.
 
 import type { ArgumentView, FailureView } from "../protocol";
 import { copyButton } from "../shared/copy";

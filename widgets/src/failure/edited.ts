@@ -1,4 +1,4 @@
-// What has become of the lines around a failure since they ran: they are looked for in the cell as it is now.
+// Edits around the lines of a failure since they ran, found by comparison with the current cell.
 
 import type { SourceLine } from "../protocol";
 

@@ -1,4 +1,4 @@
-// What failed in a run, as a bundle of its own: one card, with a way from failure to failure.
+// Bundle of the failures of a run: one card, with navigation between failures.
 
 import type { FailureView } from "../protocol";
 import { h, setText, type View } from "../shared/dom";

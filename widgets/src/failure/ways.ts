@@ -1,4 +1,4 @@
-// What can be done about a failure, each way with what it reuses, what it makes live, and what that is likely to cost.
+// Recovery options of a failure, each with its reused results, its new calls and its estimated cost.
 
 import type { Ack, FailureView, Way } from "../protocol";
 import { h, setText } from "../shared/dom";

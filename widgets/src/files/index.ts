@@ -1,4 +1,4 @@
-// The files that a run has changed in its workspaces, as a bundle of its own: a line for each, with its difference.
+// Bundle of the files that a run has changed in its workspaces: one line for each, with its difference.
 
 import type { Files, WorkspaceView } from "../protocol";
 import { copyButton } from "../shared/copy";

@@ -1,4 +1,4 @@
-// Which of the changed files are taken over into the folder that they are a copy of: a tick for each, and a button.
+// Selection of the changed files that are applied to the original folder: a checkbox for each, and a button.
 
 import type { FileView, WorkspaceView } from "../protocol";
 import { h, setText } from "../shared/dom";

@@ -1,4 +1,4 @@
-// The workflow as a picture that shows where its execution stands; a step that is chosen filters the timeline.
+// Picture of the workflow with the state of its execution; choosing a step filters the timeline.
 
 import type { Graph, StepProgress } from "../protocol";
 import { h, setText, type View } from "../shared/dom";

@@ -1,4 +1,4 @@
-// The workflow's graph as a bundle of its own: runs of one step need none.
+// Bundle of the workflow's graph, which runs of one step do not need.
 
 import type { Part } from "../shared/later";
 import style from "./graph.css";

@@ -1,4 +1,4 @@
-// Places the steps of a workflow in layers from left to right, the way it runs, and draws the ways between them.
+// Layout of a workflow: steps in layers from left to right in the order of execution, and the edges between them.
 //
 // The classic method (Sugiyama, Tagawa, Toda 1981): turn edges that close a loop around, put each step into the layer
 // after its farthest predecessor, let long edges pass through places in the layers between, order each layer by the

@@ -1,4 +1,4 @@
-// What state each step is in, as the visits and questions of an execution tell it.
+// State of each step, from the visits and questions of an execution.
 
 import type { QuestionView as Question } from "../protocol";
 import { isRollback } from "../shared/words";

@@ -1,4 +1,4 @@
-// The execution's workflow within the live view: a step that is chosen there filters the timeline.
+// The execution's workflow in the live view; choosing a step filters the timeline.
 
 import { GraphView } from "./graph";
 import { type StepState, Tally } from "./lit";

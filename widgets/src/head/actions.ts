@@ -1,4 +1,4 @@
-// What can be asked of a run: pause, resume, cancel. Cancelling asks once more, in its place.
+// Commands for a run: pause, resume, cancel. Cancelling asks for confirmation in the same place.
 
 import type { Connection } from "../shared/connection";
 import { h, setText, type View } from "../shared/dom";

@@ -1,4 +1,4 @@
-// What a run has taken so far, always in the same order, each with its bound if it has one.
+// Consumption of a run, always in the same order, each value with its bound if there is one.
 
 import type { Doing, Gauge, Header, Spender } from "../protocol";
 import { h } from "../shared/dom";

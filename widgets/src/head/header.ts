@@ -1,4 +1,4 @@
-// The head of every view of a run: what it is and how it stands, what can be asked of it, how far it is, what it took.
+// Head of every view of a run: name and status, commands, progress, and consumption.
 
 import type { Header } from "../protocol";
 import type { Connection } from "../shared/connection";

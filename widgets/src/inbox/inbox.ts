@@ -1,4 +1,4 @@
-// The questions of all executions as far as the kernel has sent them, and the conversation about them.
+// State of the open questions as sent by the kernel, and the messages about them.
 
 import type { Asked, Inbox, InboxDelta } from "../protocol";
 import { Channel, type Follower, type Wire } from "../shared/channel";

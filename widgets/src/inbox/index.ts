@@ -1,4 +1,4 @@
-// The questions of all executions of a store: what anywidget renders for `%dive inbox`.
+// Widget with the questions of all executions of a store, which anywidget renders for `%dive inbox`.
 
 import type { RenderProps } from "@anywidget/types";
 import { away, drafts } from "../prompt/host";

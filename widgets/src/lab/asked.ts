@@ -1,4 +1,4 @@
-// People who look elsewhere hear of questions: the plugin of JupyterLab and Notebook 7.
+// Plugin of JupyterLab and Notebook 7 that notifies people of new questions.
 
 import { bringReaders } from "./bring";
 import type { App, CellActions, LuminoWidgetClass, Notices, SettingRegistry, Settings, StatusBar, Tracker } from "./jupyterlab";

@@ -1,4 +1,4 @@
-// Run All ends at a question: whoever ran several cells and has done nothing since is brought to its card.
+// After Run All has stopped at a question: scroll a person who has done nothing since to its card.
 
 import type { CellActions } from "./jupyterlab";
 import type { Places } from "./places";

@@ -1,4 +1,4 @@
-// Plain data of strangers: a check throws a sentence where something is of another type or size than it must be.
+// Validation of untrusted plain data: a check throws a sentence if a value has the wrong type or size.
 
 /** Throws unless a value is as it must be. */
 export type Check = (value: unknown, where: string) => void;

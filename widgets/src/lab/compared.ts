@@ -1,4 +1,4 @@
-// Runs beside each other in a notebook: the page's own HTML of them, as far as it trusts that, with what leads through it.
+// Compared runs in a notebook: the page's own HTML of them, as far as it is trusted, with navigation.
 //
 // The HTML holds no script, so that it is the same where there is no extension; what is here needs no kernel.
 

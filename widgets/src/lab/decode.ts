@@ -1,4 +1,4 @@
-// A run out of a saved notebook: unpacked within a size, and refused with a sentence unless every part is as it must be.
+// Decoder of a run in a saved notebook: unpacked up to a size limit, and refused with a sentence unless each part is valid.
 
 import type { EventBlock, Recording, PackedRun, SpanBlock } from "../protocol";
 import { unpacked } from "../shared/unpack";

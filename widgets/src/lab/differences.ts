@@ -1,4 +1,4 @@
-// The differences of a comparison: a map of them in order, choosing some by kind and text, and going from one to the next.
+// Differences of a comparison: an ordered map of them, filters by kind and text, and navigation.
 
 import { h, setText } from "../shared/dom";
 import { button, setAttribute } from "../shared/element";

@@ -1,4 +1,4 @@
-// Brings people from a view to the line of a cell that it speaks of, and tells views what is in a cell now.
+// Navigation from a view to a line of a cell, and the current text of cells for views.
 
 import type { Cell, Panel, Tracker } from "./jupyterlab";
 import { guide, type Wanted } from "../shared/place";

@@ -1,4 +1,4 @@
-// YAML in cells that begin with %%dive is coloured as YAML; such a cell is Python again when that line goes.
+// YAML highlighting of cells that begin with %%dive; without that line a cell is Python again.
 
 import type { CodeModel, CodePanel, Languages, Tracker } from "./jupyterlab";
 

@@ -1,4 +1,4 @@
-// Where a live view stands in a notebook: it shows the view while its model lives, and what is saved of it otherwise.
+// Container of a live view in a notebook: shows the view while its model lives, and then its saved form.
 //
 // JupyterLab shows one form of an output, and would show "model not found" for a view whose kernel is gone. So an output
 // with a view of ours names this form, which ranks before the widgets' own, and both the others are in its hands.

@@ -1,4 +1,4 @@
-// The little of JupyterLab that is used, as types: the packages themselves are the page's.
+// Types of the parts of JupyterLab that are used; the page provides the packages.
 
 export interface Signal<S, A> {
   connect: (slot: (sender: S, args: A) => void) => boolean;

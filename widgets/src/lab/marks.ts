@@ -1,4 +1,4 @@
-// What shows that somebody is asked while nobody looks: a count in the status bar, and a mark in tabs and window title.
+// Marks of open questions while nobody looks: a count in the status bar, and a mark in tabs and the window title.
 
 import { setText } from "../shared/dom";
 import { button } from "../shared/element";

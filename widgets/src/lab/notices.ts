@@ -1,4 +1,4 @@
-// A notification for each run that asks, with the way there: in JupyterLab, and on the desktop where a person wants it.
+// Notification for each run with a question, with a link to it: in JupyterLab, and on the desktop if a person enabled it.
 
 import { oneLine } from "../shared/text";
 import { obviousAnswer } from "../prompt/kinds";

@@ -1,4 +1,4 @@
-// The side panel of JupyterLab: the runs and the inbox of the notebook in front, through its kernel.
+// Side panel of JupyterLab: the runs and the inbox of the current notebook, through its kernel.
 
 import type { Browser } from "../runs/browser";
 import type { Told } from "../runs/channel";

@@ -1,4 +1,4 @@
-// Where a question stands on the page, and the way there.
+// Position of a question on the page, and navigation to it.
 
 import type { App, Cell, Panel, Tracker } from "./jupyterlab";
 import type { Waiting } from "./waits";

@@ -1,4 +1,4 @@
-// A bar over the cells that cannot run before a question is answered: who scrolled down sees why nothing happens.
+// Bar over cells that cannot run before a question is answered, so that a person below it sees why they wait.
 
 import { h } from "../shared/dom";
 import { button } from "../shared/element";

@@ -1,4 +1,4 @@
-// The states of a recording: the first one, and what each event changed, put together again.
+// States of a recording, reconstructed from the first state and the changes of each event.
 
 import type { Conversation, ConversationPart, EventBlock, PathView, PendingView, Recording, StateView } from "../protocol";
 import type { Replay, ReplayHost } from "../replay/replay";

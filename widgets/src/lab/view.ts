@@ -1,4 +1,4 @@
-// A saved run to look at and to step through: the live view's parts over a recording in place of a kernel.
+// View of a saved run with stepping: the parts of the live view over a recording instead of a kernel.
 
 import type { Ack, Conversation, Detail, QuestionView as Question, Recording, PackedRun } from "../protocol";
 import { h, longText, type View } from "../shared/dom";

@@ -1,4 +1,4 @@
-// The open questions of all kernels that this page shows notebooks of, and what is to be told of them.
+// Open questions of all kernels whose notebooks this page shows, and the notifications about them.
 
 import type { Inbox, InboxDelta } from "../protocol";
 import type { Question } from "../prompt/types";

@@ -1,4 +1,4 @@
-// Chat or timeline: a choice that is there as soon as a model was asked. What has one step only begins with the chat.
+// Choice between chat and timeline, which appears after the first model call. A run of one step begins with the chat.
 
 import { h, type View } from "../shared/dom";
 import { button } from "../shared/element";

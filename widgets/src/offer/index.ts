@@ -1,4 +1,4 @@
-// An offer that a person must take up before a cell can go on: what has happened, and a button for each way on.
+// Widget with a choice that a person must make before a cell continues: the situation, and a button for each action.
 
 import type { RenderProps } from "@anywidget/types";
 import type { Offer } from "../protocol";

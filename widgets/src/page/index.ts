@@ -1,4 +1,4 @@
-// The first script of a file that holds a run: it checks all parts, unpacks the viewer among them, and has it show the run.
+// First script of a file that contains a run: checks all parts, unpacks the viewer, and lets it show the run.
 
 import { h } from "../shared/dom";
 import { unpacked } from "../shared/unpack";

@@ -1,4 +1,4 @@
-// The viewer in a file that holds a run: what shows saved runs in JupyterLab, with all its parts in one script.
+// Viewer in a file that contains a run: the view of saved runs in JupyterLab, with all its parts in one script.
 
 import failure from "../failure";
 import files from "../files";

@@ -1,4 +1,4 @@
-// What became of a question: its words are the kernel's (divebook/questions/question.py); here is who said it, and when.
+// Outcome of a question: the kernel provides the words (divebook/questions/question.py), this module adds person and time.
 
 import { oneLine } from "../shared/text";
 import { moment } from "../shared/times";

@@ -1,4 +1,4 @@
-// A card that asks one question: what, where, until when, and the form that answers it.
+// Card of one question: text, origin, deadline, and the form for the answer.
 
 import { h, setText } from "../shared/dom";
 import { button, newId, setAttribute } from "../shared/element";

@@ -1,4 +1,4 @@
-// A control asks for one value of a schema; this is what all of them can do, and the frame around each.
+// Interface of all controls, each of which edits one value of a schema, and the frame around each.
 
 import { h, setText } from "../shared/dom";
 import { newId, setAttribute } from "../shared/element";

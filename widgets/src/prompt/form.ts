@@ -1,4 +1,4 @@
-// A form for a JSON schema: value in, value out, and what is wrong shown where it is wrong.
+// Form for a JSON schema: takes and returns a value, and shows errors where they are.
 
 import { array, object, union } from "./compound";
 import type { Control, Request } from "./control";

@@ -1,4 +1,4 @@
-// What prompts need of every page: what was begun, and what to say where there is no kernel to answer to.
+// Page-wide data of prompts: drafts, and the notice if there is no kernel to answer to.
 
 import type { Follower } from "../shared/channel";
 import { kernelStopped } from "../shared/words";

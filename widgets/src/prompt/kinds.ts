@@ -1,4 +1,4 @@
-// What each kind of question asks for, and the response that an answer to it becomes (divebook/questions/question.py).
+// Kinds of questions: their form, and the response that an answer becomes (divebook/questions/question.py).
 
 import type { InterruptKind } from "../protocol";
 import { h, longText } from "../shared/dom";

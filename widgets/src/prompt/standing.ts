@@ -1,4 +1,4 @@
-// What an approval says of calls to come: nothing, or a rule for this run or for all (divebook/engine/approvals.py).
+// Approval of future calls: none, or a rule for this run or for all runs (divebook/engine/approvals.py).
 
 import { h } from "../shared/dom";
 import { makeForm, type Form } from "./form";

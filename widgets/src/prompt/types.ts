@@ -1,4 +1,4 @@
-// What the prompt needs of the view that embeds it; nothing here knows of anywidget.
+// Interface of the view that embeds the prompt; this folder does not depend on anywidget.
 
 import type { Micros, QuestionView as Recorded } from "../protocol";
 

@@ -1,4 +1,4 @@
-// What differs between two JSON values, as rows.
+// Differences between two JSON values, as rows.
 
 /** A part that was added, removed or changed. */
 export interface Row {

@@ -1,4 +1,4 @@
-// The request of a pipeline as it stood at a position: its envelope, which is an input first and a part of a variable then.
+// Request of a pipeline at a position: its envelope, which is an input first and then a part of a variable.
 
 import type { StateView } from "../protocol";
 import { valueText } from "../shared/values";

@@ -1,4 +1,4 @@
-// A list of any number of events of which only those are on the page that are seen.
+// Virtual list of events: only the visible ones are elements of the page.
 
 import { h } from "../shared/dom";
 import { newId } from "../shared/element";

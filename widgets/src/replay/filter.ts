@@ -1,4 +1,4 @@
-// Which events of a log the list shows: those of a step, of a branch, with a word in them.
+// Filter of the listed events: by step, by branch, by a word in them.
 
 import { h } from "../shared/dom";
 import { branchOf, eventName } from "../shared/words";

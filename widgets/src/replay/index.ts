@@ -1,4 +1,4 @@
-// Stepping through a log as a widget of its own: what anywidget renders.
+// Widget that steps through a log, which anywidget renders.
 
 import type { RenderProps } from "@anywidget/types";
 import { onThemeChange } from "../shared/theme";

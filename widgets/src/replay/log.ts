@@ -1,4 +1,4 @@
-// The events of a log as columns, and finding the way among them.
+// Events of a log as columns, and searching in them.
 
 import type { EventBlock } from "../protocol";
 

@@ -1,4 +1,4 @@
-// The timeline and the graph above a replay that has no live view beside it: they show where it stands, and lead to events.
+// Timeline and graph above a replay without a live view: they show its position, and lead to events.
 
 import type { Welcome } from "../protocol";
 import { h, type View } from "../shared/dom";

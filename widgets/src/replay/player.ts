@@ -1,4 +1,4 @@
-// A position in a log that moves: by steps, to what is looked for, or by itself at a speed until a breakpoint.
+// Position in a log that moves: by steps, to a search result, or automatically at a speed until a breakpoint.
 
 import { stopsAt, type Breakpoint, type Entry, type Log } from "./log";
 

@@ -1,4 +1,4 @@
-// A log stepped through: forward and back, by itself, to breakpoints; with the state at each position. It needs the log only.
+// Replay of a log: forward and back, automatically, to breakpoints, with the state at each position. It needs only the log.
 
 import "./replay.css";
 import type { DetailEvent, EventBlock, StateView } from "../protocol";

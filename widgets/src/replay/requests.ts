@@ -1,4 +1,4 @@
-// What a replay asks its kernel, sent again until it is answered: the first requests may be lost.
+// Requests of a replay to its kernel, repeated until they are answered, because the first ones may be lost.
 
 import type { BundleName, DetailEvent, ReplayToBrowser, ReplayToKernel, StateView, Welcome } from "../protocol";
 import { freshId } from "../shared/channel";

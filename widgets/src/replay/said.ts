@@ -1,4 +1,4 @@
-// What the model that was asked last was sent, and what it had answered by then.
+// Messages of the latest request to a model, and the response by then.
 
 import type { ConversationPart } from "../protocol";
 import { h, longText } from "../shared/dom";

@@ -1,4 +1,4 @@
-// How an execution stood at a position, what changed on the way there, and the event itself.
+// State of an execution at a position, the changes up to it, and the event itself.
 
 import type { DetailEvent, PathView, StateView } from "../protocol";
 import { h, setText } from "../shared/dom";

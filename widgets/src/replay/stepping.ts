@@ -1,4 +1,4 @@
-// A replay as a part of a view: folded, and made when somebody unfolds it or goes to an event.
+// Replay as a part of a view: folded, and created when a person unfolds it or goes to an event.
 
 import { h, type View } from "../shared/dom";
 import type { Position } from "../shared/model";

@@ -1,4 +1,4 @@
-// The run browser: filters, the list with what can be done, and the inbox beside it.
+// Run browser: filters, the list with its commands, and the inbox beside it.
 
 import { Asking } from "../inbox/inbox";
 import { away, drafts } from "../prompt/host";

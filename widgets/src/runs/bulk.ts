@@ -1,4 +1,4 @@
-// What can be done with the runs that are chosen, and what is asked before it is done.
+// Commands for the selected runs, and their confirmations.
 
 import type { RunView } from "../protocol";
 import { h, setText } from "../shared/dom";

@@ -1,4 +1,4 @@
-// The list of runs as the kernel last sent it, and the conversation about it and about the questions beside it.
+// The latest list of runs from the kernel, and the messages about it and about the questions beside it.
 
 import type { Ack, Inbox, InboxDelta, RunsPage, RunsQuery, RunsWish } from "../protocol";
 import { type Asking, InboxChannel } from "../inbox/inbox";

@@ -1,4 +1,4 @@
-// What is asked for: a text, a workflow, a time, a tag and a status; the counts of statuses are of all else that is asked.
+// Filters: a text, a workflow, a time, a tag and a status. The counts of statuses respect all other filters.
 
 import type { RunsPage } from "../protocol";
 import { h } from "../shared/dom";

@@ -1,4 +1,4 @@
-// The runs of a store: what anywidget renders for `%dive runs`.
+// Widget with the runs of a store, which anywidget renders for `%dive runs`.
 
 import type { RenderProps } from "@anywidget/types";
 import { Browser } from "./browser";

@@ -1,4 +1,4 @@
-// The list itself: a row for each run, which stays the same element as long as it says the same.
+// Rows of the list: one for each run, which keeps its element while its text is unchanged.
 
 import type { Micros, RunsPage, RunView } from "../protocol";
 import { h, setText } from "../shared/dom";

@@ -1,4 +1,4 @@
-// What the list says of a run: its status, how long it worked.
+// Texts of the list about a run: its status, its working time.
 
 import type { Micros, RunView } from "../protocol";
 import { duration } from "../shared/format";

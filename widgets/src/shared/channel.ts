@@ -1,4 +1,4 @@
-// What every view says to the kernel: hello until welcomed, that it is still there, and intents until acknowledged.
+// Messages of every view to the kernel: hello until welcomed, alive, and intents until acknowledged.
 
 import type { Ack, InboxToBrowser, OfferToBrowser, RunsToBrowser, ToBrowser, ToKernel } from "../protocol";
 import type { Connected } from "./model";

@@ -1,4 +1,4 @@
-// The conversation about one execution: what is new, older spans page by page, and the events of a span.
+// Messages about one execution: changes, older spans page by page, and the events of a span.
 
 import type { Ack, Bundle, BundleName, Command, Conversation, Delta, Detail, Files, RangeAnswer, Sent, Variables, Welcome } from "../protocol";
 import { Channel, freshId, type Wire } from "./channel";

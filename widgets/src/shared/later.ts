@@ -1,4 +1,4 @@
-// Parts of a view that come when a run first needs them, so that they do not travel with every other.
+// Parts of a view that are loaded when a run first needs them, so that they are not part of every widget.
 
 import type { BundleName, Sent } from "../protocol";
 import type { StepWire } from "../replay/requests";

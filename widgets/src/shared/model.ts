@@ -1,4 +1,4 @@
-// What all views of one page share: the state of one execution as far as the kernel has sent it.
+// State of one execution as sent by the kernel, shared by all views of one page.
 
 import type { Delta, FailureReport, Graph, Header, QuestionView as Question, RangeAnswer, SpanBlock, Streamed, Welcome } from "../protocol";
 import { Spans } from "./spans";

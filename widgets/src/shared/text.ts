@@ -1,4 +1,4 @@
-// Text of models, users and logs as it may be shown: what a reader sees is what is there.
+// Safe display of text from models, users and logs: the visible text is the actual text.
 // The same rules as divebook/text/format.py.
 
 const UNSAFE = new RegExp(

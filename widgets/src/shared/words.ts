@@ -1,4 +1,4 @@
-// What the log names, in the words of people.
+// Words for people for names in the log.
 
 const WHOLE: Record<string, string> = {
   execution_continue_as_new: "run goes on as a new one",

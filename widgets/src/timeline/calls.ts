@@ -1,4 +1,4 @@
-// The calls of a run as a list has them: each once, those that are wanted by their status, in the order that is wanted.
+// Calls of a run as a list: each once, filtered by status, and sorted.
 
 import type { Spans } from "../shared/spans";
 import { standingOf, typeOf } from "./kinds";

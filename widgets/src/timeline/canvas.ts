@@ -1,4 +1,4 @@
-// The picture of the timeline and what hands do with it: zoom, move, point, choose, by mouse, touch or keys.
+// Canvas of the timeline and its interaction: zoom, move, point, choose, by mouse, touch or keys.
 
 import { h, setText, type View } from "../shared/dom";
 import { duration } from "../shared/format";

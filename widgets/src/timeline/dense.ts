@@ -1,4 +1,4 @@
-// What is too narrow for a bar: for each pixel of each row the most telling of what lies there, and failures above all.
+// Bars that are too narrow: each pixel of each row shows the most important of them, failures first.
 
 import type { Spans } from "../shared/spans";
 import { AXIS, labelsWide, type Scene } from "./scene";

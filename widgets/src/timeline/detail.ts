@@ -1,4 +1,4 @@
-// All about one span: its facts, what a model saw and said, its events as JSON to read and to copy.
+// Details of one span: its facts, the messages of a model call, its events as JSON to read and to copy.
 
 import type { Detail, DetailEvent } from "../protocol";
 import type { Connection } from "../shared/connection";

@@ -1,4 +1,4 @@
-// Which spans have failed: looked at again when they change, so that many that did not cost nothing.
+// Failed spans; checked again only when spans change, so that many successful ones cost nothing.
 
 import type { Spans } from "../shared/spans";
 

@@ -1,4 +1,4 @@
-// The timeline: its tools, the whole run in one line, the picture, what is being written, details, and all calls.
+// The timeline: tools, overview, picture, streamed text, details, and the list of all calls.
 
 import { h, setText, type View } from "../shared/dom";
 import type { Host, Part } from "../shared/later";

@@ -1,4 +1,4 @@
-// What a bar looks like and is called, by what it stands for. Colour is never alone: a letter or a sign says the same.
+// Look and name of bars by kind. Each colour has a letter or sign with the same meaning.
 
 import type { Spans } from "../shared/spans";
 

@@ -1,4 +1,4 @@
-// A model call as the model saw it: who said what, read off the recorded parameters and result.
+// Messages of a model call, from the recorded parameters and result.
 
 import type { DetailEvent } from "../protocol";
 

@@ -1,4 +1,4 @@
-// The whole run in one line, with the stretch that is seen: drag its edges or its middle, or drag a new one.
+// Overview of the whole run in one line, with the visible range: drag its edges or its middle, or drag a new one.
 
 import { h, type View } from "../shared/dom";
 import type { Model } from "../shared/model";

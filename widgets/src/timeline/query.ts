@@ -1,4 +1,4 @@
-// Which spans are meant: by words, by type, by step. A text is looked at once, however many spans have it.
+// Search of spans: by words, by type, by step. Each text is tested once, however many spans have it.
 
 import type { Spans } from "../shared/spans";
 import { typeOf } from "./kinds";

@@ -1,4 +1,4 @@
-// What a picture is made of, and where moments lie on it.
+// Data of a picture, and the positions of times on it.
 
 import type { Spans } from "../shared/spans";
 import type { Layout } from "./layout";

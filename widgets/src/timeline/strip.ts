@@ -1,4 +1,4 @@
-// The whole run in one strip: how much worked at once, when it waited, and a tick for each failure.
+// The whole run in one strip: concurrent calls, waiting times, and a tick for each failure.
 
 import { FONT, paintHatch } from "./bars";
 import type { Scene } from "./scene";

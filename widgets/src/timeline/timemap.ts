@@ -1,4 +1,4 @@
-// Time as it is drawn: stretches in which nothing happens can be folded to a fixed width.
+// Drawn time: periods in which nothing happens can be folded to a fixed width.
 
 import type { Spans } from "../shared/spans";
 import { isWork } from "./kinds";

@@ -1,4 +1,4 @@
-// What is pressed around the picture: search, types, failures, folding, zoom, lanes.
+// Controls around the picture: search, types, failures, folding, zoom, lanes.
 
 import { h, setText, type View } from "../shared/dom";
 import { button, setAttribute } from "../shared/element";

@@ -1,4 +1,4 @@
-// The stretch of drawn time that is seen: zoomed about a point, moved, and following what is new.
+// Visible range of drawn time: zoomed about a point, moved, and following new events.
 
 const SMALLEST = 100; // microseconds across the whole width
 const MARGIN = 0.02;

@@ -1,4 +1,4 @@
-// When a path waited for a person, read off the questions.
+// Periods in which a path waited for a person, from the questions.
 
 import type { Model } from "../shared/model";
 import type { Pause } from "./scene";

@@ -1,4 +1,4 @@
-// What models are writing and commands print at the moment: the ends of the texts.
+// Current output of models and commands: the ends of the texts.
 
 import { h, setText } from "../shared/dom";
 import type { Model } from "../shared/model";

@@ -1,4 +1,4 @@
-// A conversation on the page: its requests one below the other, and within them the turns of agents that were given work.
+// A conversation: its requests one below the other, and inside them the turns of agents with delegated work.
 
 import type { ConversationCall } from "../protocol";
 import { h, setText, type View } from "../shared/dom";

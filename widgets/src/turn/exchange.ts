@@ -1,4 +1,4 @@
-// One request of a conversation: its numbers, what was new in it, what the model thought, said and called.
+// One request of a conversation: its numbers, its new messages, and the thinking, texts and calls of the response.
 
 import type { ConversationCall, ConversationRequest, QuestionView as Question } from "../protocol";
 import { h, longText, setText } from "../shared/dom";

@@ -1,4 +1,4 @@
-// The chat of a run, as a bundle of its own: which turn is shown, its requests beside it, and what is left out.
+// Bundle of the chat of a run: choice of the turn, the list of requests beside it, and the visible parts.
 
 import { copyButton } from "../shared/copy";
 import { h, setText, type View } from "../shared/dom";

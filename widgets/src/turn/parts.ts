@@ -1,4 +1,4 @@
-// Parts of what was said: texts, thoughts, calls that are being written.
+// Parts of messages: texts, thinking, and calls that are being streamed.
 
 import type { ConversationPart } from "../protocol";
 import { h, longText } from "../shared/dom";

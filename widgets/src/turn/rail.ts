@@ -1,4 +1,4 @@
-// The requests of a turn as a list beside the chat: what each did, what it cost, and what waits.
+// List of the requests of a turn beside the chat: their actions, cost, and open questions.
 
 import type { ConversationCall } from "../protocol";
 import { h, type View } from "../shared/dom";

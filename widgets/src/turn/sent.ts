@@ -1,4 +1,4 @@
-// What was sent with a request: every message, or what differs from the request before it.
+// Messages of a request: all of them, or the differences from the previous request.
 
 import type { ConversationPart, ConversationRequest, Sent } from "../protocol";
 import { h } from "../shared/dom";

@@ -1,4 +1,4 @@
-// What was said in turns of agents, as far as the kernel has told it; asked for again while somebody looks and it grows.
+// Conversations of agents' turns as sent by the kernel, requested again while they are visible and grow.
 
 import type { Conversation, ConversationCall, ConversationRequest, QuestionView as Question } from "../protocol";
 import type { Connection } from "../shared/connection";

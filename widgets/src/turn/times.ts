@@ -1,4 +1,4 @@
-// How long a turn or a request worked, and for how long nothing of it could go on because a person was asked.
+// Working time of a turn or request, and the time in which it could only wait for a person.
 
 import type { QuestionView as Question } from "../protocol";
 import { duration } from "../shared/format";

@@ -1,4 +1,4 @@
-// What calls and requests are about, in a few words.
+// Short descriptions of calls and requests.
 
 import type { ConversationCall, ConversationRequest } from "../protocol";
 import { plural } from "../shared/format";

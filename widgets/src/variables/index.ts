@@ -1,4 +1,4 @@
-// The variables as they are now, as a bundle of its own: a row for each, and beside them the one that is chosen.
+// Bundle of the current variables: a row for each, and the chosen one beside them.
 
 import type { Variables, VariableView } from "../protocol";
 import { h, longText, setText, type View } from "../shared/dom";

@@ -1,7 +1,8 @@
-"""The executions of a store as the browser lists them: which fit what is asked for, each in one line.
+"""Feeds of the lists that views show: the open questions of a store, and its executions, one line each.
 
-The first page needs a few records; the others are read between the frames, and what their logs come to after that, as
-far as an order or a sum needs it. Lines are those of `divebook.projections.summary`, which reads no log twice.
+The first page of executions needs a few records. The others are read between the frames, and then the summaries of
+their logs, as far as an order or a sum needs them. Lines are those of `divebook.projections.summary`, which reads no
+log twice.
 """
 
 from __future__ import annotations
@@ -56,14 +57,16 @@ from divebook.widgets.protocol import (
 from divebook.widgets.publisher import Publisher
 from divebook.widgets.source import question_of
 
-# The questions of all executions over one store as the browser follows them: what changed since the last frame.
+# --- the feed of questions -------------------------------------------------------------------------------------------
 #
-# New events of this process wake the publisher; what other processes write is found at its heartbeat. Executions are
-# read on, never from the beginning, and only those whose log has grown.
+# New events of this process wake the publisher. Events of other processes are found at its heartbeat. Only new events
+# are read, and only of executions whose log has grown.
 
 
-MAX_OPEN, MAX_SETTLED = 100, 50
-"""Questions that are shown: of the open ones the oldest, of the others the latest."""
+MAX_OPEN = 100
+"""Open questions that are shown, the oldest ones."""
+MAX_SETTLED = 50
+"""Settled questions that are shown, the latest ones."""
 _TELLING_OF_QUESTIONS = (
     InterruptRaised,
     InterruptResolved,
@@ -75,7 +78,9 @@ _TELLING_OF_QUESTIONS = (
 
 
 class InboxFeed:
-    """What is asked over one store, and what changed of it; what the environment defines does not matter here."""
+    """The questions of all executions over one store, and their changes. The definitions of the environment do not
+    matter.
+    """
 
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
@@ -89,44 +94,46 @@ class InboxFeed:
     # --- what happens ----------------------------------------------------------------------------------------------
 
     def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` when something is asked or settled in this process; call what is returned to stop it."""
+        """Call `wake` when a question of this process is raised or settled; return a function that ends the
+        subscription.
+        """
 
-        def hear(_execution_id: str, events: Sequence[Event]) -> None:
+        def on_events(_execution_id: str, events: Sequence[Event]) -> None:
             if any(isinstance(event.data, _TELLING_OF_QUESTIONS) for event in events):
-                self.look_again()
+                self.request_refresh()
                 wake()
 
-        return self.environment.store.subscribe(hear)
+        return self.environment.store.subscribe(on_events)
 
-    def look_again(self) -> None:
-        """Look into the store at the next frame: another process may have appended; any thread."""
+    def request_refresh(self) -> None:
+        """Read the store in the next frame, because another process may have appended events; any thread."""
         self._behind = True
 
     @property
     def has_news(self) -> bool:
-        """Whether the next frame is likely to tell something."""
+        """Whether the next frame is likely to contain changes."""
         return self._behind
 
     # --- frames ----------------------------------------------------------------------------------------------------
 
     @property
     def shown(self) -> list[Asked]:
-        """What the last frame left: all that is open, of a great many the oldest, and what was settled lately."""
+        """The questions of the last frame: the oldest open ones, and the latest settled ones."""
         return list(self._told.values())
 
     @property
     def is_over(self) -> bool:
-        """Whether all who asked something have ended, as of the last frame."""
+        """Whether all executions with questions have ended, as of the last frame."""
         return self._is_over
 
     def frame(self) -> InboxDelta | None:
-        """Return what changed since the last frame, or None."""
+        """Return the changes since the last frame, or None."""
         if self._behind:
             self._behind = False
             self._read()
         shown, hidden = self._shown()
-        changed = [asked for name, asked in shown.items() if self._told.get(name) != asked]
-        is_over = not any(asked["execution_id"] in self._followed for asked in self._known.values())
+        changed = [entry for name, entry in shown.items() if self._told.get(name) != entry]
+        is_over = not any(entry["execution_id"] in self._followed for entry in self._known.values())
         if not changed and (hidden, is_over) == (self._hidden, self._is_over):
             return None
         self._is_over = is_over
@@ -137,9 +144,9 @@ class InboxFeed:
         return InboxDelta(type="asked", after=after, last=self._last, now_us=_now_us(), hidden=hidden, asked=changed)
 
     def welcome(self, view: str, _since: int) -> Inbox:
-        """Return all that is shown."""
-        asked = list(self._told.values())
-        return Inbox(type="inbox", view=view, last=self._last, now_us=_now_us(), hidden=self._hidden, asked=asked)
+        """Return all shown questions."""
+        entries = list(self._told.values())
+        return Inbox(type="inbox", view=view, last=self._last, now_us=_now_us(), hidden=self._hidden, asked=entries)
 
     def _read(self) -> None:
         for execution in list(self._followed.values()):
@@ -154,39 +161,44 @@ class InboxFeed:
                 self._take(self._followed[execution_id])
 
     def _leave(self, execution: Execution) -> None:
-        """Show no longer what an execution that has ended still asks."""
+        """Mark the open questions of an ended execution as withdrawn."""
         del self._followed[execution.id]
-        for name, asked in self._known.items():
-            if asked["execution_id"] == execution.id and _is_open(asked):
-                withdrawn = QuestionView(**asked["question"])
-                withdrawn["status"], withdrawn["became"] = InterruptStatus.CANCELLED, became(KINDS_CANCELLED, None)
-                self._known[name] = Asked(**{**asked, "question": withdrawn})
+        for name, entry in self._known.items():
+            if entry["execution_id"] == execution.id and _is_open(entry):
+                withdrawn = QuestionView(**entry["question"])
+                withdrawn["status"] = InterruptStatus.CANCELLED
+                withdrawn["became"] = became(KINDS_CANCELLED, None)
+                self._known[name] = Asked(**{**entry, "question": withdrawn})
 
     def _take(self, execution: Execution) -> None:
         badge = badge_of(self.environment.store.record(execution.id))
         workflow = badged(one_line(execution.workflow.name, 120), badge)
-        for asked in execution.asked.values():
-            address = address_of(execution.id, asked)  # copies of an execution ask under the same ids
-            if not asked.is_open and address not in self._known:
+        for question in execution.asked.values():
+            address = address_of(execution.id, question)  # copies of an execution ask under the same ids
+            if not question.is_open and address not in self._known:
                 continue  # settled before anybody looked here
-            question = question_of(asked._replace(id=address))
+            question_view = question_of(question._replace(id=address))
             cell = str((execution.state.identity.get(CELL) or {}).get("cell") or "")
-            self._known[address] = Asked(execution_id=execution.id, workflow=workflow, question=question, cell=cell)
+            self._known[address] = Asked(
+                execution_id=execution.id, workflow=workflow, question=question_view, cell=cell
+            )
 
     def _shown(self) -> tuple[dict[str, Asked], int]:
-        """Return what is shown, and how many open questions are not; forget what was settled long ago."""
-        open_ = sorted(filter(_is_open, self._known.values()), key=lambda asked: asked["question"]["raised_us"])
-        settled = [asked for asked in self._known.values() if not _is_open(asked)][-MAX_SETTLED:]
+        """Return the shown questions, and the number of open questions that are not shown; forget old settled
+        questions.
+        """
+        open_ = sorted(filter(_is_open, self._known.values()), key=lambda entry: entry["question"]["raised_us"])
+        settled = [entry for entry in self._known.values() if not _is_open(entry)][-MAX_SETTLED:]
         self._known = dict(_by_name([*settled, *open_]))
         return dict(_by_name([*settled, *open_[:MAX_OPEN]])), max(0, len(open_) - MAX_OPEN)
 
 
-def _is_open(asked: Asked) -> bool:
-    return asked["question"]["status"] == PENDING
+def _is_open(entry: Asked) -> bool:
+    return entry["question"]["status"] == PENDING
 
 
-def _by_name(asked: Sequence[Asked]) -> Iterator[tuple[str, Asked]]:
-    return ((entry["question"]["interrupt_id"], entry) for entry in asked)
+def _by_name(entries: Sequence[Asked]) -> Iterator[tuple[str, Asked]]:
+    return ((one["question"]["interrupt_id"], one) for one in entries)
 
 
 def _now_us() -> int:
@@ -204,63 +216,70 @@ def inbox_publisher_of(environment: Environment) -> Publisher[InboxFeed]:
     return publisher
 
 
-# The records of a store as a list keeps them: read page by page, and kept up to date without reading all again.
+# --- the cache of records --------------------------------------------------------------------------------------------
 #
-# What changes is what begins, what goes on, and what has ended since: those are looked at again, and no others.
+# Records are read page by page. The cache stays up to date without reading all of them again, because only three kinds
+# of records can change: new executions, executions that have not ended, and those that ended since the last look.
+#
+# Example with pages of 50 and then 1,000, and 2,500 records: the first frame reads records 0-49, so that the view
+# appears at once. The second frame reads 50-1049, the third 1050-2049 and the fourth the rest, which is shorter than a
+# page, so that the cache is complete. From then on each frame reads the executions that have not ended, those that
+# ended since the last frame, and the newest page. If the whole newest page is unknown, more may be behind it, and the
+# pages are read again.
 
 
 PAGE = 50
-"""Records that are read first, and of the newest again and again."""
+"""Records that the first frame reads; the newest page is read again in each frame."""
 MORE = 1_000
-"""Records that are read at once after that."""
+"""Records that each later frame reads."""
 NO_FILTERS: Mapping[str, Any] = MappingProxyType({})
 
 
-class Gathered:
-    """The records of a store, as far as they were read.
+class RecordCache:
+    """Cache of the records of a store.
 
     Parameters
     ----------
     kind
-        Those of some ``origin``, ``parent``, ``notebook`` or ``cell`` only.
+        Filter by ``origin``, ``parent``, ``notebook`` or ``cell``.
     """
 
     def __init__(self, store: EventStore, kind: Mapping[str, Any] = NO_FILTERS) -> None:
         self.store = store
         self._kind = kind
         self.is_whole = False
-        """Whether all were read."""
+        """Whether all records were read."""
         self.version = 0
-        """Another whenever a record is."""
+        """Increases with each changed record."""
         self._records: dict[str, ExecutionRecord] = {}
         self._stale: set[str] = set()
-        """Those to be looked at again."""
+        """Records to read again."""
         self._read = 0
 
     @property
     def records(self) -> list[ExecutionRecord]:
-        """Those that were read, in no order."""
+        """The records that were read, in no order."""
         return list(self._records.values())
 
     def forget(self, execution_ids: Iterable[str]) -> None:
-        """Look at these again, whatever is known of them; any thread."""
+        """Read these records again in the next frame; any thread."""
         self._stale |= {*execution_ids}
 
     def look(self) -> None:
-        """Read what may have changed, and a page of what was not read yet."""
+        """Read the records that may have changed, and the next page."""
         going = {record.execution_id: record for record in self.store.unended() if self._fits(record)}
         stale = self._stale - going.keys()
         self._stale = {*going}
-        found = {name: self._record(name) for name in stale} | going
+        records = {name: self._record(name) for name in stale} | going
         if self._read or self.is_whole:  # it was empty: test_what_begins_and_ends_between_two_looks_is_found
-            found |= self._newest()
+            records |= self._newest()
         if not self.is_whole:
-            found |= self._next_page()
-        for name, record in found.items():
+            records |= self._next_page()
+        for name, record in records.items():
             self._take(name, record)
 
     def _newest(self) -> dict[str, ExecutionRecord]:
-        """Read the newest; if all of a page are unknown there may be more behind it, and all is read again."""
+        """Read the newest page; if all of its records are unknown, restart reading at the second page."""
         newest = self._page(PAGE, 0)
         if len(newest) == PAGE and newest.keys().isdisjoint(self._records):
             self._read = PAGE
@@ -298,7 +317,7 @@ class Gathered:
             self._records[name] = record
 
 
-# Which executions of a list fit what is asked for, and what comes near where none does.
+# --- filters of the list ---------------------------------------------------------------------------------------------
 
 
 DAY_US = 86_400_000_000
@@ -306,7 +325,7 @@ _WORD = re.compile(r"\w{3,}")
 
 
 def fits(line: RunLine, query: RunsQuery, now_us: int) -> bool:
-    """Return whether an execution fits all that is asked for but its status."""
+    """Return whether an execution matches a query, apart from its status."""
     record = line.record
     return (
         query["workflow"] in ("", record.workflow_name)
@@ -317,26 +336,26 @@ def fits(line: RunLine, query: RunsQuery, now_us: int) -> bool:
 
 
 def is_within(record: ExecutionRecord, days: int, now_us: int) -> bool:
-    """Return whether an execution began in the last so many days."""
+    """Return whether an execution started in the last `days` days."""
     return to_microseconds(record.created_at) >= now_us - days * DAY_US
 
 
 def text_of(line: RunLine) -> str:
-    """Return what is searched: its name, id, tags, note, error and inputs."""
+    """Return the searched text: name, id, tags, note, error and inputs."""
     record = line.record
     summary = line.summary
     parts = (record.workflow_name, record.execution_id, *record.tags, record.note, record.error)
-    return " ".join(filter(None, (*parts, summary and summary.given, line.about))).lower()
+    return " ".join(filter(None, (*parts, summary and summary.inputs, line.about))).lower()
 
 
 def near(lines: Iterable[RunLine], query: RunsQuery) -> str:
-    """Return the word of some execution that is most like the text of a query; empty where none is."""
+    """Return the word of the executions that is most similar to the text of a query; empty without one."""
     words = {word for line in lines for word in _WORD.findall(text_of(line))}
     return nearest(query["text"].lower().strip(), words) or ""
 
 
 def rank(line: RunLine, query: RunsQuery, now_us: int) -> tuple[float, int]:
-    """Return what a list is sorted by, the highest first."""
+    """Return the sort key of a line; the list is in descending order."""
     began = to_microseconds(line.record.created_at)
     if query["by"] == "cost":
         return (-1.0 if line.cost is None else line.cost, began)
@@ -347,26 +366,27 @@ def rank(line: RunLine, query: RunsQuery, now_us: int) -> tuple[float, int]:
 
 
 def as_code(query: RunsQuery, store: str | None) -> str:
-    """Return the code that gives the list as a frame.
+    """Return the code that returns the list as a frame.
 
     >>> as_code({"type": "list", "view": "", "text": "", "workflow": "label", "tag": "", "status": "failed",
     ...          "days": 0, "by": "began", "limit": 50}, None)
     "divebook.runs(status='failed', workflow='label').frame()"
     """
-    given = {"status": query["status"], "workflow": query["workflow"], "tag": query["tag"], "store": store}
-    return f"divebook.runs({', '.join(f'{name}={value!r}' for name, value in given.items() if value)}).frame()"
+    filters = {"status": query["status"], "workflow": query["workflow"], "tag": query["tag"], "store": store}
+    arguments = ", ".join(f"{name}={value!r}" for name, value in filters.items() if value)
+    return f"divebook.runs({arguments}).frame()"
 
 
 EVERYTHING = RunsQuery(type="list", view="", text="", workflow="", tag="", status="", days=0, by="began", limit=50)
 MOST_SHOWN = 1_000
 MOST_NAMES = 200
 PATIENCE = 0.05
-"""Seconds for which logs are read for one frame."""
+"""Seconds in which logs are read for one frame."""
 AT_ONCE = 500
-"""Executions whose summaries are looked up for one frame, beside those that are shown."""
+"""Executions whose summaries are looked up for one frame, besides the shown ones."""
 WEEK = 7
 RESTS = 10
-"""How many times as long as a frame took there is none after it, unless somebody asks."""
+"""After a frame the feed rests this many times the frame's duration, unless a view requests a list."""
 ORDER = (RUNNING, WAITING, ENQUEUED, FAILED, PAUSED, COMPLETED, CANCELLED)
 COMMANDS: Mapping[str, list[Command]] = {
     RUNNING: ["cancel"],
@@ -395,7 +415,7 @@ def _nothing() -> None:
 
 
 class RunsFeed:
-    """The list of the executions of one store that a widget shows."""
+    """The list of the executions of one store."""
 
     def __init__(
         self,
@@ -411,7 +431,8 @@ class RunsFeed:
         self._query = query
         self._store = store
         self._now = now
-        self._gathered, self._overview = Gathered(environment.store, kind), Overview(environment.store)
+        self._cache = RecordCache(environment.store, kind)
+        self._overview = Overview(environment.store)
         self._clock = clock
         self._behind = True
         self._is_asked = False
@@ -426,71 +447,81 @@ class RunsFeed:
     # --- what happens ----------------------------------------------------------------------------------------------
 
     def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` when an execution of this process begins, ends or asks; call what is returned to stop it."""
+        """Call `wake` when an execution of this process starts, ends or asks; return a function that ends the
+        subscription.
+        """
         self._wake = wake
 
-        def hear(execution_id: str, events: Sequence[Event]) -> None:
+        def on_events(execution_id: str, events: Sequence[Event]) -> None:
             if not events:  # it was deleted
-                self.look_at([execution_id])
+                self.refresh([execution_id])
             elif any(isinstance(event.data, _TELLING) for event in events):
-                self.look_again()
+                self.request_refresh()
                 wake()
 
-        return self.environment.store.subscribe(hear)
+        return self.environment.store.subscribe(on_events)
 
-    def look_again(self) -> None:
-        """Look into the store at the next frame; any thread."""
+    def request_refresh(self) -> None:
+        """Read the store in the next frame; any thread."""
         self._behind = True
 
-    def look_at(self, execution_ids: Iterable[str]) -> None:
-        """Look at these at the next frame, whatever has become of them; any thread."""
-        self._gathered.forget(execution_ids)
-        self.look_again()
+    def refresh(self, execution_ids: Iterable[str]) -> None:
+        """Read these executions again in the next frame; any thread."""
+        self._cache.forget(execution_ids)
+        self.request_refresh()
         self._wake()
 
     def ask(self, query: RunsQuery) -> None:
-        """Show what fits another query from now on; any thread."""
+        """Show the executions that match another query; any thread."""
         self._query = RunsQuery(**{**query, "view": "", "limit": min(query["limit"], MOST_SHOWN)})
         self._is_asked = True
         self._wake()
 
     @property
     def has_news(self) -> bool:
-        """Whether the next frame is likely to tell something."""
+        """Whether the next frame is likely to contain changes."""
         return self._is_asked or (self._behind and self._clock() >= self._rests_until)
 
     # --- frames ----------------------------------------------------------------------------------------------------
 
     def frame(self) -> RunsPage | None:
-        """Return the list if it is another than the last one."""
+        """Return the list if it has changed since the last frame, else None.
+
+        The list is made again only if the records, the query, the opened execution, the open questions or the running
+        executions have changed. If it is incomplete, the feed wakes the publisher for the next frame.
+        """
         began = self._clock()
         self._behind = self._is_asked = False
-        self._gathered.look()
-        basis = (self._gathered.version, self._query, self.opened, *self._overview.moving())
+        self._cache.look()
+        basis = (self._cache.version, self._query, self.opened, *self._overview.moving())
         if basis == self._basis:
             return None
-        told, is_done = self._page()
+        page, is_done = self._page()
         self._basis = basis if is_done else None
         self._rests_until = self._clock() + RESTS * (self._clock() - began)
-        if not self._gathered.is_whole or (self._query["by"] != "began" and not is_done):
+        if not self._cache.is_whole or (self._query["by"] != "began" and not is_done):
             self._is_asked = True  # there is more to read, and somebody waits for it
             self._wake()
-        if told == self._told:
+        if page == self._told:
             return None
-        self._told = told
+        self._told = page
         self._last = self._last + 1
         return self.welcome("", 0)
 
     def welcome(self, view: str, _since: int) -> RunsPage:
         """Return the list for one view."""
-        told = self._told or self._page()[0]
-        return RunsPage(**{**told, "view": view, "last": self._last, "now_us": self._now()})
+        page = self._told or self._page()[0]
+        return RunsPage(**{**page, "view": view, "last": self._last, "now_us": self._now()})
 
     def _page(self) -> tuple[RunsPage, bool]:
-        """Return the list, and whether all is known that it needs."""
+        """Return the list, and whether all summaries that it needs are known.
+
+        All lines are filtered and sorted with the summaries in the cache. The summaries of the shown lines, and of all
+        lines that an order or the weekly cost needs, are then read for `PATIENCE` seconds.
+        """
         query = self._query
         now_us = self._now()
-        records = self._gathered.records
+        records = self._cache.records
         lines = self._overview.known_lines(records)
         week = [line for line in lines if is_within(line.record, WEEK, now_us)]
         lacking = [line.record for line in (week if query["by"] == "began" else lines) if line.summary is None]
@@ -507,7 +538,7 @@ class RunsFeed:
             now_us=0,
             query=query,
             total=len(lines),
-            is_whole=self._gathered.is_whole,
+            is_whole=self._cache.is_whole,
             matching=len(chosen),
             running=sum(line.status == RUNNING for line in lines),
             week_cost=sum(costs) / NANODOLLARS if costs else None,
@@ -521,6 +552,11 @@ class RunsFeed:
         return page, not lacking and all(line.summary for line in shown)
 
     def _view(self, line: RunLine) -> RunView:
+        """Convert a line to its form in views.
+
+        Progress and the time since which the run works are included only for a running execution, for which the page
+        counts on.
+        """
         record = line.record
         summary = line.summary
         works = summary is not None and summary.works and line.status == RUNNING

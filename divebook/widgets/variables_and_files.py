@@ -1,6 +1,7 @@
-"""Variables as they are now, with type and size: short, a table as its head; large values are never gone through whole.
+"""Current variables and changed files of an execution for views.
 
-Values in a log never change: what was made of one is kept for as long as the variable has it.
+Values are shown with type, size and a short text, tables with their first rows. Large values are never traversed as a
+whole. Values in a log never change, so the view of a value is cached as long as the variable has it.
 """
 
 from __future__ import annotations
@@ -30,30 +31,32 @@ from divebook.workspace.snapshots.tree import FileDiff, Tree, changes_between, d
 
 MOST_VARIABLES = 200
 HEAD = 5
-"""Rows of a table."""
+"""Rows of a table that are shown."""
 MOST_COLUMNS = 20
 CELL = 60
 LARGEST = 50_000_000
-"""Bytes of a table that is opened for its head."""
+"""Bytes of a table whose first rows are read."""
 TEXT = 2_000
 """Characters of one value."""
-MOST_PARTS, DEEPEST = 20, 4
-"""Parts of a list or mapping, and how far down they are shown."""
+MOST_PARTS = 20
+"""Parts of a list or mapping that are shown."""
+DEEPEST = 4
+"""Levels of nested values that are shown."""
 INPUT = "input"
 
 
-class _Named(NamedTuple):
+class _Variable(NamedTuple):
     """A variable or input of an execution."""
 
     name: str
     source: str
-    """The step that set it last, or the first that is to; ``input`` of an input."""
+    """The step that set it last, or the first step that will set it; ``input`` for an input."""
     value: Any = None
     is_set: bool = True
 
 
 class Setters:
-    """Which step set each variable last, as the log says; of the steps that people see."""
+    """The step that set each variable last, according to the log; only steps that people see."""
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self.steps: dict[str, str] = {}
@@ -62,7 +65,7 @@ class Setters:
             self.take(event)
 
     def take(self, event: Event) -> None:
-        """Take over the next event."""
+        """Apply the next event."""
         if not event.step:
             self._hidden |= hidden_steps(event.data)
         elif isinstance(event.data, StateMutated) and event.step not in self._hidden:
@@ -70,7 +73,7 @@ class Setters:
 
 
 class VariableReader:
-    """Makes views of the variables of one execution, each value once."""
+    """Converter of the variables of one execution to views, with a cache."""
 
     def __init__(self, workflow: Workflow, redactor: Redactor) -> None:
         self._steps = {step.store: step.name for step in reversed(visible_steps(workflow)) if step.store}
@@ -78,44 +81,47 @@ class VariableReader:
         self._known: dict[tuple[str, str], tuple[Any, VariableView]] = {}
 
     def of(self, state: ExecutionState, setters: Setters) -> list[VariableView]:
-        """Return inputs and variables as they are, and those that steps are still to set."""
+        """Return the views of inputs and variables, and of those that steps will set."""
         before = self._known
         self._known = {}
-        return [self._view(named, before) for named in islice(self._named(state, setters), MOST_VARIABLES)]
+        return [self._view(variable, before) for variable in islice(self._named(state, setters), MOST_VARIABLES)]
 
-    def _named(self, state: ExecutionState, setters: Setters) -> Iterator[_Named]:
-        yield from (_Named(name, INPUT, value) for name, value in state.inputs.items())
+    def _named(self, state: ExecutionState, setters: Setters) -> Iterator[_Variable]:
+        yield from (_Variable(name, INPUT, value) for name, value in state.inputs.items())
         for name in dict.fromkeys([*reversed(self._steps), *sorted(state.variables)]):
             source = setters.steps.get(name) or self._steps.get(name, "")
-            yield _Named(name, source, state.variables.get(name), name in state.variables)
+            yield _Variable(name, source, state.variables.get(name), name in state.variables)
 
-    def _view(self, named: _Named, before: Mapping[tuple[str, str], tuple[Any, VariableView]]) -> VariableView:
-        key = named.source, named.name
-        known = before.get(key)
-        view = known[1] if known is not None and named.is_set and known[0] is named.value else self._made(named)
-        if named.is_set:
-            self._known[key] = named.value, view
+    def _view(self, variable: _Variable, before: Mapping[tuple[str, str], tuple[Any, VariableView]]) -> VariableView:
+        key = variable.source, variable.name
+        entry = before.get(key)
+        view = (
+            entry[1] if entry is not None and variable.is_set and entry[0] is variable.value else self._made(variable)
+        )
+        if variable.is_set:
+            self._known[key] = variable.value, view
         return view
 
-    def _made(self, named: _Named) -> VariableView:
-        name = one_line(named.name, CELL)
-        source = one_line(named.source, CELL)
+    def _made(self, variable: _Variable) -> VariableView:
+        name = one_line(variable.name, CELL)
+        source = one_line(variable.source, CELL)
         view = VariableView(name=name, source=source, type="", size="", text="", columns=[], rows=[], total=0)
-        if not named.is_set:
+        if not variable.is_set:
             return {**view, "text": "not set yet"}
-        view["type"], view["size"] = type_of(named.value), size_of(named.value)
+        view["type"] = type_of(variable.value)
+        view["size"] = size_of(variable.value)
         try:
-            head = _head(named.value)
+            head = _head(variable.value)
         except (UnopenableValueError, ValueError) as error:
             return {**view, "text": one_line(f"its rows cannot be shown: {error}", TEXT)}
         if head:
-            columns, rows = self._table(named.name, head)
-            return {**view, "columns": columns, "rows": rows, "total": len_of(named.value)}
-        return {**view, "text": self._text(named.name, named.value)}
+            columns, rows = self._table(variable.name, head)
+            return {**view, "columns": columns, "rows": rows, "total": len_of(variable.value)}
+        return {**view, "text": self._text(variable.name, variable.value)}
 
     def _text(self, name: str, value: Any) -> str:
-        told = self._redactor.under(name, _short(value, DEEPEST))
-        return cut(readable(told, indent=2 if _is_nested(told) else None), TEXT)
+        clean = self._redactor.under(name, _short(value, DEEPEST))
+        return cut(readable(clean, indent=2 if _is_nested(clean) else None), TEXT)
 
     def _table(self, name: str, head: list[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
         names = list(dict.fromkeys(str(key) for row in head for key in row))[:MOST_COLUMNS]
@@ -126,13 +132,13 @@ class VariableReader:
 
 
 def shorter(views: Iterable[VariableView], characters: int) -> list[VariableView]:
-    """Return views of which all texts together have about so many characters; after that only name, type and size."""
-    kept = []
-    left = characters
+    """Return views with about `characters` characters of text in total; later views have only name, type and size."""
+    short = []
+    room = characters
     for view in views:
-        left -= len(view["text"]) + sum(len(cell) for row in view["rows"] for cell in row)
-        kept.append(view if left >= 0 else {**view, "text": "", "columns": [], "rows": []})
-    return kept
+        room -= len(view["text"]) + sum(len(cell) for row in view["rows"] for cell in row)
+        short.append(view if room >= 0 else {**view, "text": "", "columns": [], "rows": []})
+    return short
 
 
 def type_of(value: Any) -> str:
@@ -162,19 +168,19 @@ def type_of(value: Any) -> str:
 
 
 def size_of(value: Any) -> str:
-    """Return how large a value is: characters of a text, parts of a list, rows and columns of a table."""
+    """Return the size of a value: characters of a text, parts of a list, rows and columns of a table."""
     if isinstance(value, Arrow):
         return " x ".join(f"{length:,}" for length in value.shape)
     return f"{len(value):,}" if isinstance(value, str | list | tuple | Mapping) else ""
 
 
 def len_of(value: Any) -> int:
-    """Return how many rows a table has."""
+    """Return the number of rows of a table."""
     return int(value.shape[0]) if isinstance(value, Arrow) else len(value)
 
 
 def _head(value: Any) -> list[Mapping[str, Any]]:
-    """Return the first rows of a table, or of a list of records; none of anything else."""
+    """Return the first rows of a table or of a list of records; an empty list for other values."""
     if isinstance(value, Arrow) and len(value.shape) == 2:
         if value.least_bytes() > LARGEST:
             raise ValueError(f"it has more than {LARGEST // 1_000_000} MB")
@@ -186,7 +192,10 @@ def _head(value: Any) -> list[Mapping[str, Any]]:
 
 
 def _short(value: Any, depth: int) -> Any:
-    """Return the beginning of a value, as plain data."""
+    """Return the beginning of a value as plain data.
+
+    Lists and mappings have at most `MOST_PARTS` parts and `depth` levels; the rest is replaced by a count or by ``…``.
+    """
     match value:
         case str():
             return value[: 2 * TEXT] + ("…" if len(value) > 2 * TEXT else "")
@@ -204,9 +213,9 @@ def _short(value: Any, depth: int) -> Any:
             return value
     if not depth:
         return "{…}"
-    kept: dict[str, Any] = {str(key): _short(part, depth - 1) for key, part in islice(parts, MOST_PARTS)}
-    left = len(parts) - len(kept)
-    return kept | {"…": f"{left:,} more"} if left > 0 else kept
+    entries: dict[str, Any] = {str(key): _short(part, depth - 1) for key, part in islice(parts, MOST_PARTS)}
+    remaining = len(parts) - len(entries)
+    return entries | {"…": f"{remaining:,} more"} if remaining > 0 else entries
 
 
 def _cell(value: Any) -> str:
@@ -214,8 +223,8 @@ def _cell(value: Any) -> str:
     return "" if is_missing else one_line(readable(value), CELL)
 
 
-def _and_more(kept: list[Any], whole: int) -> list[Any]:
-    return [*kept, f"… {whole - len(kept):,} more"] if whole > len(kept) else kept
+def _and_more(parts: list[Any], whole: int) -> list[Any]:
+    return [*parts, f"… {whole - len(parts):,} more"] if whole > len(parts) else parts
 
 
 def _is_nested(value: Any) -> bool:
@@ -223,17 +232,19 @@ def _is_nested(value: Any) -> bool:
     return any(isinstance(part, Mapping | list) and part for part in parts)
 
 
-# Files that an execution has changed, as views show them: the first of them, with what has changed in each.
+# --- changed files of an execution -----------------------------------------------------------------------------------
 
 
 MOST_FILES = 500
 MOST_POINTS = 200
-LONGEST, MOST_CHARACTERS = 50_000, 200_000
-"""Characters of one difference, and of all."""
+LONGEST = 50_000
+"""Characters of one difference."""
+MOST_CHARACTERS = 200_000
+"""Characters of all differences."""
 
 
 class _Point(NamedTuple):
-    """An event from which on a workspace has other files."""
+    """An event that changed the files of a workspace."""
 
     sequence: int
     files: Manifest
@@ -249,50 +260,51 @@ class _Changes(TypedDict):
 
 
 class FilesReader:
-    """Makes views of the files that one execution has changed; each event is read once."""
+    """Converter of the changed files of one execution to views; each event is read once."""
 
     def __init__(self, execution: Execution, redactor: Redactor) -> None:
         self._execution = execution
         self._redactor = redactor
         self._known: dict[str, tuple[int, Tree, Tree]] = {}
-        """By workspace: the event up to which it was read, the files that it had at first, and those of that event."""
+        """By workspace: the last event that was read, the original files, and the files at that event."""
         self._made: dict[str, tuple[str, WorkspaceView]] = {}
-        """By workspace: the digest of its files, and the view of them."""
+        """By workspace: the digest of its files, and their view."""
         self._points: dict[str, list[_Point]] = {}
-        """By workspace: the events with which it had other files, the first one first."""
+        """By workspace: the events that changed its files, the oldest first."""
 
     def of(self, at: int = 0, since: int = 0) -> list[WorkspaceView]:
-        """Return what has changed by an event, or by now, of each workspace in which something has by now.
+        """Return the changes of each workspace by an event, or by now; workspaces without current changes are omitted.
 
-        With `since` it is what is otherwise than at that event, be it an earlier or a later one.
+        With `since` the changes between that event, which may be earlier or later, and `at`.
         """
         held = [(name, held) for name, held in sorted(self._execution.state.workspaces.items()) if held.tree]
-        now = [view for name, one in held if (view := self._of_now(name, one))["total"]]
+        views = [self._of_now(name, one) for name, one in held]
+        now = [view for view in views if view["total"]]
         return [self._of_then(view, at, since) for view in now] if at or since else now
 
     def _of_now(self, name: str, held: HeldWorkspace) -> WorkspaceView:
-        known = self._made.get(name)
-        if known is None or known[0] != held.tree:
+        entry = self._made.get(name)
+        if entry is None or entry[0] != held.tree:
             first, now = self._trees(name, held)
             points = self._points[name]
-            told = [FilesPoint(sequence=point.sequence, told=point.told) for point in points[1:][-MOST_POINTS:]]
+            latest = [FilesPoint(sequence=point.sequence, told=point.told) for point in points[1:][-MOST_POINTS:]]
             view = WorkspaceView(
                 name=name,
                 kind=held.kind,
                 folder=held.source or "",
                 **self._changes(first, now, held.source),
                 left_out=_left_out(points[-1]),
-                points=[*told[::-1], FilesPoint(sequence=points[0].sequence, told="begin")],
+                points=[*latest[::-1], FilesPoint(sequence=points[0].sequence, told="begin")],
             )
-            known = self._made[name] = held.tree or "", cast("WorkspaceView", self._redactor.value(view))
-        return known[1]
+            entry = self._made[name] = held.tree or "", cast("WorkspaceView", self._redactor.value(view))
+        return entry[1]
 
     def _of_then(self, now: WorkspaceView, at: int, since: int) -> WorkspaceView:
         points = self._points[now["name"]]
         before = _until(points, since)
-        known = points if at == 0 else _until(points, at)
-        first, then = (tree_of([point.files for point in part]) for part in (before, known))
-        changed = {**self._changes(first, then, now["folder"]), "left_out": _left_out(known[-1])}
+        until = points if at == 0 else _until(points, at)
+        first, then = (tree_of([point.files for point in part]) for part in (before, until))
+        changed = {**self._changes(first, then, now["folder"]), "left_out": _left_out(until[-1])}
         return WorkspaceView(**{**now, **cast("WorkspaceView", self._redactor.value(changed))})
 
     def _changes(self, first: Tree, then: Tree, folder: str | None) -> _Changes:
@@ -308,19 +320,23 @@ class FilesReader:
         )
 
     def _trees(self, name: str, held: HeldWorkspace) -> tuple[Tree, Tree]:
-        """Return the files that a workspace had at first, and those that it has; what was read before is not again."""
+        """Return the original and the current files of a workspace.
+
+        Events are linked backwards by `previous`. The loop follows the links from the current event to the last one
+        that was read before.
+        """
         until, first, now = self._known.get(name, (0, None, None))
-        came: list[_Point] = []
+        news: list[_Point] = []
         at: int | None = held.at
         while at and at > until:
             (event,) = self._execution.store.read(self._execution.id, at - 1, 1)
             data = event.data
             assert isinstance(data, catalog.WorkspaceOpened | catalog.FilesChanged)  # noqa: S101 - `held.at` counts one
-            came.append(_Point(at, data.files or (), _told(data), data.problems or ()))
+            news.append(_Point(at, data.files or (), _change_label(data), data.problems or ()))
             at = data.previous if isinstance(data, catalog.FilesChanged) else None
-        came.reverse()
-        manifests = [point.files for point in came]
-        self._points.setdefault(name, []).extend(came)
+        news.reverse()
+        manifests = [point.files for point in news]
+        self._points.setdefault(name, []).extend(news)
         if first is None or now is None:
             first = tree_of(manifests[:1])
             now = tree_of(manifests)
@@ -331,12 +347,12 @@ class FilesReader:
 
 
 def _until(points: list[_Point], sequence: int) -> list[_Point]:
-    """Return those up to an event, of which the first is always one."""
+    """Return the points up to an event, at least the first one."""
     return [point for point in points if point.sequence <= sequence] or points[:1]
 
 
-def _told(data: catalog.WorkspaceOpened | catalog.FilesChanged) -> str:
-    """Return in a few words what has changed with an event."""
+def _change_label(data: catalog.WorkspaceOpened | catalog.FilesChanged) -> str:
+    """Return a short text about the changes of an event."""
     changes = data.changes or () if isinstance(data, catalog.FilesChanged) else ()
     if not changes:
         return ""
@@ -350,11 +366,11 @@ def _left_out(point: _Point) -> list[LeftOutView]:
 
 
 def _views(diffs: Sequence[FileDiff], protected: Collection[str]) -> list[FileView]:
-    left = MOST_CHARACTERS
+    room = MOST_CHARACTERS
     views = []
     for diff in diffs:
-        is_shown = len(diff.text) <= min(LONGEST, left)
-        left -= len(diff.text) if is_shown else 0
+        is_shown = len(diff.text) <= min(LONGEST, room)
+        room -= len(diff.text) if is_shown else 0
         views.append(
             FileView(
                 path=diff.path,
@@ -370,14 +386,14 @@ def _views(diffs: Sequence[FileDiff], protected: Collection[str]) -> list[FileVi
 
 
 def within(views: Iterable[WorkspaceView], most: int) -> list[WorkspaceView]:
-    """Return views to be saved: differences of so many characters together at most, longer ones are left out."""
-    left = most
-    found = []
+    """Return views for a saved notebook, with at most `most` characters of differences; longer ones are omitted."""
+    room = most
+    short = []
     for view in views:
         files = []
         for file in view["files"]:
             length = len(file["diff"] or "")
-            files.append(file if length <= left else FileView(**{**file, "diff": None}))
-            left -= length if length <= left else 0
-        found.append(WorkspaceView(**{**view, "files": files, "points": []}))
-    return found
+            files.append(file if length <= room else FileView(**{**file, "diff": None}))
+            room -= length if length <= room else 0
+        short.append(WorkspaceView(**{**view, "files": files, "points": []}))
+    return short

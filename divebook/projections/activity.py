@@ -1,11 +1,12 @@
-"""How a run went on: when calls ran, when it waited for people, was paused or asleep, and how far its steps have come.
+"""Activity of a run: when calls ran, when it waited for people, was paused or asleep, and the progress of its steps.
 
-One fold for all who say so: header, nodes, reports, the shell and the list of runs read it off here.
+Header, nodes, reports, the shell and the list of runs all use this fold.
 
-Every moment of a run belongs to one thing: a call runs (``worked``); no call runs, and a question is open (``waited``);
-no call runs, and a timer or a signal is awaited (``asleep``); it waits in a queue, or somebody has paused it
-(``paused``); it had ended, or its process had, and was taken up again later (``stopped``). The moments between two
-calls count as work.
+Each moment of a run belongs to exactly one activity. ``worked``: a call runs. ``waited``: no call runs, and a question
+is open. ``asleep``: no call runs, and a timer or signal is awaited. ``paused``: the run waits in a queue, or a person
+paused it. ``stopped``: the run or its process ended, and the run was resumed later. The time between two calls counts
+as work. For example, seconds from the start: call 0-2, question 2-62, call 62-63, then paused. The run worked 3 s, and
+waited 60 s.
 """
 
 from __future__ import annotations
@@ -36,40 +37,40 @@ PAUSED: Doing = "paused"
 ASLEEP: Doing = "asleep"
 STOPPED: Doing = "stopped"
 SHORTEST_US = 50_000
-"""What is shorter lies between two calls: nobody was waited for."""
+"""Shorter periods lie between two calls and count as work."""
 MOST_ITEMS = 10**12
-"""Larger numbers, of a log that was not written by an engine, are not believed."""
+"""Larger totals do not come from an engine and are limited to this number."""
 LATEST_ENDS = 50
-"""Items from whose ends it is estimated how long the others will take."""
+"""Number of latest items from which the remaining time is estimated."""
 
 
 class Phase(NamedTuple):
-    """A time in which no call ran."""
+    """A period in which no call ran."""
 
     doing: Doing
     started_us: int
     ended_us: int | None = None
-    """None while it lasts."""
+    """None while the period lasts."""
 
 
 @dataclass(slots=True)
 class ItemProgress:
-    """How far a step with `Each` has come, in the latest visit of each path."""
+    """Progress of a step with `Each`, over the latest visit of each path."""
 
     step: str
     done: int = 0
-    """Items that have ended and are not made again."""
+    """Items that ended and will not run again."""
     total: int = 0
-    """0 in logs that do not say."""
+    """0 in logs that do not contain it."""
     failed: int = 0
     running: int = 0
     """Visits that have not ended."""
     left_us: int | None = None
-    """How long the others will take, as the latest ones let expect; None where nothing can be said."""
+    """Estimated remaining time in microseconds; None without an estimate."""
     at_us: int = 0
-    """When the latest one ended."""
+    """When the latest item ended."""
     ends: deque[int] = field(default_factory=deque)
-    """On the clock of work: when it began, and the latest ends of items."""
+    """In working time: when the step started, and the latest ends of items."""
 
 
 @dataclass(slots=True)
@@ -78,7 +79,7 @@ class _Visit:
 
     progress: ItemProgress
     begun_us: int = 0
-    """When what it does at present began, the first time that items of it began or ended."""
+    """When the current activity started, at the first start or end of an item of this visit."""
     done: int = 0
     total: int = 0
     failed: set[int] = field(default_factory=set)
@@ -86,7 +87,7 @@ class _Visit:
 
 
 class _Open:
-    """What is under way, by path."""
+    """Running operations or open questions, by path."""
 
     def __init__(self) -> None:
         self._by_path: dict[str, set[str]] = {}
@@ -108,38 +109,40 @@ class _Open:
 
 
 class Activity:
-    """Follows a log, event by event.
+    """Incremental fold of a log into phases and progress.
 
     Examples
     --------
     >>> from divebook.events import Event, catalog
     >>> facts = [catalog.ExecutionStarted("w"), catalog.ExecutionPaused("lunch"), catalog.ExecutionResumed()]
-    >>> course = Activity()
+    >>> activity = Activity()
     >>> for number, data in enumerate(facts, 1):
-    ...     course.take(Event("event_1", "exec_1", number, number * 1_000_000, data))
-    >>> course.stretches, course.spent("worked", now_us=5_000_000) / 1e6
+    ...     activity.take(Event("event_1", "exec_1", number, number * 1_000_000, data))
+    >>> activity.phases, activity.spent("worked", now_us=5_000_000) / 1e6
     ([Phase(doing='paused', started_us=2000000, ended_us=3000000)], 3.0)
     """
 
     def __init__(self) -> None:
-        self.stretches: list[Phase] = []
-        """Those that are over, oldest first."""
+        self.phases: list[Phase] = []
+        """Phases that ended, oldest first."""
         self.doing: Doing = WORKED
-        """What it does since `since_us`; ``stopped`` once it has ended."""
+        """Current activity since `since_us`; ``stopped`` after the end."""
         self.since_us = self.last_us = 0
         """When that began, and when the last event was recorded."""
         self._started_us = 0
         self._idle: dict[Doing, int] = {}
-        """How long the stretches took that are over."""
+        """Sum of the phases that ended, by activity, in microseconds."""
         self._halted: Doing | None = None
-        """Why nothing goes on, where it is paused or over."""
-        self._calls, self._sleeps, self._questions = _Open(), _Open(), _Open()
+        """``paused`` or ``stopped`` if the run does not continue by itself."""
+        self._calls = _Open()
+        self._sleeps = _Open()
+        self._questions = _Open()
         self._visits: dict[tuple[str, str], _Visit] = {}
-        """The latest to each step with items, by path and step."""
+        """The latest visit to each step with items, by path and step."""
         self._steps: dict[str, ItemProgress] = {}
 
     def take(self, event: Event) -> None:
-        """Let one event have its effect."""
+        """Apply one event."""
         change = self._CHANGES.get(type(event.data))
         moment = max(event.recorded_at, self.last_us)
         if change is not None:
@@ -151,33 +154,35 @@ class Activity:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended; it may still be resumed."""
+        """Whether the run has ended; it may still be resumed."""
         return self._halted == STOPPED
 
     def before(self, doing: Doing) -> int:
-        """Return how many microseconds it did something up to `since_us`."""
+        """Return the microseconds of an activity up to `since_us`."""
         if doing != WORKED:
             return self._idle.get(doing, 0)
         return self.since_us - self._started_us - sum(self._idle.values())
 
     def spent(self, doing: Doing, now_us: int = 0) -> int:
-        """Return how many microseconds it did something: to its end, else to `now_us`, or the last event if later."""
+        """Return the microseconds of an activity up to the end of the run, else up to `now_us`, or the last event if
+        later.
+        """
         until = self.since_us if self.is_over else max(now_us, self.last_us)
         return self.before(doing) + (until - self.since_us if doing == self.doing else 0)
 
     @property
     def times(self) -> list[str]:
-        """How long it did what, up to the last event, as people read it."""
-        return times_told(*map(self.spent, (WORKED, WAITED, PAUSED, ASLEEP)))
+        """Duration of each activity up to the last event, as texts."""
+        return time_texts(*map(self.spent, (WORKED, WAITED, PAUSED, ASLEEP)))
 
     @property
-    def lasting(self) -> Phase | None:
-        """The stretch that has not ended, if there is one."""
+    def current(self) -> Phase | None:
+        """The phase that has not ended, or None while the run works or after its end."""
         return None if self.doing == WORKED or self.is_over else Phase(self.doing, self.since_us)
 
     @property
     def progress(self) -> list[ItemProgress]:
-        """How far the steps with `Each` have come, in the order in which they began."""
+        """Progress of the steps with `Each`, in the order in which they started."""
         return list(self._steps.values())
 
     # --- what goes on ----------------------------------------------------------------------------------------------
@@ -199,28 +204,31 @@ class Activity:
         self.doing = doing
         self.since_us = moment
 
-    def _note(self, stretch: Phase) -> None:
-        self.stretches.append(stretch)
-        took = (stretch.ended_us or 0) - stretch.started_us
-        self._idle[stretch.doing] = self._idle.get(stretch.doing, 0) + took
+    def _note(self, phase: Phase) -> None:
+        self.phases.append(phase)
+        took = (phase.ended_us or 0) - phase.started_us
+        self._idle[phase.doing] = self._idle.get(phase.doing, 0) + took
 
     def _execution_started(self, event: Event, _data: catalog.Payload) -> None:
         self._started_us = self.since_us = max(event.recorded_at, self.last_us)
 
     def _execution_forked(self, event: Event, _data: catalog.Payload) -> None:
-        """Count anew: the time before was the source's, and so is what was in flight."""
+        """Reset all counts: earlier time belongs to the source, and so do its running operations."""
         self._turn_to(STOPPED, self.last_us)
         self._turn_to(WORKED, max(event.recorded_at, self.last_us))
         self._halted = None
         self._idle = {}
         self._started_us = self.since_us
-        self._calls, self._sleeps, self._questions = _Open(), _Open(), _Open()
+        self._calls = _Open()
+        self._sleeps = _Open()
+        self._questions = _Open()
 
     def _execution_resumed(self, _event: Event, _data: catalog.Payload) -> None:
-        """Go on. What ran when the process ended runs no more; timers, signals and executions are still awaited."""
+        """Resume the run. Calls of the ended process no longer run; timers, signals and children are still awaited."""
         if self._halted is None and self.doing == WORKED:
             self._turn_to(STOPPED, self.last_us)
-        self._halted, self._calls = None, _Open()
+        self._halted = None
+        self._calls = _Open()
 
     def _execution_paused(self, _event: Event, _data: catalog.Payload) -> None:
         self._halted = PAUSED
@@ -248,9 +256,11 @@ class Activity:
         self._questions.discard(event.path, data.interrupt_id)
 
     def _step_left(self, event: Event, _data: catalog.Payload) -> None:
-        """Forget what a path has left open: no event will report its end."""
-        for known in (self._calls, self._sleeps, self._questions):
-            known.drop(event.path)
+        """Forget the open operations and questions of a path that leaves a step, because no event will record
+        their end.
+        """
+        for open_calls in (self._calls, self._sleeps, self._questions):
+            open_calls.drop(event.path)
         visit = self._visits.get((event.path, event.step))
         if visit is not None:
             _stop(visit)
@@ -258,14 +268,14 @@ class Activity:
     # --- items -----------------------------------------------------------------------------------------------------
 
     def _step_started(self, event: Event, _data: catalog.Payload) -> None:
-        """Begin to count anew for a path that enters a step again."""
+        """Reset the counts of a path that enters a step again."""
         before = self._visits.pop((event.path, event.step), None)
         if before is not None:
             _stop(before)
-            told = before.progress
-            told.done = told.done - before.done
-            told.total = told.total - before.total
-            told.failed -= len(before.failed)
+            progress = before.progress
+            progress.done = progress.done - before.done
+            progress.total = progress.total - before.total
+            progress.failed -= len(before.failed)
 
     def _item_started(self, event: Event, data: catalog.IterationStarted) -> None:
         visit = self._visits.get((event.path, event.step))
@@ -279,15 +289,15 @@ class Activity:
             visit.progress.failed -= 1
 
     def _begun(self, event: Event, visit: _Visit | None) -> _Visit:
-        """Return the visit that has items from now on, a new one or one that goes on."""
+        """Return the visit that has items from now on, a new one or a resumed one."""
         if visit is None:
             progress = self._steps.setdefault(event.step, ItemProgress(event.step))
             visit = self._visits[event.path, event.step] = _Visit(progress, self.since_us or event.recorded_at)
-        told = visit.progress
+        progress = visit.progress
         visit.is_running = True
-        if not told.running:
-            told.ends = deque([self.spent(WORKED, event.recorded_at)], maxlen=LATEST_ENDS + 1)
-        told.running += 1
+        if not progress.running:
+            progress.ends = deque([self.spent(WORKED, event.recorded_at)], maxlen=LATEST_ENDS + 1)
+        progress.running += 1
         return visit
 
     def _item_completed(self, event: Event, _data: catalog.Payload) -> None:
@@ -304,26 +314,28 @@ class Activity:
     def _item_done(self, event: Event, visit: _Visit | None) -> None:
         if visit is None:
             return
-        told = visit.progress
+        progress = visit.progress
         visit.done = visit.done + 1
-        told.done += 1
-        told.at_us = event.recorded_at
-        told.ends.append(self.spent(WORKED, event.recorded_at))
-        told.left_us = _left_us(told)
+        progress.done += 1
+        progress.at_us = event.recorded_at
+        progress.ends.append(self.spent(WORKED, event.recorded_at))
+        progress.left_us = _left_us(progress)
 
     def _rows_completed(self, event: Event, data: catalog.RowsCompleted) -> None:
         visit = self._visits.get((event.path, event.step))
         if visit is None or not visit.is_running:
             visit = self._begun(event, visit)
-        told = visit.progress
-        told.total = told.total - visit.total + data.total
+        progress = visit.progress
+        progress.total = progress.total - visit.total + data.total
         visit.total = data.total
-        told.done = told.done + data.rows
+        progress.done = progress.done + data.rows
         visit.done = visit.done + data.rows
-        told.failed += data.failed
+        progress.failed += data.failed
         visit.failed.update(range(len(visit.failed), len(visit.failed) + data.failed))
-        told.at_us = event.recorded_at
-        told.left_us = (told.total - told.done) * (event.recorded_at - visit.begun_us) // max(1, told.done)
+        progress.at_us = event.recorded_at
+        progress.left_us = (
+            (progress.total - progress.done) * (event.recorded_at - visit.begun_us) // max(1, progress.done)
+        )
 
     _ENDS: ClassVar[list[type]] = [kind for kind, status in STATUS_AFTER.items() if status in TERMINAL]
     _CHANGES: ClassVar[dict[type, Callable[[Activity, Event, Any], None]]] = {
@@ -351,99 +363,111 @@ class Activity:
     }
 
 
-def course_of(events: Iterable[Event]) -> Activity:
-    """Return how a run has gone on, by its log."""
-    course = Activity()
+def activity_of(events: Iterable[Event]) -> Activity:
+    """Return the activity of a run from its log."""
+    activity = Activity()
     for event in events:
-        course.take(event)
-    return course
+        activity.take(event)
+    return activity
 
 
 def _stop(visit: _Visit) -> None:
-    """Note that a visit has ended, or rests."""
+    """Mark a visit as ended or paused."""
     if visit.is_running:
         visit.is_running = False
-        told = visit.progress
-        told.running -= 1
-        told.left_us = _left_us(told)
+        progress = visit.progress
+        progress.running -= 1
+        progress.left_us = _left_us(progress)
 
 
-def _left_us(told: ItemProgress) -> int | None:
-    left = told.total - told.done
-    ends = told.ends
-    if not told.running or left < 0 or len(ends) < 2:
+def _left_us(progress: ItemProgress) -> int | None:
+    """Return the remaining items times the mean time between the latest ends; None without two ends."""
+    remaining = progress.total - progress.done
+    ends = progress.ends
+    if not progress.running or remaining < 0 or len(ends) < 2:
         return None
-    return left * (ends[-1] - ends[0]) // (len(ends) - 1)
+    return remaining * (ends[-1] - ends[0]) // (len(ends) - 1)
 
 
-def times_told(worked_us: int, waited_us: int = 0, paused_us: int = 0, asleep_us: int = 0) -> list[str]:
-    """Return how long a run did what, as people read it; what took no time is left out, but for the work.
+def time_texts(worked_us: int, waited_us: int = 0, paused_us: int = 0, asleep_us: int = 0) -> list[str]:
+    """Return the durations of the activities as texts; only the work is listed if it is 0.
 
-    >>> times_told(2_000_000, 63_000_000)
+    >>> time_texts(2_000_000, 63_000_000)
     ['worked 2.0 s', 'waited for you 1 min 03 s']
     """
-    told = ("waited for you", waited_us), ("paused", paused_us), ("slept", asleep_us)
-    return [f"worked {seconds(worked_us / 1e6)}", *(f"{what} {seconds(took / 1e6)}" for what, took in told if took > 0)]
+    texts = [f"worked {seconds(worked_us / 1e6)}"]
+    for label, took_us in ("waited for you", waited_us), ("paused", paused_us), ("slept", asleep_us):
+        if took_us > 0:
+            texts.append(f"{label} {seconds(took_us / 1e6)}")
+    return texts
 
 
-# What the rows and items of a step gave, column by column, as far as it can be told at a glance.
+# --- distributions of the results of rows and items, column by column ------------------------------------------------
 #
-# `Spreads` follows a log; counting what it was told of costs something, and is left until somebody looks. Of texts,
-# truths and whole numbers with few different values the most frequent are named; of other numbers there are some twenty
-# bins; free text is left out. Texts are as people may see them (`divebook.text.redaction`), and a column whose name is
-# one of secrets is not told.
+# `Spreads` follows a log. Counting is expensive, so it happens only when a reader asks for the distributions. Columns
+# of texts, booleans and integers with few distinct values list the most frequent values. Other numbers get about twenty
+# bins. Free text is omitted. Texts are redacted (`divebook.text.redaction`), and columns whose name looks like a secret
+# are omitted.
 
 
-MOST_STEPS, MOST_COLUMNS, MOST_VALUES = 3, 3, 8
-"""Steps of which it is told, columns of each, and values of each of these."""
+MOST_STEPS = 3
+"""Steps whose distributions are shown."""
+MOST_COLUMNS = 3
+"""Columns that are shown for each step."""
+MOST_VALUES = 8
+"""Values that are shown for each column."""
 LEAST_NUMBERS = 8
-"""Fewer numbers say more by themselves than in bins."""
+"""Fewer numbers get no bins, because the numbers themselves are more informative."""
 NAME = 40
 RESULT = "result"
-"""The column of what has no names of its own (`divebook.events.arrow.rows`)."""
+"""The column for results without field names (`divebook.events.arrow.rows`)."""
 
 Kind: TypeAlias = Literal["values", "numbers"]
 
 
 class Counted(NamedTuple):
-    """A value, or a bin of numbers, and in how many rows it is."""
+    """A value, or a bin of numbers, and the number of rows that contain it."""
 
     name: str
     rows: int
 
 
 class Distribution(NamedTuple):
-    """What one column holds."""
+    """Values of one column."""
 
     name: str
     kind: Kind
     parts: tuple[Counted, ...]
-    """The most frequent values, the most frequent first; or all bins, ascending."""
+    """The most frequent values first; or all bins, ascending."""
     others: Counted
-    """How many other values there are, in words, and in how many rows."""
+    """Number of other values, in words, and of their rows."""
     empty: int
-    """Rows that gave nothing here."""
+    """Rows without a value."""
     least: str = ""
     greatest: str = ""
-    """Of numbers."""
+    """Least and greatest number of a column of numbers."""
     middle: str = ""
-    """About the number that half of them do not exceed."""
+    """Approximate median."""
 
     @property
     def words(self) -> str:
-        """It as a line of text: ``label: praise 812, blame 164, 3 others 24``."""
-        told = [f"{name} {rows:,}" for name, rows in (*self.parts, self.others) if rows]
+        """The distribution as a line of text: ``label: praise 812, blame 164, 3 others 24``."""
         if self.kind == "numbers":
-            beyond = [f"{self.others.rows:,} {self.others.name}"] if self.others.rows else []
-            told = [f"{self.least} to {self.greatest}", f"median about {self.middle}", *beyond]
-        return f"{self.name}: {', '.join([*told, *([f'{self.empty:,} empty'] if self.empty else [])])}"
+            texts = [f"{self.least} to {self.greatest}", f"median about {self.middle}"]
+            if self.others.rows:
+                texts.append(f"{self.others.rows:,} {self.others.name}")
+        else:
+            texts = [f"{name} {rows:,}" for name, rows in (*self.parts, self.others) if rows]
+        if self.empty:
+            texts.append(f"{self.empty:,} empty")
+        return f"{self.name}: {', '.join(texts)}"
 
 
 Columns: TypeAlias = dict[str, ColumnTally]
 
 
 class Spreads:
-    """Follows a log, event by event.
+    """Incremental counts of the results of rows and items.
 
     Examples
     --------
@@ -457,68 +481,75 @@ class Spreads:
 
     def __init__(self) -> None:
         self._visits: dict[str, dict[str, Columns]] = {}
-        """What was counted, by step and path."""
+        """Counts by step and path."""
         self._waiting: deque[tuple[Columns, str, Any, int]] = deque()
-        """What is still to be counted: where, of which step, and of how many rows."""
-        self._told: dict[str, tuple[Distribution, ...]] = {}
-        """By step, unless more was counted since."""
+        """Results that are not counted yet: columns, step, result, number of rows."""
+        self._results: dict[str, tuple[Distribution, ...]] = {}
+        """Distributions by step, until more is counted."""
 
     def take(self, event: Event) -> None:
-        """Let one event have its effect."""
+        """Apply one event."""
         data = event.data
         if isinstance(data, catalog.RowsCompleted):
             self._waiting.append((self._columns(event), event.step, data.result, max(1, data.rows)))
         elif isinstance(data, catalog.IterationCompleted):
-            self._waiting.append((self._columns(event), event.step, given_by(data.result), 1))
+            self._waiting.append((self._columns(event), event.step, result_of(data.result), 1))
         elif isinstance(data, catalog.StepStarted) and event.step in self._visits:
             self._visits[event.step].pop(event.path, None)  # it begins anew
-            self._told.pop(event.step, None)
+            self._results.pop(event.step, None)
 
     @property
     def is_behind(self) -> bool:
-        """Whether there is something that was not counted yet."""
+        """Whether some results are not counted yet."""
         return bool(self._waiting)
 
     def count(self, most: float = math.inf) -> None:
-        """Count what has ended, about so many rows of it."""
+        """Count the waiting results, up to about `most` rows."""
         items: dict[int, tuple[Columns, dict[str, list[Any]]]] = {}
         while self._waiting and most > 0:
-            columns, step, given, rows = self._waiting.popleft()
+            columns, step, result, rows = self._waiting.popleft()
             most -= rows
-            self._told.pop(step, None)
-            if isinstance(given, Recorded) and given.tag == "arrow":
-                _count_rows(given, columns)
+            self._results.pop(step, None)
+            if isinstance(result, Recorded) and result.tag == "arrow":
+                _count_rows(result, columns)
             else:
                 cells = items.setdefault(id(columns), (columns, {}))[1]
-                for name, cell in given.items() if isinstance(given, Mapping) else ((RESULT, given),):
+                row = result if isinstance(result, Mapping) else {RESULT: result}
+                for name, cell in row.items():
                     cells.setdefault(name, []).append(cell)
         for columns, cells in items.values():
             _count_cells(cells, columns)
 
     def of(self, step: str) -> tuple[Distribution, ...]:
-        """Return what the rows of a step gave in its latest visit of each path, counted to the end."""
+        """Return the distributions of a step over the latest visit of each path, after counting all results."""
         self.count()
         return self.so_far(step)
 
     def so_far(self, step: str) -> tuple[Distribution, ...]:
-        """Return that of what was counted by now."""
-        if step not in self._told:
-            self._told[step] = spreads_of(_together(self._visits.get(step, {}).values()))
-        return self._told[step]
+        """Return the distributions of a step from the results that are counted already."""
+        if step not in self._results:
+            self._results[step] = spreads_of(_together(self._visits.get(step, {}).values()))
+        return self._results[step]
 
     def latest(self, steps: Iterable[ItemProgress]) -> dict[str, tuple[Distribution, ...]]:
-        """Return that of the latest steps of which there is something to tell: of those that run, if any do."""
-        progress = [*steps]
-        chosen = [told for told in progress if told.running] or progress
-        found = {told.step: spreads for told in chosen if (spreads := self.so_far(told.step))}
-        return dict([*found.items()][-MOST_STEPS:])
+        """Return the distributions of the running steps, or of all steps if none runs; the latest `MOST_STEPS` of
+        them.
+        """
+        all_steps = [*steps]
+        running = [progress for progress in all_steps if progress.running]
+        spreads_by_step: dict[str, tuple[Distribution, ...]] = {}
+        for progress in running or all_steps:
+            spreads = self.so_far(progress.step)
+            if spreads:
+                spreads_by_step[progress.step] = spreads
+        return dict([*spreads_by_step.items()][-MOST_STEPS:])
 
     def _columns(self, event: Event) -> Columns:
         return self._visits.setdefault(event.step, {}).setdefault(event.path, {})
 
 
-def given_by(result: Any) -> Any:
-    """Return what an item gave, as the log holds it: of a workflow function what that returned."""
+def result_of(result: Any) -> Any:
+    """Return the result of an item as the log has it; of a workflow function its return value."""
     value = result.get("value", result.get("text")) if isinstance(result, Mapping) else result
     return value["result"] if isinstance(value, dict) and [*value] == ["result"] else value
 
@@ -531,33 +562,37 @@ def _count_rows(recorded: Recorded, columns: Columns) -> None:
 
 
 def _count_cells(cells: Mapping[str, Sequence[Any]], columns: Columns) -> None:
-    for name, found in cells.items():
+    for name, values in cells.items():
         if name in columns or len(columns) < MOST_COUNTED:
-            columns.setdefault(name, ColumnTally()).add(found)
+            columns.setdefault(name, ColumnTally()).add(values)
 
 
 def _together(visits: Iterable[Columns]) -> Columns:
-    first, *others = [*visits] or [{}]
-    if not others:
+    first, *more_visits = [*visits] or [{}]
+    if not more_visits:
         return first
-    found: Columns = {}
-    for columns in (first, *others):
+    columns_of_all: Columns = {}
+    for columns in (first, *more_visits):
         for name, tally in columns.items():
-            found.setdefault(name, ColumnTally()).merge(tally)
-    return found
+            columns_of_all.setdefault(name, ColumnTally()).merge(tally)
+    return columns_of_all
 
 
 # --- in words ------------------------------------------------------------------------------------------------------
 
 
 def spreads_of(columns: Columns) -> tuple[Distribution, ...]:
-    """Return what is told of columns, in their order."""
-    found = (_spread(name, tally) for name, tally in columns.items() if not looks_secret(name))
-    return tuple(spread for spread in found if spread is not None)[:MOST_COLUMNS]
+    """Return the distributions of columns, in their order."""
+    spreads = (_spread(name, tally) for name, tally in columns.items() if not looks_secret(name))
+    return tuple(spread for spread in spreads if spread is not None)[:MOST_COLUMNS]
 
 
 def _spread(name: str, tally: ColumnTally) -> Distribution | None:
-    """Return what is told of a column; None of one that holds free text, or no single values."""
+    """Return the distribution of a column; None for free text and for values that are not scalars.
+
+    Columns of numbers with many distinct values get bins. Other columns get counts of values, in which numbers of a
+    mixed column form one entry.
+    """
     has_words = bool(tally.text_count or any(tally.truths))
     many = tally.whole is None and tally.bins.count
     if many and not has_words and not tally.other and tally.bins.least < tally.bins.greatest:
@@ -580,9 +615,11 @@ def _of_values(name: str, counts: list[tuple[str, int]], tally: ColumnTally) -> 
     is_free = len(counts) > total / 2 if len(counts) > MOST_VALUES else len(counts) == total
     if not total or is_free or tally.other == total:
         return None
-    first = (ranked := sorted(counts, key=lambda one: (-one[1], one[0])))[:MOST_VALUES]
+    ranked = sorted(counts, key=lambda one: (-one[1], one[0]))
+    first = ranked[:MOST_VALUES]
     rest = ranked[MOST_VALUES:]
-    others = Counted(f"{len(rest):,} other{'' if len(rest) == 1 else 's'}", sum(count for _, count in rest))
+    label = "other" if len(rest) == 1 else "others"
+    others = Counted(f"{len(rest):,} {label}", sum(count for _, count in rest))
     return Distribution(one_line(name, NAME), "values", tuple(Counted(*one) for one in first), others, tally.empty)
 
 
@@ -607,7 +644,7 @@ def _range(least: float, greatest: float) -> str:
 
 
 def _middle(listed: list[tuple[float, int]], count: int) -> float:
-    """Return where the bin begins in which half of the numbers are reached."""
+    """Return the start of the bin that contains the median."""
     reached = accumulate(inside for _, inside in listed)
     return next(begin for (begin, _), so_far in zip(listed, reached, strict=True) if 2 * so_far >= count)
 
@@ -617,7 +654,7 @@ def _named(text: str) -> str:
 
 
 def _number(value: float) -> str:
-    """Return a number in few characters.
+    """Return a number as a short text.
 
     >>> _number(1234567.0), _number(0.123456), _number(1e300)
     ('1,234,567', '0.1235', '1e+300')
@@ -626,6 +663,6 @@ def _number(value: float) -> str:
 
 
 def _about(value: float, width: float) -> str:
-    """Return a number to the digits that the width of a bin leaves."""
+    """Return a number rounded to the precision of a bin's width."""
     digits = max(0, -math.floor(math.log10(width)))
     return _number(round(value, digits)) if digits < 12 else _number(value)

@@ -1,4 +1,4 @@
-"""The frames of one log, as executions, runs and saved runs have them, and of many."""
+"""DataFrames of one log or of several, shared by executions, runs, saved runs and collections of them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 from divebook import extensions
 from divebook.errors import SetupError
 from divebook.events import Event
-from divebook.projections.requests import CallMessage, RequestView, conversation_in, requests_of
+from divebook.projections.model_requests import CallMessage, RequestView, conversation_in, requests_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 class Framed(ABC):
-    """Something that shows what was done as DataFrames.
+    """Base class of objects that provide the DataFrames of logs.
 
-    `divebook.analysis.log` and `divebook.analysis.agents` document their columns.
+    `divebook.analysis.log` and `divebook.analysis.agents` document the columns.
     """
 
     @abstractmethod
@@ -51,9 +51,9 @@ class Framed(ABC):
         return self._frame("tool_calls")
 
     def costs(self, by: Literal["agent", "model", "tool", "step"] = "agent") -> pd.DataFrame:
-        """One row per agent, model, tool or step, with what it consumed.
+        """Return one row per agent, model, tool or step, with its consumption.
 
-        `divebook.analysis.agents.costs_frame` has the columns.
+        `divebook.analysis.agents.costs_frame` documents the columns.
         """
         if by not in ("agent", "model", "tool", "step"):
             raise SetupError(f"costs are added up by agent, model, tool or step, not by {by!r}")
@@ -78,14 +78,14 @@ class Framed(ABC):
 
 @runtime_checkable
 class ReadAtOnce(Protocol):
-    """A log that rests in a store."""
+    """A log in a store that can return all its events in one read."""
 
     def at_once(self) -> list[Event]:
         """Return all events, without their ids."""
 
 
 class FramedLog(Framed):
-    """Something with a log of its own."""
+    """Base class of objects with one log."""
 
     @abstractmethod
     def _log(self) -> Iterable[Event]:
@@ -93,56 +93,57 @@ class FramedLog(Framed):
 
     @property
     def requests(self) -> list[RequestView]:
-        """Every request that its agents made of their models, oldest first: what was sent, with what, what came back.
+        """All requests of the agents to their models, oldest first, each with the messages, the settings and the
+        response.
 
-        ``requests[0].messages`` is exactly what the model got, in pydantic-ai's JSON form.
+        ``requests[0].messages`` are exactly the messages that the model received, in pydantic-ai's JSON form.
         """
         return requests_of(self._log())
 
     @property
     def conversation(self) -> list[CallMessage]:
-        """What was said to its agents, by them and by their tools, each thing once."""
+        """The messages of the agents, to them and of their tools, each message once."""
         return conversation_in(self.requests)
 
     def why(self, name: str, at: int | None = None, *, row: int | None = None, column: str | None = None) -> Any:
-        """Return where the value of a variable came from, a `divebook.replay.provenance.Provenance`.
+        """Return the origin of the value of a variable, a `divebook.replay.provenance.Provenance`.
 
         Parameters
         ----------
         name
             A variable (``x``, ``state.x``), an input (``inputs.x``), an output, or ``state`` for all variables.
         at
-            The number of the event at which it is asked; by default the last.
+            The number of the event after which the value is read; by default the last.
         row, column
-            Of a list or DataFrame that items of `Each` have made: which row, from 0, and which column of it.
+            Of a list or DataFrame that items of `Each` have produced: the row, from 0, and the column.
 
         Raises
         ------
         NotFoundError
-            It had no value then, and no choice is known that was the cause of that; or the log does not say which item
-            made the row.
+            The variable had no value then and no recorded choice explains why, or the log does not record which item
+            produced the row.
         """
         return extensions.extension(extensions.WHY)(self._log(), name, at, row=row, column=column)
 
     def rows(self, step: str | None = None) -> pd.DataFrame:
-        """Return what the rows of a frame gave, by their position: `divebook.analysis.lists.rows_frame`.
+        """Return the results of the rows of a frame by position: `divebook.analysis.lists.rows_frame`.
 
-        ``frame.reset_index(drop=True).join(run.rows())`` has them beside the frame that the step went over.
+        ``frame.reset_index(drop=True).join(run.rows())`` adds them to the frame that the step processed.
 
         Parameters
         ----------
         step
             A step with `Each` and `Rows`; not needed if there is only one.
         """
-        made: pd.DataFrame = extensions.extension(extensions.FRAMES)("rows", (self._log(), step))
-        return made
+        frame: pd.DataFrame = extensions.extension(extensions.FRAMES)("rows", (self._log(), step))
+        return frame
 
     def _frame(self, kind: str) -> pd.DataFrame:
-        made: pd.DataFrame = extensions.extension(extensions.FRAMES)(kind, self._log())
-        return made
+        frame: pd.DataFrame = extensions.extension(extensions.FRAMES)(kind, self._log())
+        return frame
 
 
 def log_of(run: FramedLog) -> Iterable[Event]:
-    """Return the events of something with a log, oldest first; those of a store without their ids."""
+    """Return the events of a run, oldest first; events from a store have no ids."""
     log = run._log()  # noqa: SLF001 - its own method, in its own file
     return log.at_once() if isinstance(log, ReadAtOnce) else log
