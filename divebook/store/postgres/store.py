@@ -39,7 +39,7 @@ from divebook.store.append import (
 from divebook.store.base import EventStore, StoredBlob, StoredLog, StoredSummary, check_reached
 from divebook.store.leases import THIS_PROCESS, Claim, Lease, Moment, Owner, QueuedExecution, WorkerRecord
 from divebook.store.maintenance import close_when_dropped, weakly
-from divebook.store.messages import Arrivals, NewsListener
+from divebook.store.notifications import Arrivals, NewsListener
 from divebook.store.postgres import tables
 from divebook.store.postgres.connections import (
     Connections,
@@ -314,15 +314,16 @@ class PostgresStore(EventStore):
         is_known = all(not batch.expected_sequence or self._is_readable(batch.execution_id) for batch in batches)
         if not batches or not is_known or any(batch.again for batch in batches):  # to check a key asks the server
             return super().append_in_a_moment(batches, seconds)
-        ready = [prepared for batch in batches if isinstance(prepared := self._checked(batch), PreparedBatch)]
-        if len(ready) < len(batches):
+        checked = [self._prepare_batch(batch) for batch in batches]
+        prepared = [entry for entry in checked if isinstance(entry, PreparedBatch)]
+        if len(prepared) < len(batches):
             return super().append_in_a_moment(batches, seconds)
         if not self._lock.acquire(blocking=False):
-            return Appending(lambda: self._write_and_tell(ready))
+            return Appending(lambda: self._write_and_notify(prepared))
         try:
-            sent = self._logs.begin(ready, self.durability, self._tell)
+            sent = self._logs.begin(prepared, self.durability, self._notify)
             if sent is None:
-                return Appending(lambda: self._write_and_tell(ready))
+                return Appending(lambda: self._write_and_notify(prepared))
             if sent.is_answered(seconds):
                 return Appending(list, self._outcome(sent))
             return Appending(lambda: self._outcome(sent), is_begun=True)

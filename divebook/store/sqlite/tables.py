@@ -30,7 +30,7 @@ from divebook.store.leases import (
     worker_from,
     worker_to_data,
 )
-from divebook.store.messages import Arrivals
+from divebook.store.notifications import Arrivals
 from divebook.store.sqlite import connections
 from divebook.store.sqlite.connections import typed
 from divebook.store.sqlite.rows import COLUMNS, RECORD, Log, find, load_line
