@@ -46,7 +46,7 @@ from divebook.store.append import (
     records_of,
 )
 from divebook.store.codec import Codec, Sealing
-from divebook.store.encoding import chain, decode_facts, head, packed_but, width_of
+from divebook.store.encoding import chain, decode_facts, head, pack_new_blobs, width_of
 from divebook.store.history import History
 from divebook.store.leases import (
     LEASE_SECONDS,
@@ -105,11 +105,11 @@ class EventStore(ABC):
         self._subscribers = Subscribers()
         self._arrivals = Arrivals()
         self._news = News()
-        self.sealing = Sealing(packs=self.keeps)
+        self.sealing = Sealing(compresses=self.keeps)
         """Encryption of values. Set its `codec` before the first write."""
         self._closed = False
         self._packed_lately: dict[bytes, None] = {}
-        """Hashes of the large values that were compressed last (`packed_but`)."""
+        """Hashes of the large values that were compressed last (`pack_new_blobs`)."""
         self._readable: dict[str, Codec | None] = {}
         """Executions whose logs were decrypted, with the codec that did it (`check_key`)."""
 
@@ -135,7 +135,7 @@ class EventStore(ABC):
         InvalidEventError
             ``invalid event at index i: ...``.
         ExecutionNotFoundError
-            `expected_sequence` is not 0 and there is no such log.
+            `expected_sequence` is not 0 and the log does not exist.
         """
         (refusal,) = self.append_all((Batch(execution_id, expected_sequence, records_of(events), token),))
         if refusal is not None:
@@ -158,7 +158,7 @@ class EventStore(ABC):
         return [next(remaining) if isinstance(entry, PreparedBatch) else entry for entry in checked]
 
     def append_in_a_moment(self, batches: Sequence[Batch], seconds: float) -> Appending:
-        """Do the part of `append_all` that blocks for at most `seconds`; another thread may call `finish` for the rest.
+        """Run the part of `append_all` that blocks for at most `seconds`; another thread may `finish` it.
 
         A store that cannot limit the time of a commit leaves all of it to `finish`. A store on a server sends batches
         that only extend logs it has cached, and waits up to `seconds` for the answer. Raises as `append_all` does.
@@ -179,7 +179,7 @@ class EventStore(ABC):
         return self.append_all(batches)
 
     def sync(self) -> None:
-        """Block until earlier appends survive a power failure, as far as their durability requires it.
+        """Wait until earlier appends survive a power failure, as far as their durability requires it.
 
         Another thread may append during the call.
         """
@@ -195,7 +195,7 @@ class EventStore(ABC):
         Raises
         ------
         DecryptionError
-            The log was encrypted with another key, or there is no key. Nothing was written.
+            The log was encrypted with another key, or the key is missing. Nothing was written.
         """
         if self._is_readable(execution_id):
             return
@@ -236,7 +236,7 @@ class EventStore(ABC):
         except (InvalidEventError, ExecutionEndedError, DecryptionError) as error:
             return error
         if prepared.blobs and self.keeps:
-            prepared.packed = packed_but(prepared.blobs, self._packed_lately)
+            prepared.packed = pack_new_blobs(prepared.blobs, self._packed_lately)
         return prepared
 
     def _is_readable(self, execution_id: str) -> bool:
@@ -289,7 +289,7 @@ class EventStore(ABC):
         Raises
         ------
         ExecutionNotFoundError
-            There is no such log.
+            The store has no such log.
         NewerStoreError
             A newer divebook wrote one of the events.
         CorruptStoreError
@@ -318,7 +318,7 @@ class EventStore(ABC):
         Raises
         ------
         ExecutionNotFoundError
-            There is no such log.
+            The store has no such log.
         """
         self._check_open()
         return History(self, execution_id, max(after, 0), self._last_sequence(execution_id))
@@ -345,7 +345,7 @@ class EventStore(ABC):
         Raises
         ------
         ExecutionNotFoundError
-            There is no such log.
+            The store has no such log.
         """
         events: list[Event] = []
         step = SOUND_PAGE
@@ -500,7 +500,7 @@ class EventStore(ABC):
         LeaseHeldError
             A process drives the execution, perhaps this one. The error names it and when its lease expires.
         ExecutionNotFoundError
-            There is no such log.
+            The store has no such log.
         """
         self._check_open()
         moment = self._moment(now)
@@ -508,7 +508,7 @@ class EventStore(ABC):
             return self._acquire(execution_id, owner, moment, moment.plus(ttl_seconds), instead_of)
 
     def renew(self, leases: Sequence[Lease], ttl_seconds: float = LEASE_SECONDS, now: int | None = None) -> list[bool]:
-        """Extend leases in one transaction; return, for each, True if its holder still has it.
+        """Renew leases in one transaction; return, for each, True if its holder still has it.
 
         The holder of an expired lease still has it as long as no other process acquired the execution.
         """
@@ -652,7 +652,7 @@ class EventStore(ABC):
         UnstorableValueError
             The payload cannot be stored. The error names the path to the value.
         DecryptionError
-            The execution was encrypted with another key, or there is no key.
+            The execution was encrypted with another key, or the key is missing.
         """
         self._check_open()
         _check_message(message)
@@ -673,7 +673,7 @@ class EventStore(ABC):
         ExecutionNotFoundError
             The store has no such execution.
         DecryptionError
-            One of the executions was encrypted with another key, or there is no key.
+            One of the executions was encrypted with another key, or the key is missing.
         """
         self._check_open()
         with self._lock:
@@ -721,7 +721,7 @@ class EventStore(ABC):
         return self._untaken()
 
     def has_untaken(self, execution_id: str) -> bool:
-        """Return True if an execution is one of the `untaken`; ExecutionNotFoundError if there is no such log."""
+        """Return True if an execution is one of the `untaken`; ExecutionNotFoundError if the log does not exist."""
         self._check_open()
         return self._has_untaken(execution_id)
 
@@ -742,9 +742,9 @@ class EventStore(ABC):
         StoreError
             The log does not reach that far.
         ExecutionNotFoundError
-            There is no such log.
+            The store has no such log.
         DecryptionError
-            The log was encrypted with another key, or there is no key.
+            The log was encrypted with another key, or the key is missing.
         """
         self._check_open()
         self.check_key(execution_id)
@@ -866,7 +866,7 @@ class EventStore(ABC):
         return self._news.add(listener, self.wait_for_news)
 
     def wait_for_news(self, seen: int, seconds: float) -> int:
-        """Block until there is news: a message, or anything that another process wrote. Return the new count of news.
+        """Wait until there is news: a message, or anything that another process wrote. Return the new count of news.
 
         Parameters
         ----------

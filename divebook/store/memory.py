@@ -117,7 +117,10 @@ class MemoryStore(EventStore):
         return source.forked(batch.expected_sequence, log, self._reached)
 
     def _extend(self, log: MemoryLog, batch: PreparedBatch) -> None:
-        """Add a batch to a log, and update the state of the execution as a database updates its row."""
+        """Add a batch to a log, and update the state of the execution as a database updates its row.
+
+        `_log_for` has made all checks before.
+        """
         log.checksums.extend(batch.checksums(log.checksums[-1] if log.checksums else 0))
         log.heads.extend(map(head_of_record, batch.records, batch.types))
         log.payloads.extend(batch.payloads)
