@@ -19,8 +19,19 @@ from divebook.events.codec import encode, event_to_dict, parse
 from divebook.events.event import Event
 from divebook.events.recorded import CONTAINERS, TAG
 from divebook.runtime.execution import Execution
-from divebook.store.embedded import LOG, RUN, TEXTS, VIEWER, columns_of, decoded, pack, part_of, script_of, sealed
-from divebook.store.encoding import LongTexts
+from divebook.store.embedded import (
+    LOG,
+    RUN,
+    TEXTS,
+    VIEWER,
+    LongTexts,
+    columns_of,
+    decoded,
+    pack,
+    part_of,
+    script_of,
+    sealed,
+)
 from divebook.store.transfer import new_file
 from divebook.text.colours import COLOURS
 from divebook.text.format import visible

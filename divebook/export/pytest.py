@@ -46,13 +46,13 @@ from divebook.store.embedded import (
     TEXTS,
     LineWriter,
     LogFile,
+    LongTexts,
     columns_of,
     decoded,
     log_of,
     metadata_of,
     part_of,
 )
-from divebook.store.encoding import LongTexts
 from divebook.store.transfer import import_, new_file, read
 from divebook.text.format import visible
 from divebook.text.redaction import Redactor, cut, one_line, shared

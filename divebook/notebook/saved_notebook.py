@@ -21,8 +21,7 @@ from divebook.notebook.session_text import settled_text
 from divebook.projections.activity import MOST_COLUMNS, time_texts
 from divebook.projections.log_frames import FramedLog
 from divebook.projections.spans import Span, spans_of
-from divebook.store.embedded import LOG, RUN, TEXTS, carried_by, is_carrier
-from divebook.store.encoding import whole_texts, with_texts
+from divebook.store.embedded import LOG, RUN, TEXTS, carried_by, is_carrier, whole_texts, with_texts
 from divebook.text.format import local_time, plural, seconds, visible
 from divebook.text.redaction import cut, one_line, shared
 from divebook.widgets.protocol import PackedRun, QuestionView, Recording, StateView

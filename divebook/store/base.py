@@ -1,8 +1,8 @@
 """Interface of an event store. Every implementation passes ``tests/store/conformance.py``.
 
-`EventStore` combines one abstract class for each kind of data (logs, leases, messages, checkpoints, large values,
-summaries for lists) with one for maintenance. These classes contain the code that all stores share: they check and
-encode input, allow one writer at a time, and notify listeners after the commit. A subclass reads and writes the rows.
+The public methods of `EventStore` contain the code that all stores share: they check and encode input, allow one
+writer at a time, and notify listeners after the commit. Each calls a method of the same name with an underscore, in
+which a subclass reads or writes its rows: `acquire` computes the expiry and takes the lock, `_acquire` writes the row.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from datetime import datetime
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from divebook.engine.inbox import ANNOTATION, ANSWER, REVOCATION, SIGNAL, Message
 from divebook.engine.lifecycle import STATUSES
 from divebook.errors import (
     CorruptStoreError,
@@ -30,6 +31,7 @@ from divebook.errors import (
     StoreError,
 )
 from divebook.events.catalog import BOOK, ENQUEUED, LEFT_ALONE, ORIGINS, Payload
+from divebook.events.codec import encode, storable
 from divebook.events.event import Event, Record, to_microseconds
 from divebook.store.append import (
     FULL,
@@ -44,18 +46,23 @@ from divebook.store.append import (
     records_of,
 )
 from divebook.store.codec import Codec, Sealing
-from divebook.store.encoding import chain, decode_facts, head, packed_but, width_of
+from divebook.store.encoding import chain, decode_facts, head, pack_new_blobs, width_of
 from divebook.store.history import History
-from divebook.store.leases import LeaseBook, Moment, Queues
-from divebook.store.messages import Arrivals, Listener, Mailbox, News, NewsListener, Subscribers
+from divebook.store.leases import (
+    LEASE_SECONDS,
+    WORKER_SECONDS,
+    Claim,
+    Lease,
+    Moment,
+    Owner,
+    QueuedExecution,
+    WorkerRecord,
+)
+from divebook.store.notifications import Arrivals, Listener, News, NewsListener, Subscribers
 from divebook.text.arguments import id_of, require
 
 if TYPE_CHECKING:
     from divebook.store.pages import EventPage
-
-
-# --- event logs ---------
-# Events in the order in which they were appended, and one summary row for each execution.
 
 
 SOUND_PAGE = 200
@@ -64,19 +71,49 @@ MAX_CANDIDATES = 10
 """Maximum number of execution ids that an error or a look-up names."""
 MAX_READABLE = 10_000
 """Maximum number of executions for which a store caches that its codec decrypts their logs."""
+WORKER_RECORD_SECONDS = 3600.0
+"""Age at which the record of a worker that has expired is deleted."""
+MESSAGE_KINDS = (ANSWER, SIGNAL, REVOCATION, ANNOTATION)
 
 
-class EventLogs(ABC):
-    """Event logs of a store: append, delete, read and list."""
+class EventStore(ABC):
+    """Event logs of executions, with the leases, queues, messages, caches and large values that belong to them.
 
-    _lock: threading.RLock
-    _subscribers: Subscribers
-    sealing: Sealing
-    keeps: bool
-    _packed_lately: dict[bytes, None]
-    _readable: dict[str, Codec | None]
+    Methods block, and may be called from several threads.
 
-    # --- writing -----------------------------------------------------------------------------------------------------
+    Examples
+    --------
+    >>> from divebook.store import MemoryStore
+    >>> with MemoryStore() as store:
+    ...     store.records()
+    []
+    """
+
+    location: str
+    """Path or URL of the store, without its password. `open_store` opens it again."""
+    keeps: bool = True
+    """True if written data outlives the process."""
+    shared: bool = True
+    """True if other processes can open the store as well."""
+    local: bool = True
+    """True if a commit is fast enough to block the calling event loop; a commit over a network is not."""
+    durability: Durability = FULL
+    """Durability of batches that do not specify one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._subscribers = Subscribers()
+        self._arrivals = Arrivals()
+        self._news = News()
+        self.sealing = Sealing(compresses=self.keeps)
+        """Encryption of values. Set its `codec` before the first write."""
+        self._closed = False
+        self._packed_lately: dict[bytes, None] = {}
+        """Hashes of the large values that were compressed last (`pack_new_blobs`)."""
+        self._readable: dict[str, Codec | None] = {}
+        """Executions whose logs were decrypted, with the codec that did it (`check_key`)."""
+
+    # --- append and delete --------------------------------------------------------------------------------------------
 
     def append(
         self, execution_id: str, events: Sequence[Event], expected_sequence: int, token: int | None = None
@@ -98,7 +135,7 @@ class EventLogs(ABC):
         InvalidEventError
             ``invalid event at index i: ...``.
         ExecutionNotFoundError
-            `expected_sequence` is not 0 and there is no such log.
+            `expected_sequence` is not 0 and the log does not exist.
         """
         (refusal,) = self.append_all((Batch(execution_id, expected_sequence, records_of(events), token),))
         if refusal is not None:
@@ -112,18 +149,19 @@ class EventLogs(ABC):
         same records sets `Batch.again`, and skips those that the log has. A batch without records is ignored.
         """
         self._check_open()
-        checked = [self._checked(batch) for batch in batches]
-        accepted = [entry for entry in checked if isinstance(entry, PreparedBatch)]
-        answers = self._write_and_tell(accepted) if accepted else []
+        checked = [self._prepare_batch(batch) for batch in batches]
+        prepared = [entry for entry in checked if isinstance(entry, PreparedBatch)]
+        answers = self._write_and_notify(prepared) if prepared else []
         if len(answers) == len(checked):
             return answers
         remaining = iter(answers)
         return [next(remaining) if isinstance(entry, PreparedBatch) else entry for entry in checked]
 
     def append_in_a_moment(self, batches: Sequence[Batch], seconds: float) -> Appending:
-        """Start an `append_all` that blocks for at most `seconds`; another thread can finish it.
+        """Run the part of `append_all` that blocks for at most `seconds`; another thread may `finish` it.
 
-        A store on a server sends the batches and waits up to `seconds` for the answer. Raises as `append_all` does.
+        A store that cannot limit the time of a commit leaves all of it to `finish`. A store on a server sends batches
+        that only extend logs it has cached, and waits up to `seconds` for the answer. Raises as `append_all` does.
         """
         del seconds  # the duration of a commit is unknown here
         return Appending(lambda: self.append_all(batches))
@@ -141,16 +179,54 @@ class EventLogs(ABC):
         return self.append_all(batches)
 
     def sync(self) -> None:
-        """Block until earlier appends survive a power failure, as far as their durability requires it.
+        """Wait until earlier appends survive a power failure, as far as their durability requires it.
 
         Another thread may append during the call.
         """
         self._check_open()
 
-    def _checked(self, batch: Batch) -> PreparedBatch | Refusal | None:
+    def check_key(self, execution_id: str) -> None:
+        """Check that this store can decrypt the end of a log. Every write to an existing execution needs that.
+
+        Events written with another key, or in plain text, would make the log unreadable for those who have its key, or
+        disclose what it encrypts. Costs one read per execution and process; executions that this process started need
+        none.
+
+        Raises
+        ------
+        DecryptionError
+            The log was encrypted with another key, or the key is missing. Nothing was written.
+        """
+        if self._is_readable(execution_id):
+            return
+        # Damage and unknown executions are reported by the write itself; a damaged log still accepts notes.
+        with suppress(ExecutionNotFoundError, CorruptStoreError, NewerStoreError):
+            last = self._last_sequence(execution_id)
+            self._read_records(execution_id, last - 1, last)
+            self._mark_readable(execution_id)
+
+    def delete(self, execution_id: str) -> None:
+        """Delete one log for good, whatever its status."""
+        self._check_open()
+        with self._lock:
+            self._delete(execution_id)
+            self._subscribers.notify(execution_id, ())
+
+    def cleanup(self, before: datetime) -> int:
+        """Delete the executions that ended before a moment, with whatever status; return how many."""
+        self._check_open()
+        if before.tzinfo is None:
+            raise ValueError(f"before needs a time zone, got {before.isoformat()}; use datetime.now(UTC) - age")
+        with self._lock:
+            deleted = self._cleanup(to_microseconds(before))
+            for execution_id in deleted:
+                self._subscribers.notify(execution_id, ())
+        return len(deleted)
+
+    def _prepare_batch(self, batch: Batch) -> PreparedBatch | Refusal | None:
         """Return a batch ready to be written, or why it is refused; None for one without records that the log lacks."""
         if batch.again:
-            batch = self._left_of(batch)
+            batch = self._without_written(batch)
         if not batch.records:
             return None
         try:
@@ -160,88 +236,52 @@ class EventLogs(ABC):
         except (InvalidEventError, ExecutionEndedError, DecryptionError) as error:
             return error
         if prepared.blobs and self.keeps:
-            prepared.packed = packed_but(prepared.blobs, self._packed_lately)
+            prepared.packed = pack_new_blobs(prepared.blobs, self._packed_lately)
         return prepared
-
-    def check_key(self, execution_id: str) -> None:
-        """Check that this store can decrypt the end of a log. Every write to an existing execution needs that.
-
-        Events written with another key, or in plain text, would make the log unreadable for those who have its key, or
-        disclose what it encrypts. Costs one read per execution and process; executions begun here need none.
-
-        Raises
-        ------
-        DecryptionError
-            The log was encrypted with another key, or there is no key. Nothing was written.
-        """
-        if self._is_readable(execution_id):
-            return
-        # Damage and unknown executions are reported by the write itself; a damaged log still accepts notes.
-        with suppress(ExecutionNotFoundError, CorruptStoreError, NewerStoreError):
-            last = self._last_sequence(execution_id)
-            self._read_records(execution_id, last - 1, last)
-            self._note_readable(execution_id)
 
     def _is_readable(self, execution_id: str) -> bool:
         """Return True if the cache records that this store can decrypt the end of a log."""
+        # None is a valid codec (plain text), so the default must be another object.
         return self._readable.get(execution_id, self) is self.sealing.codec
 
-    def _note_readable(self, execution_id: str) -> None:
+    def _mark_readable(self, execution_id: str) -> None:
         self._readable[execution_id] = self.sealing.codec
         while len(self._readable) > MAX_READABLE:
             self._readable.pop(next(iter(self._readable)), None)
 
-    def _left_of(self, batch: Batch) -> Batch:
+    def _without_written(self, batch: Batch) -> Batch:
         """Return a batch without the records that the log already has, and notify listeners of those.
 
         Record ids are unique, so comparing them with the end of the log is exact
         (test_a_batch_whose_commit_nobody_knows_of_is_written_once).
         """
         try:
-            wanted = batch.last_sequence - batch.expected_sequence
-            found = {event.id for event in self._read(batch.execution_id, batch.expected_sequence, wanted)}
+            count = batch.last_sequence - batch.expected_sequence
+            ids = {event.id for event in self._read(batch.execution_id, batch.expected_sequence, count)}
         except ExecutionNotFoundError:
             return batch
-        written = len(list(takewhile(lambda record: record.id in found, batch.records)))
+        written = len(list(takewhile(lambda record: record.id in ids, batch.records)))
         if written:
             with self._lock:
-                self._subscribers.tell(batch.execution_id, batch.records[:written])
+                self._subscribers.notify(batch.execution_id, batch.records[:written])
         return batch.without(written)
 
-    def _write_and_tell(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
+    def _write_and_notify(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
         with self._lock:
             answers = self._write(batches)
-            self._tell(batches, answers)
+            self._notify(batches, answers)
         return answers
 
-    def _tell(self, batches: Sequence[PreparedBatch], answers: Sequence[Refusal | None]) -> None:
-        """Notify listeners of written records, and mark executions begun by this process as readable."""
+    def _notify(self, batches: Sequence[PreparedBatch], answers: Sequence[Refusal | None]) -> None:
+        """Notify listeners of written records, and mark executions that this process started as readable."""
         has_listeners = bool(self._subscribers.listeners)
         for batch, answer in zip(batches, answers, strict=True):
             if answer is None and batch.beginning is not None:
-                self._note_readable(batch.execution_id)
+                self._mark_readable(batch.execution_id)
             if answer is None and has_listeners:
-                self._subscribers.tell(batch.execution_id, batch.records)
+                self._subscribers.notify(batch.execution_id, batch.records)
 
-    def delete(self, execution_id: str) -> None:
-        """Delete one log for good, whatever its status."""
-        self._check_open()
-        with self._lock:
-            self._delete(execution_id)
-            self._subscribers.tell(execution_id, ())
-
-    def cleanup(self, before: datetime) -> int:
-        """Delete completed, failed and cancelled executions that ended before a moment; return how many."""
-        self._check_open()
-        if before.tzinfo is None:
-            raise ValueError(f"before needs a time zone, got {before.isoformat()}; use datetime.now(UTC) - age")
-        with self._lock:
-            deleted = self._cleanup(to_microseconds(before))
-            for execution_id in deleted:
-                self._subscribers.tell(execution_id, ())
-        return len(deleted)
-
-    # --- reading -----------------------------------------------------------------------------------------------------
+    # --- read one log -------------------------------------------------------------------------------------------------
 
     def read(self, execution_id: str, after: int = 0, limit: int | None = None) -> list[Event]:
         """Return the events with sequences above `after`, ascending, at most `limit`.
@@ -249,7 +289,7 @@ class EventLogs(ABC):
         Raises
         ------
         ExecutionNotFoundError
-            There is no such log.
+            The store has no such log.
         NewerStoreError
             A newer divebook wrote one of the events.
         CorruptStoreError
@@ -260,37 +300,28 @@ class EventLogs(ABC):
             _check_not_negative("limit", limit)
         return self._read(id_of(execution_id), max(after, 0), limit)
 
-    def _read(self, execution_id: str, after: int, limit: int | None) -> list[Event]:
-        last = sys.maxsize if limit is None else after + limit
-        records = self._read_records(execution_id, after, last)
-        return [event for record in records for event in record.events_above(after, last)]
-
-    def history(self, execution_id: str, after: int = 0) -> History:
-        """Return the events of one log with sequences above `after`, which are read when they are looked at.
-
-        Raises
-        ------
-        ExecutionNotFoundError
-            There is no such log.
-        """
-        self._check_open()
-        return History(self, execution_id, max(after, 0), self._last_sequence(execution_id))
-
     def read_records(self, execution_id: str, after: int = 0, last: int = sys.maxsize) -> list[Record]:
         """Return the records that hold the events with sequences above `after` up to `last`; raises as `read` does.
 
-        For callers that fold a log: a record creates its `Event` objects only on access.
+        For callers that fold a log: a record creates its `Event` objects only on access. The first and the last record
+        may hold events outside of the range as well.
         """
         self._check_open()
         records = self._read_records(execution_id, max(after, 0), last)
         if records and last == sys.maxsize:
-            self._note_readable(execution_id)
+            self._mark_readable(execution_id)
         return records[1:] if records and records[0].last_sequence <= after else records
 
-    def facts(self, execution_id: str, sequences: Sequence[int]) -> dict[int, Payload]:
-        """Return the payloads of some events of a log by sequence number, in one read; raises as `read` does."""
+    def history(self, execution_id: str, after: int = 0) -> History:
+        """Return the events of one log with sequences above `after` as a sequence that reads its items on access.
+
+        Raises
+        ------
+        ExecutionNotFoundError
+            The store has no such log.
+        """
         self._check_open()
-        return self._facts(execution_id, sequences) if sequences else {}
+        return History(self, execution_id, max(after, 0), self._last_sequence(execution_id))
 
     def page(self, execution_id: str, after: int, limit: int) -> EventPage:
         """Return events as `read` does, as columns with undecoded payloads.
@@ -303,13 +334,18 @@ class EventLogs(ABC):
         self._check_open()
         return self._page(execution_id, after, limit)
 
+    def facts(self, execution_id: str, sequences: Sequence[int]) -> dict[int, Payload]:
+        """Return the payloads of some events of a log by sequence number, in one read; raises as `read` does."""
+        self._check_open()
+        return self._facts(execution_id, sequences) if sequences else {}
+
     def read_sound(self, execution_id: str) -> tuple[list[Event], CorruptStoreError | NewerStoreError | None]:
         """Return the readable events from the first one on, and the error that ended the read, or None.
 
         Raises
         ------
         ExecutionNotFoundError
-            There is no such log.
+            The store has no such log.
         """
         events: list[Event] = []
         step = SOUND_PAGE
@@ -325,15 +361,17 @@ class EventLogs(ABC):
                 return events, None
             events += page
 
+    def _read(self, execution_id: str, after: int, limit: int | None) -> list[Event]:
+        last = sys.maxsize if limit is None else after + limit
+        records = self._read_records(execution_id, after, last)
+        return [event for record in records for event in record.events_above(after, last)]
+
+    # --- list executions ----------------------------------------------------------------------------------------------
+
     def record(self, execution_id: str) -> ExecutionRecord:
         """Return the summary row of one execution; raise ExecutionNotFoundError if there is none."""
         self._check_open()
-        return self._opened(self._record(id_of(execution_id)))
-
-    def _opened(self, record: ExecutionRecord) -> ExecutionRecord:
-        error = self.sealing.open_text(record.error)
-        note = self.sealing.open_text(record.note)
-        return record if (error, note) == (record.error, record.note) else replace(record, error=error, note=note)
+        return self._decrypted(self._record(id_of(execution_id)))
 
     def records(
         self,
@@ -353,20 +391,36 @@ class EventLogs(ABC):
         self._check_open()
         _check_not_negative("limit", limit)
         _check_not_negative("offset", offset)
-        texts = {"status": status, "workflow": workflow, "tag": tag, "origin": origin, "parent": parent}
-        for name, value in {**texts, "notebook": notebook, "cell": cell, "key": key}.items():
+        filters = {"status": status, "workflow": workflow, "tag": tag, "origin": origin, "parent": parent}
+        filters |= {"notebook": notebook, "cell": cell, "key": key}
+        for name, value in filters.items():
             require(value, name, "a string", fits=isinstance(value, str))
         if status is not None and status not in STATUSES:
             raise NotFoundError("status", status, STATUSES)
         if origin is not None and origin not in ORIGINS:
             raise NotFoundError("origin", origin, ORIGINS)
-        wanted = RecordFilter(status, workflow, tag, origin, parent, notebook, cell, key, bool(key) or origin == BOOK)
-        return [self._opened(record) for record in self._records(wanted, limit, offset)]
+        with_books = bool(key) or origin == BOOK
+        record_filter = RecordFilter(status, workflow, tag, origin, parent, notebook, cell, key, with_books)
+        return [self._decrypted(record) for record in self._records(record_filter, limit, offset)]
 
     def unended(self) -> list[ExecutionRecord]:
         """Return the executions that have not ended, newest first, without books."""
         self._check_open()
-        return [self._opened(record) for record in self._unended() if record.origin != BOOK]
+        return [self._decrypted(record) for record in self._unended() if record.origin != BOOK]
+
+    def orphans(self, now: int | None = None) -> list[ExecutionRecord]:
+        """Return the executions that can continue but that no process drives, newest first.
+
+        A waiting execution can continue when its timer is due, when it has a message that is not in its log, or when
+        its driver has not released the lease (it died, or the lease expired). Enqueued executions are excluded, because
+        workers `claim` those; so are executions with an origin in `divebook.events.catalog.LEFT_ALONE`.
+        """
+        self._check_open()
+        return [
+            self._decrypted(record)
+            for record in self._orphans(self._moment(now))
+            if record.origin not in LEFT_ALONE and record.status != ENQUEUED
+        ]
 
     def descendants(self, execution_id: str) -> int:
         """Return the number of direct and indirect child executions, including ended ones."""
@@ -374,7 +428,7 @@ class EventLogs(ABC):
         return self._descendants(execution_id)
 
     def asking(self, question_id: str | None = None) -> list[tuple[str, str]]:
-        """Return the open questions of executions that have not ended, each with the id of its execution before it.
+        """Return the open questions of executions that have not ended, as pairs of execution id and question id.
 
         The newest execution comes first. No log is read.
 
@@ -387,14 +441,14 @@ class EventLogs(ABC):
         return self._asking(question_id)
 
     def resolve(self, prefix: str) -> str:
-        """Return the one execution id that begins with `prefix`; the leading ``exec_`` may be left out.
+        """Return the one execution id that begins with `prefix`; the leading ``exec_`` may be omitted.
 
         Raises
         ------
         ExecutionNotFoundError
-            None does; names those that exist.
+            No id begins with it. The error names the latest executions.
         StoreError
-            Several do; names them.
+            Several ids begin with it. The error names them.
         """
         self._check_open()
         prefix = id_of(prefix)
@@ -408,79 +462,275 @@ class EventLogs(ABC):
             f"execution id {prefix!r} is ambiguous: {', '.join(candidates[:MAX_CANDIDATES])}{more}. Type more of it"
         )
 
+    def _decrypted(self, record: ExecutionRecord) -> ExecutionRecord:
+        error = self.sealing.open_text(record.error)
+        note = self.sealing.open_text(record.note)
+        if (error, note) == (record.error, record.note):
+            return record
+        return replace(record, error=error, note=note)
+
     def _unknown(self, execution_id: str) -> ExecutionNotFoundError:
         latest = self._records(RecordFilter(), MAX_CANDIDATES, 0)
         return ExecutionNotFoundError(execution_id, [record.execution_id for record in latest])
 
-    @abstractmethod
-    def _check_open(self) -> None: ...
+    # --- leases -------------------------------------------------------------------------------------------------------
 
-    # --- what an implementation does; whatever writes is called with the lock held -----------------------------------
+    def acquire(
+        self,
+        execution_id: str,
+        owner: Owner,
+        ttl_seconds: float = LEASE_SECONDS,
+        now: int | None = None,
+        instead_of: Lease | None = None,
+    ) -> Lease:
+        """Take the lease of an execution, also from an owner that is dead or did not renew in time.
 
-    @abstractmethod
-    def _write(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]: ...
+        The owner may drive the execution until the lease expires. Its token is one higher than that of any earlier
+        lease; the store refuses appends with an earlier token.
 
-    @abstractmethod
-    def _read_records(self, execution_id: str, after: int, last: int) -> list[Record]:
-        """Return the records that hold the events above `after` up to `last`; one before them does not matter."""
+        Parameters
+        ----------
+        now
+            Microseconds since 1970, for tests; by default the time of the store's clock.
+        instead_of
+            A live lease to take from its holder. The store refuses its token from then on.
 
-    @abstractmethod
-    def _facts(self, execution_id: str, sequences: Sequence[int]) -> dict[int, Payload]: ...
+        Raises
+        ------
+        LeaseHeldError
+            A process drives the execution, perhaps this one. The error names it and when its lease expires.
+        ExecutionNotFoundError
+            The store has no such log.
+        """
+        self._check_open()
+        moment = self._moment(now)
+        with self._lock:
+            return self._acquire(execution_id, owner, moment, moment.plus(ttl_seconds), instead_of)
 
-    def _page(self, execution_id: str, after: int, limit: int) -> EventPage:
-        from divebook.store.pages import EventPage
+    def renew(self, leases: Sequence[Lease], ttl_seconds: float = LEASE_SECONDS, now: int | None = None) -> list[bool]:
+        """Renew leases in one transaction; return, for each, True if its holder still has it.
 
-        return EventPage.of(self._read(execution_id, after, limit))
+        The holder of an expired lease still has it as long as no other process acquired the execution.
+        """
+        self._check_open()
+        until = self._moment(now).plus(ttl_seconds)
+        with self._lock:
+            return self._renew(leases, until) if leases else []
 
-    def _last_sequence(self, execution_id: str) -> int:
-        return self._record(execution_id).last_sequence
+    def release(self, lease: Lease) -> None:
+        """Give a lease back; has no effect if the execution has a newer one."""
+        self._check_open()
+        with self._lock:
+            self._release(lease)
 
-    @abstractmethod
-    def _record(self, execution_id: str) -> ExecutionRecord: ...
+    def leases(self) -> list[Lease]:
+        """Return the leases that were neither released nor replaced, including expired ones, sorted by execution id."""
+        self._check_open()
+        return sorted(self._leases(), key=lambda lease: lease.execution_id)
 
-    @abstractmethod
-    def _records(self, wanted: RecordFilter, limit: int, offset: int) -> list[ExecutionRecord]: ...
+    def lease_of(self, execution_id: str) -> Lease | None:
+        """Return the lease of an execution, live or expired, or None; ExecutionNotFoundError if it does not exist."""
+        self._check_open()
+        return self._lease_of(execution_id)
 
-    @abstractmethod
-    def _unended(self) -> list[ExecutionRecord]: ...
+    def live_lease_of(self, execution_id: str, now: int | None = None) -> Lease | None:
+        """Return the lease of an execution if it is live, or None; ExecutionNotFoundError if it does not exist."""
+        lease = self.lease_of(execution_id)
+        if lease is None or not lease.keeps_out(self._moment(now)):
+            return None
+        return lease
 
-    @abstractmethod
-    def _descendants(self, execution_id: str) -> int: ...
+    def live_leases(self, now: int | None = None) -> list[Lease]:
+        """Return the live leases by the store's clock, sorted by execution id."""
+        moment = self._moment(now)
+        return [lease for lease in self.leases() if lease.keeps_out(moment)]
 
-    @abstractmethod
-    def _asking(self, question_id: str | None) -> list[tuple[str, str]]: ...
+    # --- queues, schedules and workers --------------------------------------------------------------------------------
 
-    @abstractmethod
-    def _candidates(self, prefix: str) -> list[str]:
-        """Return ids that begin with `prefix`, sorted, at most one more than `MAX_CANDIDATES`."""
+    def claim(
+        self,
+        queues: Collection[str],
+        workflows: Mapping[str, str],
+        owner: Owner,
+        limit: int,
+        *,
+        without: Collection[str] = (),
+        ttl_seconds: float = LEASE_SECONDS,
+        now: int | None = None,
+    ) -> list[Lease]:
+        """Take the leases of up to `limit` queued executions that can continue and that no process drives.
 
-    @abstractmethod
-    def _delete(self, execution_id: str) -> None: ...
+        Queues are served in the given order; within a queue, higher priorities first, then older executions. Two
+        workers that claim at the same time get different executions.
 
-    @abstractmethod
-    def _cleanup(self, before: int) -> list[str]:
-        """Delete what ended before, in microseconds; return the ids."""
+        Parameters
+        ----------
+        workflows
+            Workflows that the worker has: names, each with the fingerprint that the execution must have started with.
+        without
+            Ids of executions to skip.
+        now
+            As for `acquire`.
+        """
+        self._check_open()
+        if limit < 1 or not queues or not workflows:
+            return []
+        moment = self._moment(now)
+        claim = Claim(tuple(queues), dict(workflows), limit, frozenset(without))
+        with self._lock:
+            return self._claim(claim, owner, moment, moment.plus(ttl_seconds))
 
+    def queued(self, *, withheld: bool = False) -> list[QueuedExecution]:
+        """Return the queued executions that have not ended, in the order in which workers claim them.
 
-def _check_not_negative(name: str, value: int) -> None:
-    if value < 0:
-        raise ValueError(f"{name} must not be negative, got {value}")
+        With `withheld`, return instead those that workers skip: a person paused them (`withhold`).
+        """
+        self._check_open()
+        return self._queued(withheld=withheld)
 
+    def withhold(self, execution_id: str) -> None:
+        """Make workers skip an execution until it is resumed; has no effect if it is not in a queue."""
+        self._check_open()
+        with self._lock:
+            self._withhold(execution_id)
 
-def first_sorted(ids: Iterable[str]) -> list[str]:
-    """Return the first ids in sorted order, with the length limit of `_candidates`."""
-    return sorted(ids)[: MAX_CANDIDATES + 1]
+    def seen_to(self, schedule: str, moment: int) -> int:
+        """Return up to when the due times of a schedule have been handled; a new schedule starts at `moment`.
 
+        Both are microseconds since 1970. Two processes that ask at once about a new schedule both get the moment of the
+        first one.
+        """
+        self._check_open()
+        with self._lock:
+            return self._seen_to(schedule, moment)
 
-# --- checkpoints ---------
-# Cached folds of logs up to an event, so that a long log need not be folded from its beginning.
+    def see_to(self, schedule: str, moment: int) -> None:
+        """Record that all due times of a schedule up to a moment have been handled. An earlier moment has no effect."""
+        self._check_open()
+        with self._lock:
+            self._see_to(schedule, moment)
 
+    def announce(self, worker: WorkerRecord, now: int | None = None) -> None:
+        """Record that a worker runs, for the next `WORKER_SECONDS`; delete records that expired an hour ago."""
+        self._check_open()
+        moment = self._moment(now)
+        with self._lock:
+            self._announce(worker, moment.plus(WORKER_SECONDS).wall, moment.plus(-WORKER_RECORD_SECONDS).wall)
 
-class Checkpoints(ABC):
-    """The newest checkpoint of each execution."""
+    def retire(self, worker_id: str) -> None:
+        """Delete the record of a worker that stops."""
+        self._check_open()
+        with self._lock:
+            self._retire(worker_id)
 
-    _lock: threading.RLock
-    sealing: Sealing
+    def workers(self, now: int | None = None) -> list[WorkerRecord]:
+        """Return the workers whose records have not expired and whose processes have not died, sorted by id."""
+        self._check_open()
+        moment = self._moment(now)
+        return [
+            worker
+            for worker in sorted(self._workers(), key=lambda worker: worker.id)
+            if worker.expires_at > moment.wall and not worker.owner.has_died()
+        ]
+
+    # --- messages from outside ----------------------------------------------------------------------------------------
+
+    def post(self, message: Message) -> Message:
+        """Store a message for an execution and return it with its number; it is durable then.
+
+        A message is not an event: an answer or a signal may come from any process at any time, also while no process
+        drives the execution. The process that drives it next copies the messages above `ExecutionRecord.taken` into the
+        log, in the order of their numbers, and writes the new `taken` with those events (`Batch.taken`).
+
+        If several messages have the same execution, kind and key, from whatever threads and processes, the store keeps
+        the first one, and every later call returns that one, unchanged.
+
+        Raises
+        ------
+        ExecutionNotFoundError
+            The store has no such execution.
+        UnstorableValueError
+            The payload cannot be stored. The error names the path to the value.
+        DecryptionError
+            The execution was encrypted with another key, or the key is missing.
+        """
+        self._check_open()
+        _check_message(message)
+        self.check_key(message.execution_id)
+        payload = storable(message.payload, "payload")
+        with self._lock:
+            stored = self._post(replace(message, payload=payload), self.sealing.seal(encode(payload)))
+        self._arrivals.add()
+        return stored
+
+    def bring(self, messages: Sequence[Message]) -> None:
+        """Store messages of another store under the numbers that they have there, all or none.
+
+        Raises
+        ------
+        StoreError
+            This store has used one of the numbers already.
+        ExecutionNotFoundError
+            The store has no such execution.
+        DecryptionError
+            One of the executions was encrypted with another key, or the key is missing.
+        """
+        self._check_open()
+        with self._lock:
+            last = self._last_message()
+            for message in messages:
+                if message.number <= last:
+                    raise StoreError(
+                        f"message {message.number} cannot be brought here: numbers up to {last} are given already. "
+                        "Choose an empty store"
+                    )
+            for execution_id in {message.execution_id for message in messages}:
+                self.check_key(execution_id)
+            if messages:
+                self._bring([(message, self.sealing.seal(encode(message.payload))) for message in messages])
+        self._arrivals.add()
+
+    def inbox(self, execution_id: str, after: int = 0) -> list[Message]:
+        """Return an execution's messages with numbers above `after`, ascending.
+
+        Raises
+        ------
+        ExecutionNotFoundError
+            The store has no such execution.
+        """
+        self._check_open()
+        return self._inbox(execution_id, after)
+
+    def new_messages(self, after: int) -> list[Message]:
+        """Return the messages of all executions with numbers above `after`, ascending.
+
+        Call it after `wait_for_news`. A call costs microseconds while no other process writes to the store.
+        """
+        self._check_open()
+        with self._lock:
+            return self._new_messages(after)
+
+    def last_message(self) -> int:
+        """Return the highest number that a message ever had; 0 before the first message."""
+        self._check_open()
+        return self._last_message()
+
+    def untaken(self) -> set[str]:
+        """Return the ids of the executions that have not ended and have messages that are not in their logs."""
+        self._check_open()
+        return self._untaken()
+
+    def has_untaken(self, execution_id: str) -> bool:
+        """Return True if an execution is one of the `untaken`; ExecutionNotFoundError if the log does not exist."""
+        self._check_open()
+        return self._has_untaken(execution_id)
+
+    def last_addressee(self, kind: str, key: str) -> str | None:
+        """Return the id of the execution (also an ended one) that got the latest message of a kind and key, or None."""
+        self._check_open()
+        return self._last_addressee(kind, key)
+
+    # --- checkpoints and summaries: caches ----------------------------------------------------------------------------
 
     def put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
         """Store the fold of a log up to an event. It replaces an older checkpoint, but never a newer one.
@@ -492,14 +742,28 @@ class Checkpoints(ABC):
         StoreError
             The log does not reach that far.
         ExecutionNotFoundError
-            There is no such log.
+            The store has no such log.
         DecryptionError
-            The log was encrypted with another key, or there is no key.
+            The log was encrypted with another key, or the key is missing.
         """
         self._check_open()
         self.check_key(execution_id)
         with self._lock:
             self._put_checkpoint(execution_id, sequence, self.sealing.seal_packed(data))
+
+    def checkpoint(self, execution_id: str) -> tuple[int, bytes] | None:
+        """Return the sequence number and the data of the newest checkpoint; None if there is none, or it is damaged."""
+        self._check_open()
+        stored = self._checkpoint(execution_id)
+        if stored is None:
+            return None
+        sequence, data = stored
+        return sequence, self.sealing.open_packed(data)
+
+    def checkpoints(self) -> list[str]:
+        """Return the ids of the executions that have a checkpoint, sorted."""
+        self._check_open()
+        return sorted(self._checkpoints())
 
     def drop_checkpoints(self, execution_ids: Sequence[str] | None = None) -> int:
         """Delete the checkpoints of some executions, or of all; return how many."""
@@ -507,66 +771,29 @@ class Checkpoints(ABC):
         with self._lock:
             return self._drop_checkpoints(self._checkpoints() if execution_ids is None else execution_ids)
 
-    def checkpoint(self, execution_id: str) -> tuple[int, bytes] | None:
-        """Return the sequence number and the data of the newest checkpoint; None if there is none, or it is damaged."""
+    def put_summaries(self, summaries: Mapping[str, StoredSummary]) -> None:
+        """Store the summaries of executions in place of older ones; ignore unknown executions.
+
+        A summary is a cache: deleting it changes nothing but the time it takes to list the execution.
+        """
         self._check_open()
-        found = self._checkpoint(execution_id)
-        return None if found is None else (found[0], self.sealing.open_packed(found[1]))
+        encrypted = {
+            execution_id: StoredSummary(summary.sequence, self.sealing.seal_packed(summary.data))
+            for execution_id, summary in summaries.items()
+        }
+        with self._lock:
+            self._put_summaries(encrypted)
 
-    def checkpoints(self) -> list[str]:
-        """Return the ids of the executions that have a checkpoint, sorted."""
+    def summaries(self, execution_ids: Sequence[str]) -> dict[str, StoredSummary]:
+        """Return the summaries of executions, in one query; omit executions whose summary is missing or damaged."""
         self._check_open()
-        return sorted(self._checkpoints())
+        readable: dict[str, StoredSummary] = {}
+        for execution_id, (sequence, data) in self._summaries(execution_ids).items():
+            with suppress(DecryptionError, CorruptStoreError):  # an unreadable cache entry counts as missing
+                readable[execution_id] = StoredSummary(sequence, self.sealing.open_packed(data))
+        return readable
 
-    @abstractmethod
-    def _check_open(self) -> None: ...
-
-    @abstractmethod
-    def check_key(self, execution_id: str) -> None: ...  # noqa: D102 - documented in `divebook.store.base`
-
-    # --- what an implementation does; what writes is called with the lock held ---------------------------------------
-
-    @abstractmethod
-    def _put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None: ...
-
-    @abstractmethod
-    def _checkpoint(self, execution_id: str) -> tuple[int, bytes] | None: ...
-
-    @abstractmethod
-    def _checkpoints(self) -> list[str]: ...
-
-    @abstractmethod
-    def _drop_checkpoints(self, execution_ids: Sequence[str]) -> int: ...
-
-
-def check_reached(execution_id: str, sequence: int, last: int) -> None:
-    """Raise StoreError unless the log contains the event of a checkpoint."""
-    if not 0 < sequence <= last:
-        raise StoreError(
-            f"execution {execution_id} has events 1 to {last}, so it can have no checkpoint at {sequence}; "
-            "write the events first"
-        )
-
-
-# --- large values ---------
-# Each is stored once under its hash; `divebook.store.encoding` replaces it by a reference.
-
-
-@dataclass(frozen=True, slots=True)
-class StoredBlob:
-    """One large value."""
-
-    digest: bytes
-    stored: int
-    """Bytes on disk."""
-    used: bool
-    """True if an execution refers to the value."""
-
-
-class LargeValues(ABC):
-    """Maintenance of large values: list, read, and delete unreferenced ones."""
-
-    _lock: threading.RLock
+    # --- large values -------------------------------------------------------------------------------------------------
 
     def blobs(self, without: Collection[str] = ()) -> list[StoredBlob]:
         """Return the large values; `used` ignores references from the executions in `without`."""
@@ -590,10 +817,257 @@ class LargeValues(ABC):
         with self._lock:
             return self._drop_blobs()
 
-    @abstractmethod
-    def _check_open(self) -> None: ...
+    # --- maintenance --------------------------------------------------------------------------------------------------
 
-    # --- what an implementation does; the last one is called with the lock held --------------------------------------
+    def ids(self) -> list[str]:
+        """Return the ids of all executions, newest first, including those whose rows are damaged."""
+        self._check_open()
+        return self._ids()
+
+    def stored_log(self, execution_id: str) -> StoredLog:
+        """Return a log undecoded; ExecutionNotFoundError if there is none."""
+        self._check_open()
+        return self._stored_log(execution_id)
+
+    def faults(self) -> list[str]:
+        """Return descriptions of the faults that the store detects in itself as a whole."""
+        self._check_open()
+        return self._faults()
+
+    def discard(self, execution_ids: Sequence[str], now: int | None = None) -> list[str]:
+        """Delete those of the executions that have ended and that no process is resuming; return their ids."""
+        self._check_open()
+        with self._lock:
+            discarded = self._discard(execution_ids, self._moment(now))
+            for execution_id in discarded:
+                self._subscribers.notify(execution_id, ())
+        return discarded
+
+    # --- notifications ------------------------------------------------------------------------------------------------
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Call ``listener(execution_id, events)`` after each commit; return a function that ends it.
+
+        The appending thread makes the calls, in commit order, and they block other writers: pass the events on and
+        return. For a deleted execution `events` is empty. Appends of other processes cause no call; see `on_news`.
+        """
+        return self._subscribers.add(listener)
+
+    def on_news(
+        self,
+        listener: NewsListener,
+        execution_id: str | None = None,  # noqa: ARG002 - a server's store asks for it
+    ) -> Callable[[], None]:
+        """Call ``listener()`` in a thread of the store once soon, and then at all news; see `wait_for_news`.
+
+        Call the returned function to stop. Appends of other processes are reported at least for the log of
+        `execution_id`; a store on a server reports no others.
+        """
+        return self._news.add(listener, self.wait_for_news)
+
+    def wait_for_news(self, seen: int, seconds: float) -> int:
+        """Wait until there is news: a message, or anything that another process wrote. Return the new count of news.
+
+        Parameters
+        ----------
+        seen
+            Count that the last call returned, or -1. If nothing comes within `seconds`, the call returns it again.
+        """
+        self._check_open()
+        return self._wait_for_news(seen, seconds)
+
+    # --- closing ------------------------------------------------------------------------------------------------------
+
+    @property
+    def in_place(self) -> bool:
+        """True if the location still refers to the open store. If not, the store can be read but not written."""
+        return True
+
+    @property
+    def closed(self) -> bool:
+        """True if `close` was called."""
+        return self._closed
+
+    def close(self) -> None:
+        """Release all resources, and wait for the thread that `on_news` started. A second call changes nothing."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._close()
+        self._arrivals.add()  # wake the threads that wait for news, so that they see the store is closed
+        self._news.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.location}>"
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosedError(
+                f"the store {self.location} is closed; open it again with open_store({self.location!r})"
+            )
+
+    # --- implemented by each store: logs. The lock is held during calls that write ------------------------------------
+
+    @abstractmethod
+    def _write(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
+        """Write batches in one transaction; return, for each, why it was refused, or None."""
+
+    @abstractmethod
+    def _delete(self, execution_id: str) -> None: ...
+
+    @abstractmethod
+    def _cleanup(self, before: int) -> list[str]:
+        """Delete the executions that ended before a moment, in microseconds since 1970; return their ids."""
+
+    @abstractmethod
+    def _read_records(self, execution_id: str, after: int, last: int) -> list[Record]:
+        """Return the records that hold the events above `after` up to `last`; one more record may precede them."""
+
+    @abstractmethod
+    def _facts(self, execution_id: str, sequences: Sequence[int]) -> dict[int, Payload]: ...
+
+    def _page(self, execution_id: str, after: int, limit: int) -> EventPage:
+        from divebook.store.pages import EventPage
+
+        return EventPage.of(self._read(execution_id, after, limit))
+
+    def _last_sequence(self, execution_id: str) -> int:
+        return self._record(execution_id).last_sequence
+
+    @abstractmethod
+    def _record(self, execution_id: str) -> ExecutionRecord: ...
+
+    @abstractmethod
+    def _records(self, record_filter: RecordFilter, limit: int, offset: int) -> list[ExecutionRecord]: ...
+
+    @abstractmethod
+    def _unended(self) -> list[ExecutionRecord]: ...
+
+    @abstractmethod
+    def _orphans(self, moment: Moment) -> list[ExecutionRecord]:
+        """Return the executions without a live lease that can continue; `orphans` removes some by origin and status."""
+
+    @abstractmethod
+    def _descendants(self, execution_id: str) -> int: ...
+
+    @abstractmethod
+    def _asking(self, question_id: str | None) -> list[tuple[str, str]]: ...
+
+    @abstractmethod
+    def _candidates(self, prefix: str) -> list[str]:
+        """Return ids that begin with `prefix`, sorted, at most one more than `MAX_CANDIDATES`."""
+
+    # --- implemented by each store: leases and queues -----------------------------------------------------------------
+
+    def _moment(self, now: int | None) -> Moment:
+        """Return the time of the store's clock, or the moment `now`; a store on a server asks the server.
+
+        The clocks of machines differ. If each used its own, a machine whose clock is ahead would take live leases from
+        the others.
+        """
+        return Moment.at(now)
+
+    @abstractmethod
+    def _acquire(
+        self, execution_id: str, owner: Owner, moment: Moment, until: Moment, instead_of: Lease | None
+    ) -> Lease: ...
+
+    @abstractmethod
+    def _renew(self, leases: Sequence[Lease], until: Moment) -> list[bool]: ...
+
+    @abstractmethod
+    def _release(self, lease: Lease) -> None: ...
+
+    @abstractmethod
+    def _leases(self) -> list[Lease]: ...
+
+    @abstractmethod
+    def _lease_of(self, execution_id: str) -> Lease | None: ...
+
+    @abstractmethod
+    def _claim(self, claim: Claim, owner: Owner, moment: Moment, until: Moment) -> list[Lease]: ...
+
+    @abstractmethod
+    def _queued(self, *, withheld: bool) -> list[QueuedExecution]: ...
+
+    @abstractmethod
+    def _withhold(self, execution_id: str) -> None: ...
+
+    @abstractmethod
+    def _seen_to(self, schedule: str, moment: int) -> int: ...
+
+    @abstractmethod
+    def _see_to(self, schedule: str, moment: int) -> None: ...
+
+    @abstractmethod
+    def _announce(self, worker: WorkerRecord, until: int, delete_before: int) -> None:
+        """Write a worker's record, valid until a moment; delete the records that expired before another one."""
+
+    @abstractmethod
+    def _retire(self, worker_id: str) -> None: ...
+
+    @abstractmethod
+    def _workers(self) -> list[WorkerRecord]: ...
+
+    # --- implemented by each store: messages --------------------------------------------------------------------------
+
+    @abstractmethod
+    def _post(self, message: Message, payload: bytes) -> Message:
+        """Store a message, with `payload` as its encoded payload, unless its place is taken; return the stored message.
+
+        The returned message shares no mutable payload with the stored one.
+        """
+
+    @abstractmethod
+    def _bring(self, messages: Sequence[tuple[Message, bytes]]) -> None:
+        """Store messages with their encoded payloads; their numbers ascend and are above all earlier ones."""
+
+    @abstractmethod
+    def _inbox(self, execution_id: str, after: int) -> list[Message]: ...
+
+    @abstractmethod
+    def _new_messages(self, after: int) -> list[Message]: ...
+
+    def _wait_for_news(self, seen: int, seconds: float) -> int:
+        return self._arrivals.wait(seen, seconds)
+
+    @abstractmethod
+    def _last_message(self) -> int: ...
+
+    @abstractmethod
+    def _untaken(self) -> set[str]: ...
+
+    @abstractmethod
+    def _has_untaken(self, execution_id: str) -> bool: ...
+
+    @abstractmethod
+    def _last_addressee(self, kind: str, key: str) -> str | None: ...
+
+    # --- implemented by each store: caches, large values, maintenance -------------------------------------------------
+
+    @abstractmethod
+    def _put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None: ...
+
+    @abstractmethod
+    def _checkpoint(self, execution_id: str) -> tuple[int, bytes] | None: ...
+
+    @abstractmethod
+    def _checkpoints(self) -> list[str]: ...
+
+    @abstractmethod
+    def _drop_checkpoints(self, execution_ids: Sequence[str]) -> int: ...
+
+    @abstractmethod
+    def _put_summaries(self, summaries: Mapping[str, StoredSummary]) -> None: ...
+
+    @abstractmethod
+    def _summaries(self, execution_ids: Sequence[str]) -> dict[str, StoredSummary]: ...
 
     @abstractmethod
     def _blobs(self, without: Collection[str]) -> list[StoredBlob]: ...
@@ -604,61 +1078,25 @@ class LargeValues(ABC):
     @abstractmethod
     def _drop_blobs(self) -> int: ...
 
-
-# --- summaries for lists ---------
-# Cached folds of logs that lists show in addition to the rows of the executions.
-
-
-class StoredSummary(NamedTuple):
-    """Cached summary of a log up to one of its events."""
-
-    sequence: int
-    """Sequence number of the last summarized event."""
-    data: bytes
-
-
-class Listing(ABC):
-    """Cache of the summaries that lists of executions show."""
-
-    _lock: threading.RLock
-    sealing: Sealing
-
-    # --- summaries ---------------------------------------------------------------------------------------------------
-
-    def put_summaries(self, summaries: Mapping[str, StoredSummary]) -> None:
-        """Keep the summaries of executions, in place of older ones; ignore unknown executions.
-
-        A summary is a cache: deleting it changes nothing but the time it takes to list the execution.
-        """
-        self._check_open()
-        sealed = {name: (sequence, self.sealing.seal_packed(data)) for name, (sequence, data) in summaries.items()}
-        with self._lock:
-            self._put_summaries({name: StoredSummary(*kept) for name, kept in sealed.items()})
-
-    def summaries(self, execution_ids: Sequence[str]) -> dict[str, StoredSummary]:
-        """Return the summaries of executions, with one look; without those that have none, or a damaged one."""
-        self._check_open()
-        found: dict[str, StoredSummary] = {}
-        for name, (sequence, data) in self._summaries(execution_ids).items():
-            with suppress(DecryptionError, CorruptStoreError):  # an unreadable cache entry counts as missing
-                found[name] = StoredSummary(sequence, self.sealing.open_packed(data))
-        return found
+    @abstractmethod
+    def _ids(self) -> list[str]: ...
 
     @abstractmethod
-    def _check_open(self) -> None: ...
-
-    # --- what an implementation does; what writes is called with the lock held ---------------------------------------
+    def _stored_log(self, execution_id: str) -> StoredLog: ...
 
     @abstractmethod
-    def _put_summaries(self, summaries: Mapping[str, StoredSummary]) -> None: ...
+    def _faults(self) -> list[str]: ...
 
     @abstractmethod
-    def _summaries(self, execution_ids: Sequence[str]) -> dict[str, StoredSummary]: ...
+    def _discard(self, execution_ids: Sequence[str], moment: Moment) -> list[str]: ...
+
+    @abstractmethod
+    def _close(self) -> None: ...
 
 
-# --- maintenance ---------
-# Undecoded logs and deletion. `divebook check` and `gc` use only this interface, so one implementation serves every
-# kind of store.
+# --- stored forms ---
+# Undecoded rows. `divebook check` and `gc` use only these and the methods above, so that one implementation serves
+# every kind of store.
 
 
 @dataclass(frozen=True, slots=True)
@@ -698,13 +1136,14 @@ class StoredRecord:
 
 @dataclass(frozen=True, slots=True)
 class StoredLog:
-    """One execution's line and log, as of one moment."""
+    """Row and undecoded log of one execution, as of one moment."""
 
     record: ExecutionRecord
     """Row as it was stored. The log of a running execution may be longer."""
     checksum: int
-    """Checksum of the record that ends with the last event counted in the row."""
+    """Checksum that the row states for the record which ends with the row's last event."""
     records: list[StoredRecord]
+    """All readable records, beginning with those that a fork shares."""
     blobs: frozenset[bytes]
     """Digests of the large values that the store lists as referenced by the execution."""
     questions: frozenset[str]
@@ -721,158 +1160,52 @@ class StoredLog:
     """False if there is a checkpoint that is damaged or belongs to another log."""
 
 
-class Upkeep(ABC):
-    """The maintenance of a store: logs as they are stored, and what may be deleted."""
+@dataclass(frozen=True, slots=True)
+class StoredBlob:
+    """One large value."""
 
-    _lock: threading.RLock
-    _subscribers: Subscribers
-
-    def ids(self) -> list[str]:
-        """Return the ids of all executions, newest first; records that are damaged do not matter."""
-        self._check_open()
-        return self._ids()
-
-    def stored_log(self, execution_id: str) -> StoredLog:
-        """Return a log undecoded; ExecutionNotFoundError if there is none."""
-        self._check_open()
-        return self._stored_log(execution_id)
-
-    def faults(self) -> list[str]:
-        """Return descriptions of the faults that the store detects in itself as a whole."""
-        self._check_open()
-        return self._faults()
-
-    def discard(self, execution_ids: Sequence[str], now: int | None = None) -> list[str]:
-        """Delete those of the executions that have ended and that no process is resuming; return their ids."""
-        self._check_open()
-        with self._lock:
-            discarded = self._discard(execution_ids, self._moment(now))
-            for execution_id in discarded:
-                self._subscribers.tell(execution_id, ())
-        return discarded
-
-    @abstractmethod
-    def _moment(self, now: int | None) -> Moment: ...
-
-    @abstractmethod
-    def _check_open(self) -> None: ...
-
-    # --- what an implementation does; the last one is called with the lock held -------------------------------------
-
-    @abstractmethod
-    def _ids(self) -> list[str]: ...
-
-    @abstractmethod
-    def _stored_log(self, execution_id: str) -> StoredLog: ...
-
-    @abstractmethod
-    def _faults(self) -> list[str]: ...
-
-    @abstractmethod
-    def _discard(self, execution_ids: Sequence[str], moment: Moment) -> list[str]: ...
+    digest: bytes
+    stored: int
+    """Bytes on disk."""
+    used: bool
+    """True if an execution refers to the value."""
 
 
-class EventStore(EventLogs, LeaseBook, Queues, Mailbox, Checkpoints, LargeValues, Listing, Upkeep):
-    """Logs of executions. Methods block, and may be called from several threads.
+class StoredSummary(NamedTuple):
+    """Cached summary of a log up to one of its events."""
 
-    Examples
-    --------
-    >>> from divebook.store import MemoryStore
-    >>> with MemoryStore() as store:
-    ...     store.records()
-    []
-    """
+    sequence: int
+    """Sequence number of the last summarized event."""
+    data: bytes
 
-    location: str
-    """Path or URL of the store, without its password. `open_store` opens it again."""
-    keeps: bool = True
-    """True if written data outlives the process."""
-    shared: bool = True
-    """True if other processes can open the store as well."""
-    local: bool = True
-    """True if a commit is fast enough to block the calling event loop; a commit over a network is not."""
-    durability: Durability = FULL
-    """Durability of batches that do not specify one."""
 
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._subscribers = Subscribers()
-        self._arrivals = Arrivals()
-        self._news = News()
-        self.sealing = Sealing(packs=self.keeps)
-        """Encryption of values. Set its `codec` before the first write."""
-        self._closed = False
-        self._packed_lately: dict[bytes, None] = {}
-        self._readable: dict[str, Codec | None] = {}
-        """Executions whose logs were decrypted, with the codec that did it (`check_key`)."""
+# --- checks that stores share ---
 
-    def orphans(self, now: int | None = None) -> list[ExecutionRecord]:
-        """Return the executions that can continue but that no process drives, newest first.
 
-        A waiting execution can continue when its timer is due, when it has a message, or when its driver died before
-        it had parked the execution. Enqueued executions are excluded: workers `claim` those.
-        """
-        self._check_open()
-        found = self._orphans(self._moment(now))
-        return [self._opened(left) for left in found if left.origin not in LEFT_ALONE and left.status != ENQUEUED]
+def check_reached(execution_id: str, sequence: int, last: int) -> None:
+    """Raise StoreError unless the log contains the event of a checkpoint."""
+    if not 0 < sequence <= last:
+        raise StoreError(
+            f"execution {execution_id} has events 1 to {last}, so it can have no checkpoint at {sequence}; "
+            "write the events first"
+        )
 
-    # --- listening and closing ---------------------------------------------------------------------------------------
 
-    def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call ``listener(execution_id, events)`` after each commit; return a function that ends it.
+def first_sorted(ids: Iterable[str]) -> list[str]:
+    """Return the first ids in sorted order, with the length limit of `_candidates`."""
+    return sorted(ids)[: MAX_CANDIDATES + 1]
 
-        The appending thread makes the calls, in commit order, and they block other writers: pass the events on and
-        return. For a deleted execution `events` is empty. Appends of other processes cause no call; see `on_news`.
-        """
-        return self._subscribers.add(listener)
 
-    def on_news(
-        self,
-        listener: NewsListener,
-        execution_id: str | None = None,  # noqa: ARG002 - a server's store asks for it
-    ) -> Callable[[], None]:
-        """Call ``listener()`` in a thread of the store once soon, and then at all news; see `wait_for_news`.
+def _check_not_negative(name: str, value: int) -> None:
+    if value < 0:
+        raise ValueError(f"{name} must not be negative, got {value}")
 
-        Call the returned function to stop. Appends of other processes are reported at least for the log of
-        `execution_id`; a store on a server reports no others.
-        """
-        return self._news.add(listener, self.wait_for_news)
 
-    @property
-    def in_place(self) -> bool:
-        """True if the location still refers to the open store. If not, the store can be read but not written."""
-        return True
-
-    @property
-    def closed(self) -> bool:
-        """True if `close` was called."""
-        return self._closed
-
-    def close(self) -> None:
-        """Release all resources. A second call has no effect on the store."""
-        with self._lock:
-            if not self._closed:
-                self._closed = True
-                self._close()
-        self._arrivals.add()  # wake the threads that wait for news, so that they see the store is closed
-        self._news.join()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.location}>"
-
-    def _check_open(self) -> None:
-        if self._closed:
-            told = f"the store {self.location} is closed; open it again with open_store({self.location!r})"
-            raise StoreClosedError(told)
-
-    @abstractmethod
-    def _orphans(self, moment: Moment) -> list[ExecutionRecord]: ...
-
-    @abstractmethod
-    def _close(self) -> None: ...
+def _check_message(message: Message) -> None:
+    if message.kind not in MESSAGE_KINDS:
+        *kinds, last_kind = MESSAGE_KINDS
+        raise ValueError(f"kind of a message must be {', '.join(kinds)} or {last_kind}, got {message.kind!r}")
+    for name in ("execution_id", "key", "source"):
+        if not getattr(message, name):
+            raise ValueError(f"{name} of a message must not be empty")
+        encode(getattr(message, name), name)

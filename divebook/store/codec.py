@@ -1,8 +1,8 @@
-"""Encryption at rest: values are sealed before a store writes them, and opened when it reads them.
+"""Encryption at rest: a store encrypts ("seals") values before it writes them, and decrypts ("opens") them on reading.
 
-A store without a codec writes plain JSON. With a codec, it seals the payloads of events, large values, messages,
-checkpoints, errors and notes. One store may hold both. Checksums cover the written form, so that `divebook check` needs
-no key.
+A store without a codec writes plain JSON. With a codec, it encrypts the payloads of events, large values, messages,
+checkpoints, errors and notes. One store may contain both. Checksums cover the written form, so that `divebook check`
+needs no key.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from base64 import b64decode, b64encode, urlsafe_b64decode, urlsafe_b64encode
 from types import ModuleType
 from typing import Protocol, Self
 
-from divebook.errors import DecryptionError, SetupError, StoreError
+from divebook.errors import DecryptionError, SetupError
 from divebook.events.recorded import TAG
 from divebook.store.encoding import Fetch, embed, pack, unpack, verified
 
@@ -21,17 +21,17 @@ KEY_VARIABLE = "DIVEBOOK_KEY"
 _SEALED_MARK = f'{{"{TAG}":"sealed","value":"'.encode()
 _END = b'"}'
 UNREADABLE = "(encrypted)"
-"""Stands for texts of lists that cannot be opened here."""
+"""Placeholder in lists for strings that cannot be decrypted here."""
 
 
 class Codec(Protocol):
-    """Seals values, and opens them. Both methods may be called from several threads."""
+    """Encrypts and decrypts values. Both methods may be called from several threads."""
 
     def encrypt(self, data: bytes) -> bytes:
-        """Return what is written in place of the data."""
+        """Return the encrypted data."""
 
     def decrypt(self, data: bytes) -> bytes:
-        """Undo `encrypt`; DecryptionError if the data were sealed with another key, or changed."""
+        """Undo `encrypt`; raise DecryptionError if the data were encrypted with another key, or changed."""
 
 
 class FernetCodec:
@@ -40,7 +40,7 @@ class FernetCodec:
     Parameters
     ----------
     keys
-        As `FernetCodec.new_key` makes them, the present one first; older ones still open what they sealed.
+        Keys from `FernetCodec.new_key`. The first one encrypts; the others still decrypt older values.
 
     Examples
     --------
@@ -72,11 +72,11 @@ class FernetCodec:
         return str(_fernet().Fernet.generate_key().decode())
 
     def encrypt(self, data: bytes) -> bytes:
-        """Return the data sealed with the first key."""
+        """Return the data encrypted with the first key."""
         return urlsafe_b64decode(self._fernet.encrypt(data))
 
     def decrypt(self, data: bytes) -> bytes:
-        """Return the data; DecryptionError if none of the keys fits."""
+        """Return the decrypted data; raise DecryptionError if none of the keys fits."""
         try:
             return bytes(self._fernet.decrypt(urlsafe_b64encode(data)))
         except _fernet().InvalidToken:
@@ -94,48 +94,48 @@ def _fernet() -> ModuleType:
 
 
 class Sealing:
-    """What a store does to its values on their way to the disk and back.
+    """Conversion of a store's values into their written form and back: compression and encryption.
 
     Parameters
     ----------
-    packs
-        Whether it is worth while to make the data of records and checkpoints smaller.
+    compresses
+        True to compress records and checkpoints.
     """
 
-    def __init__(self, codec: Codec | None = None, *, packs: bool = False) -> None:
+    def __init__(self, codec: Codec | None = None, *, compresses: bool = False) -> None:
         self.codec = codec
-        self.packs = packs
+        self.compresses = compresses
 
     def seal(self, data: bytes) -> bytes:
-        """Return the data as they are written."""
+        """Return data encrypted, or unchanged without a codec."""
         return data if self.codec is None else _SEALED_MARK + b64encode(self.codec.encrypt(data)) + _END
 
     def seal_packed(self, data: bytes) -> bytes:
-        """Return data that may be long, of a record or a checkpoint, as they are written."""
-        packed = pack(data) if self.packs else data
+        """Return the data of a record or a checkpoint compressed and encrypted."""
+        packed = pack(data) if self.compresses else data
         return packed if self.codec is None else self.seal(packed)
 
-    def open_packed(self, written: bytes) -> bytes:
-        """Return data as they were before `seal_packed`.
+    def open_packed(self, data: bytes) -> bytes:
+        """Undo `seal_packed`.
 
         Raises
         ------
         DecryptionError, CorruptStoreError
-            That is not possible.
+            The data cannot be decrypted, or decompressed.
         """
-        return unpack(self.open(written))
+        return unpack(self.open(data))
 
-    def open_whole(self, written: bytes, fetch: Fetch) -> bytes:
-        """Return the data of a record with their large values in them; raises as `open_packed` and `embed` do."""
-        return embed(self.open_packed(written), fetch)
+    def open_whole(self, data: bytes, fetch: Fetch) -> bytes:
+        """Return the data of a record with its large values inserted; raises as `open_packed` and `embed` do."""
+        return embed(self.open_packed(data), fetch)
 
     def open(self, data: bytes) -> bytes:
-        """Return data as they were before they were sealed, if they were.
+        """Return data decrypted, or unchanged if they are not encrypted.
 
         Raises
         ------
         DecryptionError
-            There is no codec, or the key is another.
+            The codec is missing, or it has another key.
         """
         if not data.startswith(_SEALED_MARK):
             return data
@@ -146,31 +146,23 @@ class Sealing:
         return self.codec.decrypt(b64decode(data[len(_SEALED_MARK) : -len(_END)]))
 
     def seal_content(self, content: bytes) -> bytes:
-        """Return a large value as it is written; a sealed one cannot be compressed any more, so that comes first."""
+        """Return a large value compressed and encrypted; unchanged without a codec, as the store compresses it."""
         return content if self.codec is None else self.seal(zlib.compress(content, 1))
 
-    def open_content(self, digest: bytes, written: bytes | None) -> bytes | None:
-        """Return a large value, None for None; CorruptStoreError if it is not what its name promises."""
-        if written is None:
+    def open_content(self, digest: bytes, data: bytes | None) -> bytes | None:
+        """Return a large value decrypted, None for None; raise CorruptStoreError if it does not match its hash."""
+        if data is None:
             return None
-        opened = self.open(written)
-        return verified(digest, opened if opened is written else zlib.decompress(opened))
+        decrypted = self.open(data)
+        return verified(digest, decrypted if decrypted is data else zlib.decompress(decrypted))
 
     def seal_text(self, text: str | None) -> str | None:
-        """Return a text of a list as it is written."""
+        """Return a string of a row (an error or a note) encrypted, None for None."""
         return None if text is None else self.seal(text.encode()).decode()
 
     def open_text(self, text: str | None) -> str | None:
-        """Return a text of a list, or a word for it where it cannot be opened."""
+        """Return a string of a row decrypted, None for None; `UNREADABLE` if it cannot be decrypted."""
         try:
             return None if text is None else self.open(text.encode()).decode()
         except DecryptionError:
             return UNREADABLE
-
-
-def no_text(error: UnicodeEncodeError) -> StoreError:
-    """Return the error for who asks for it: nothing is wrong with the store."""
-    return StoreError(
-        f"{error.object!a} cannot be looked up: it has half a character ({error.object[error.start]!a}), which no text "
-        "in a store has. Check where it comes from"
-    )

@@ -1,12 +1,15 @@
-"""A log that a page or a notebook carries: by columns, each long text once, packed into parts with a checksum each.
+"""Logs outside of a store: the lines of an exported file (`LineWriter`), and logs embedded in a page or a notebook.
 
-A part is JSON, deflated, in base64. ``texts`` are the long texts, of which the other parts name the numbers: a text
-stands in up to five events, and deflate looks back 32 KiB only. ``run`` is what a page shows (`divebook.export.page`);
-``log`` are the events, which name those of ``run`` where both hold the same. In a page the parts are scripts that no
-browser runs, and its last line has a checksum of all bytes before it; in a notebook they stand in its metadata, where
-running its cells or clearing their outputs leaves them alone. In the browser ``widgets/src/page/parts.ts`` checks.
+A page or a notebook contains a log by columns, in parts with a checksum each. A part is JSON, deflated, in base64:
 
-CRC-32 finds accidents, as in `divebook.store.encoding`; it is not a signature.
+- ``texts`` has each long string once. The other parts have its number in its place, since a string occurs in up to five
+  events, and deflate searches only the last 32 KiB.
+- ``run`` has the data that a page shows (`divebook.export.page`).
+- ``log`` has the events. Data that ``run`` contains as well are omitted.
+
+In a page, the parts are scripts of a type that browsers do not run, and the last line has a checksum of all bytes
+before it. In a notebook, they are in the metadata, so that running cells and clearing outputs does not change them. In
+the browser, ``widgets/src/page/parts.ts`` verifies them. CRC-32 detects accidents; it is not a signature.
 """
 
 from __future__ import annotations
@@ -29,69 +32,81 @@ from divebook.events.catalog import ExecutionStarted, Payload
 from divebook.events.codec import canonical_hash, decode_record, encode, event_to_dict, parse
 from divebook.events.event import Event, to_datetime
 from divebook.events.values import StoredFile
-from divebook.store.encoding import LongTexts, whole_texts, with_texts
 from divebook.workflow.definition import Workflow
 
-# The lines of an exported log: a header, an event a line, and an end, each with a hash of all that comes before it.
+# --- lines of an exported log ---
+# A header, one event in each line, and an end line. Each line has a hash that covers it and all lines before it:
 #
-# The hash is made of what a line says, not of its bytes: a file that was only laid out anew (another order of keys, one
-# JSON array in place of lines) is still whole, and a file that says anything else is not (tests/store/test_exports.py).
-# It finds accidents and edits; it is not a signature.
+#     {"divebook": "log", "form": 1, ..., "hash": h1}
+#     {"id": "event_...", "sequence": 1, ..., "hash": h2}      h2 covers the event and h1
+#     {"divebook": "end", "events": 1, ..., "hash": h3}        h3 covers the end and h2
+#
+# A hash covers the data of a line, not its bytes. A file with another layout (order of keys, one JSON array in place of
+# lines) is therefore still valid, and a file with other data is not (tests/store/test_exports.py). The hashes detect
+# accidents and edits; they are not a signature.
 
 
 FORM = 1
-"""Version of the form of exports; those without a header are of none."""
-LOG_KIND, HEADER, FILE, END = "divebook", "log", "file", "end"
-"""What a line is that is no event; one with the content of a file comes before the first event that names it."""
+"""Version of the form of exports. Exports of older versions and of other systems have no header."""
+# Values of `LOG_KIND` in lines that are not events. A line with the content of a file precedes the first event that
+# names the file.
+LOG_KIND = "divebook"
+HEADER = "log"
+FILE = "file"
+END = "end"
 GetFile: TypeAlias = Callable[[str], bytes | None]
-"""Returns the content of a file by its SHA-256, hexadecimal; None if it is not here."""
+"""Function that returns the content of a file by its SHA-256 (hexadecimal), or None if it is missing."""
 HASH = "hash"
 _DIGITS = 32
 
 
-class Chain:
-    """The hash of the latest line."""
+class HashChain:
+    """Chain of hashes: the hash of the latest line."""
 
     def __init__(self) -> None:
         self._last = ""
 
     def after(self, record: Mapping[str, Any]) -> str:
-        """Return the hash of the line that comes next, and go on from there."""
+        """Return the hash of the next line, and store it as the latest one."""
         self._last = canonical_hash({**record, HASH: self._last}, whole=True)[:_DIGITS]
         return self._last
 
 
 class LineWriter:
-    """Writes an export; without its end the file is one that was cut off."""
+    """Writes an exported log. A file without the end line counts as truncated."""
 
     def __init__(self, stream: BinaryIO, get_file: GetFile = lambda _: None) -> None:
         self.stream = stream
         self.count = 0
-        self._chain = Chain()
+        self._chain = HashChain()
         self._get_file = get_file
         self._files: set[str] = set()
 
     def events(self, events: Iterable[Event]) -> None:
-        """Write the next events, after the header if they are the first."""
+        """Write the next events; write the header before the first one."""
         for event in events:
             if not self.count:
                 self._write(_header(event))
-            for found in StoredFile.all_in(event.data):
-                self._file(found.digest)
+            for file in StoredFile.all_in(event.data):
+                self._file(file.digest)
             self._write(event_to_dict(event))
             self.count += 1
 
     def _file(self, digest: str) -> None:
-        """Write the content of a file, once."""
+        """Write the content of a file, once for each file."""
         content = None if digest in self._files else self._get_file(digest)
         if content is not None:
             self._files.add(digest)
             self._write({LOG_KIND: FILE, "digest": digest, "content": base64.b64encode(content).decode()})
 
     def end(self, status: str, *, moved: bool = False, damage: str | None = None) -> None:
-        """Write the end: the status of the execution, whether it goes on where it is imported, and what is missing."""
+        """Write the end line: status of the execution, whether it moves to the importing store, and damage."""
         facts: dict[str, Any] = {LOG_KIND: END, "events": self.count, "status": status}
-        self._write(facts | ({"moved": True} if moved else {}) | ({"damage": damage} if damage else {}))
+        if moved:
+            facts["moved"] = True
+        if damage:
+            facts["damage"] = damage
+        self._write(facts)
 
     def _write(self, record: dict[str, Any]) -> None:
         self.stream.write(encode({**record, HASH: self._chain.after(record)}) + b"\n")
@@ -105,27 +120,27 @@ def _header(first: Event) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class LogFile:
-    """An execution as an exported file holds it."""
+    """An execution in an exported file."""
 
     name: str
-    """Of the file."""
+    """Name of the file."""
     events: list[Event] = field(default_factory=list)
     is_verified: bool = False
-    """Whether it has hashes, and they are right; logs of other systems and older exports have none."""
+    """True if the hashes are correct. Logs of other systems and older exports have none."""
     status: str | None = None
-    """Of the execution when it was exported; None where the file does not say."""
+    """Status of the execution at the time of the export; None if the file does not have it."""
     is_moved: bool = False
-    """Whether the execution has left the store it came from, to go on where this is imported."""
+    """True if the execution has left its store, and continues in the store that imports it."""
     damage: str | None = None
-    """What was wrong with the event after the last one, in the store that this comes from."""
+    """Fault of the event after the last one in the original store, or None."""
 
 
 def read_sound_lines(stream: BinaryIO, name: str) -> tuple[LogFile, InvalidEventError | NewerStoreError | None]:
-    """Return what a file says up to the first line that is wrong, and what is wrong there; None if nothing is."""
+    """Return the log in a file up to the first invalid line, and the error of that line, or None."""
     reader = _Reader(name)
     try:
         for place, raw in _numbered(stream, name):
-            reader.take(place, raw)
+            reader.add(place, raw)
         reader.finish()
     except (InvalidEventError, NewerStoreError) as error:
         return reader.log, error
@@ -133,22 +148,22 @@ def read_sound_lines(stream: BinaryIO, name: str) -> tuple[LogFile, InvalidEvent
 
 
 def read_records(records: Iterable[Any], name: str) -> LogFile:
-    """Return the log that parsed entries without a header make, once each is known to be sound.
+    """Return the log in parsed entries without a header, after a check of each.
 
     Raises
     ------
     InvalidEventError, NewerStoreError
-        Names the file, the event, and what is wrong there.
+        An entry is invalid. The error names the file, the event and the fault.
     """
     reader = _Reader(name)
     for number, record in enumerate(records, 1):
-        reader.take(f"{name}, event {number}", record)
+        reader.add(f"{name}, event {number}", record)
     reader.finish()
     return reader.log
 
 
 def _numbered(stream: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
-    """Give each entry of a file as it was parsed, with its place."""
+    """Yield the entries of a file, one in each line or in one JSON array, as pairs of place and parsed entry."""
     has_begun = False
     for number, line in enumerate(stream, 1):
         if not line.strip():
@@ -166,37 +181,37 @@ def _entries(content: bytes, name: str) -> Iterator[tuple[str, Any]]:
         yield f"{name}, entry {number}", entry
 
 
-def _parsed(raw: bytes, place: str, what: str) -> Any:
+def _parsed(raw: bytes, place: str, expected: str) -> Any:
     try:
         return parse(raw)
     except ValueError as error:
-        raise InvalidEventError(f"{place}: not {what}: {error}") from None
+        raise InvalidEventError(f"{place}: not {expected}: {error}") from None
 
 
 class _Reader:
-    """Takes the entries of a file in, one by one."""
+    """Builds a `LogFile` from the entries of a file."""
 
     def __init__(self, name: str) -> None:
         self.log = LogFile(name)
-        self._chain: Chain | None = None
+        self._chain: HashChain | None = None
         self._header: Mapping[str, Any] = {}
         self._end: str | None = None
-        self._seen: dict[str, str] = {}
+        self._places_of_ids: dict[str, str] = {}
         self._files: dict[str, bytes] = {}
         self._last = name
 
-    def take(self, place: str, record: Any) -> None:
+    def add(self, place: str, record: Any) -> None:
         kind = record.get(LOG_KIND) if isinstance(record, dict) else None
         self._check_order(place, record, kind)
         self._last = place
         if self._chain is not None:
             self._check_hash(place, record, self._chain)
         if kind == END:
-            self._take_end(place, record)
+            self._add_end(place, record)
         elif kind == FILE:
-            self._take_file(place, record)
+            self._add_file(place, record)
         elif kind != HEADER:
-            self._take_event(place, record)
+            self._add_event(place, record)
 
     def finish(self) -> None:
         if self._chain is not None and self._end is None:
@@ -230,16 +245,16 @@ class _Reader:
                 f"{place}: the export has form {form}, this version of divebook knows forms up to {FORM}; "
                 "upgrade divebook"
             )
-        self._chain = Chain()
+        self._chain = HashChain()
         self._header = header
 
-    def _check_hash(self, place: str, record: Any, chain: Chain) -> None:
+    def _check_hash(self, place: str, record: Any, chain: HashChain) -> None:
         if not isinstance(record, dict):
             raise InvalidEventError(f"{place}: an event is a JSON object")
         content = {name: value for name, value in record.items() if name != HASH}
         expected = chain.after(content)
-        found = record.get(HASH)
-        if found == expected:
+        stored = record.get(HASH)
+        if stored == expected:
             return
         sequence = record.get("sequence")
         if LOG_KIND not in record and sequence != len(self.log.events) + 1:
@@ -248,19 +263,20 @@ class _Reader:
                 "another export. Export it again"
             )
         raise InvalidEventError(
-            f"{place}: this line, or its place, is not as it was written: its hash is {_brief(found)}, expected "
+            f"{place}: this line, or its place, is not as it was written: its hash is {_brief(stored)}, expected "
             f"{expected!r}. Export it again"
         )
 
-    def _take_end(self, place: str, end: Mapping[str, Any]) -> None:
+    def _add_end(self, place: str, end: Mapping[str, Any]) -> None:
         count = len(self.log.events)
         if end.get("events") != count:
             raise InvalidEventError(f"{place}: the end line counts {end.get('events')!r} events, the file has {count}")
         self._end = place
-        self.log.status, self.log.damage = end.get("status"), end.get("damage")
+        self.log.status = end.get("status")
+        self.log.damage = end.get("damage")
         self.log.is_moved = bool(end.get("moved"))
 
-    def _take_file(self, place: str, record: Mapping[str, Any]) -> None:
+    def _add_file(self, place: str, record: Mapping[str, Any]) -> None:
         try:
             content = base64.b64decode(record["content"], validate=True)
         except (KeyError, TypeError, ValueError):
@@ -272,14 +288,14 @@ class _Reader:
             raise InvalidEventError(f"{place}: the content of a file is not what its digest promises. Export it again")
         self._files[digest] = content
 
-    def _take_event(self, place: str, record: Any) -> None:
+    def _add_event(self, place: str, record: Any) -> None:
         event = decoded(record, place)
-        for found in StoredFile.all_in(event.data):
-            found.content = self._files.get(found.digest)
+        for file in StoredFile.all_in(event.data):
+            file.content = self._files.get(file.digest)
         _check_follows(event, self.log.events, place)
-        if event.id in self._seen:
-            raise InvalidEventError(f"{place}: event id {event.id} is that of {self._seen[event.id]} as well")
-        self._seen[event.id] = place.removeprefix(f"{self.log.name}, ")
+        if event.id in self._places_of_ids:
+            raise InvalidEventError(f"{place}: event id {event.id} is that of {self._places_of_ids[event.id]} as well")
+        self._places_of_ids[event.id] = place.removeprefix(f"{self.log.name}, ")
         self.log.events.append(event)
 
 
@@ -292,14 +308,14 @@ def _brief(value: Any) -> str:
 
 
 def decoded(record: Any, place: str) -> Event:
-    """Return the event of a parsed line, its definition one of a workflow; errors name the place."""
+    """Return the event in a parsed line after a check of its workflow definition; errors name the place."""
     try:
         event = decode_record(record)
     except (NewerStoreError, InvalidEventError) as error:
         raise type(error)(f"{place}: {error}") from error
-    wrong = _wrong_definition(event.data)
-    if wrong is not None:
-        raise InvalidEventError(f"{place}: {event.event_type}: {wrong}")
+    fault = _wrong_definition(event.data)
+    if fault is not None:
+        raise InvalidEventError(f"{place}: {event.event_type}: {fault}")
     return event
 
 
@@ -310,7 +326,7 @@ def _wrong_definition(data: Payload) -> str | None:
         return "definition is not a workflow: its name must be text"
     try:
         Workflow.from_dict(data.definition)
-    # The last four: plain data of another form than a workflow's.
+    # The last four: plain data without the form of a workflow.
     except (DivebookError, AttributeError, KeyError, TypeError, ValueError) as error:
         return f"definition is not a workflow: {type(error).__name__}: {error}"
     return None
@@ -347,39 +363,46 @@ _PART = re.compile(
 )
 _SEAL = re.compile(rb"<!-- divebook 1 crc32 ([0-9a-f]{8}) -->\n\Z")
 _AGAIN = "Get the file again from where it came from"
+LONG_TEXT = 24
+"""Minimum length of a listed string, in characters."""
+MARK = "\x7f"
+"""First character of the number of a listed string."""
+LITERAL = "'"
+"""Second character, after `MARK`, of a short string that begins with the mark itself."""
+_BORDER = re.compile(r"(\n|^#+ [^\n:]{1,60}: )", re.MULTILINE)
 
 
-# --- writing ---------------------------------------------------------------------------------------------------------
+# --- embedded logs: writing ------------------------------------------------------------------------------------------
 
 
 def pack(data: bytes) -> str:
-    """Return bytes as the text of a part."""
+    """Return the string of a part from its bytes."""
     return base64.b64encode(zlib.compress(data, 9)).decode("ascii")
 
 
 def part_of(value: Any) -> str:
-    """Return plain data as the text of a part."""
+    """Return the string of a part from plain data."""
     return pack(json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode())
 
 
 def checksum(text: str) -> str:
-    """Return what stands beside the text of a part."""
+    """Return the checksum that is stored beside the string of a part."""
     return f"{zlib.crc32(text.encode('ascii', 'replace')):08x}"
 
 
 def script_of(name: str, part: str) -> str:
-    """Return a part as a page has it."""
+    """Return a part as an HTML script element of a page."""
     return f'<script type="{KIND}" data-name="{name}" data-crc32="{checksum(part)}">{part}</script>\n'
 
 
 def sealed(page: str) -> bytes:
-    """Return a page with the checksum of all of it as its last line."""
+    """Return a page with a last line that has the checksum of all bytes before it."""
     content = page.encode()
     return content + f"<!-- divebook 1 crc32 {zlib.crc32(content):08x} -->\n".encode()
 
 
 def metadata_of(parts: Mapping[str, str]) -> dict[str, Any]:
-    """Return parts as a notebook has them in its metadata, under `METADATA`."""
+    """Return parts as the metadata of a notebook, under the key `METADATA`."""
     return {
         "form": FORM,
         "parts": {name: {"crc32": checksum(part), "data": part} for name, part in parts.items()},
@@ -387,25 +410,27 @@ def metadata_of(parts: Mapping[str, str]) -> dict[str, Any]:
 
 
 def columns_of(
-    events: Sequence[Event], data: Sequence[Any], status: str, shown: Mapping[int, Any], texts: LongTexts
+    events: Sequence[Event], data: Sequence[Any], status: str, shown_data: Mapping[int, Any], texts: LongTexts
 ) -> dict[str, Any]:
-    """Return a log as its part holds it.
+    """Return the plain data of the part ``log``: a list for each column of the events.
+
+    Times are differences to the event before. Types, paths and steps are numbers in a list of names.
 
     Parameters
     ----------
     data
-        What is recorded in each event, as plain data.
-    shown
-        What the part ``run`` holds of an event, by its number: it is not written again where it is the same.
+        Payload of each event, as plain data.
+    shown_data
+        Data in the part ``run`` by the sequence number of an event. Equal data are not written again.
     texts
-        Those of the other parts; new ones stay in this one.
+        Long strings of the other parts. New ones are added to this part.
     """
-    own = LongTexts([*data], texts)
+    new_texts = LongTexts([*data], texts)
     names = {"": 0}
     prefix = _beginning([event.id for event in events])
     times = [event.recorded_at for event in events]
 
-    def place(name: str) -> int:
+    def number_of(name: str) -> int:
         return names.setdefault(name, len(names))
 
     columns = {
@@ -416,67 +441,71 @@ def columns_of(
         "prefix": prefix,
         "id": [event.id.removeprefix(prefix) for event in events],
         "time": [now - before for before, now in zip([0, *times], times, strict=False)],
-        "type": [place(event.event_type) for event in events],
-        "path": [place(event.path) for event in events],
-        "step": [place(event.step) for event in events],
+        "type": [number_of(event.event_type) for event in events],
+        "path": [number_of(event.path) for event in events],
+        "step": [number_of(event.step) for event in events],
         "data": [
-            None if shown.get(event.sequence) == held else own.without(held)
-            for event, held in zip(events, data, strict=True)
+            None if shown_data.get(event.sequence) == plain else new_texts.without(plain)
+            for event, plain in zip(events, data, strict=True)
         ],
     }
-    return {**columns, "names": [*names], "texts": own.listed}
+    return {**columns, "names": [*names], "texts": new_texts.listed}
 
 
 def _beginning(ids: Sequence[str]) -> str:
-    """Return what all ids begin with."""
+    """Return the common prefix of all ids: that of the lowest and the highest one."""
     first = min(ids)
     last = max(ids)
-    return first[: next((place for place, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))]
+    for index, (letter, other_letter) in enumerate(zip(first, last, strict=False)):
+        if letter != other_letter:
+            return first[:index]
+    return first
 
 
-# --- reading ---------------------------------------------------------------------------------------------------------
+# --- embedded logs: reading ------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class Carried:
-    """The parts that a file has, as far as they are sound."""
+    """Intact parts of a page or a notebook."""
 
     name: str
-    """Of the file."""
+    """Name of the file."""
     parts: dict[str, str] = field(default_factory=dict)
+    """Name of a part -> its string."""
     fault: str = ""
-    """What is wrong with the file; empty if nothing is."""
+    """Fault of the file; empty if there is none."""
 
     def data(self, part: str) -> Any:
-        """Return what a sound part holds, the numbers of texts in it.
+        """Return the plain data of a part, with numbers in place of long strings.
 
         Raises
         ------
         InvalidEventError
-            It is not there, or is not what divebook writes.
+            The part is missing, or cannot be decoded.
         """
         if part not in self.parts:
             raise InvalidEventError(self.fault or f"{self.name} has no part {part!r}. {_AGAIN}")
         try:
             engine = zlib.decompressobj()
             raw = engine.decompress(base64.b64decode(self.parts[part], validate=True), MAX_UNPACKED)
-            return parse(raw)  # what was cut off is no JSON
+            return parse(raw)  # fails for a part that was cut off at `MAX_UNPACKED`
         except (binascii.Error, zlib.error, ValueError) as error:
             raise InvalidEventError(f"{self.name}: the part {part!r} cannot be unpacked: {error}. {_AGAIN}") from None
 
 
 def is_carrier(file: object) -> TypeGuard[str | Path]:
-    """Return whether a file is one that may carry a log, by its name."""
+    """Return True if a file may contain an embedded log, by the ending of its name."""
     return isinstance(file, str | Path) and Path(file).suffix.lower() in (*PAGE, NOTEBOOK)
 
 
 def carried_by(path: Path) -> Carried:
-    """Return the parts of a page or a notebook; one that carries nothing has none.
+    """Return the parts of a page or a notebook; none if it has no embedded log.
 
     Raises
     ------
     StoreError
-        It cannot be read.
+        The file cannot be read, or is too large.
     """
     try:
         if path.stat().st_size > MAX_FILE:
@@ -490,18 +519,21 @@ def carried_by(path: Path) -> Carried:
 
 
 def _of_page(name: str, content: bytes) -> Carried:
-    content = content.replace(b"\r\n", b"\n")  # mail and git may change the ends of lines, and nothing is lost by that
-    found = {part.decode(): (crc.decode(), text.decode("latin-1")) for part, crc, text in _PART.findall(content)}
-    carried = _sound(name, found)
-    if found and not carried.fault:
-        seal = _SEAL.search(content)
-        if seal is None:
-            carried.fault = f"{name}: the last line is not as it was written: the checksum of the page. {_AGAIN}"
-        elif (is_now := f"{zlib.crc32(content[: seal.start()]):08x}") != seal[1].decode():
-            carried.fault = (
-                f"{name} was changed: the checksum of the page is {is_now}, expected {seal[1].decode()}; the parts "
-                f"that hold the run are as they were written. {_AGAIN}"
-            )
+    content = content.replace(b"\r\n", b"\n")  # mail and git may change line ends, which is harmless
+    parts = {part.decode(): (crc.decode(), text.decode("latin-1")) for part, crc, text in _PART.findall(content)}
+    carried = _intact_parts(name, parts)
+    if not parts or carried.fault:
+        return carried
+    seal = _SEAL.search(content)
+    if seal is None:
+        carried.fault = f"{name}: the last line is not as it was written: the checksum of the page. {_AGAIN}"
+        return carried
+    actual = f"{zlib.crc32(content[: seal.start()]):08x}"
+    if actual != seal[1].decode():
+        carried.fault = (
+            f"{name} was changed: the checksum of the page is {actual}, expected {seal[1].decode()}; the parts "
+            f"that hold the run are as they were written. {_AGAIN}"
+        )
     return carried
 
 
@@ -511,33 +543,35 @@ def _of_notebook(name: str, content: bytes) -> Carried:
     except ValueError as error:
         raise InvalidEventError(f"{name} is not a notebook: {error}") from None
     metadata = notebook.get("metadata") if isinstance(notebook, dict) else None
-    held = metadata.get(METADATA) if isinstance(metadata, dict) else None
-    return Carried(name) if held is None else _of_metadata(name, held)
+    content_of_metadata = metadata.get(METADATA) if isinstance(metadata, dict) else None
+    return Carried(name) if content_of_metadata is None else _of_metadata(name, content_of_metadata)
 
 
-def _of_metadata(name: str, held: Any) -> Carried:
+def _of_metadata(name: str, content: Any) -> Carried:
     try:
-        if type(held["form"]) is int and held["form"] > FORM:
-            raise NewerStoreError(_newer(name, held["form"]))
-        found = {str(part): (str(entry["crc32"]), str(entry["data"])) for part, entry in held["parts"].items()}
+        if type(content["form"]) is int and content["form"] > FORM:
+            raise NewerStoreError(_newer(name, content["form"]))
+        parts = {str(part): (str(entry["crc32"]), str(entry["data"])) for part, entry in content["parts"].items()}
     except (AttributeError, KeyError, TypeError):
         raise InvalidEventError(
             f"{name}: what its metadata hold under {METADATA!r} has the wrong form. {_AGAIN}"
         ) from None
-    carried = _sound(name, found)
+    carried = _intact_parts(name, parts)
     if not carried.fault and not carried.parts.keys() >= {TEXTS, LOG}:
-        carried.fault = f"{name}: of the parts {TEXTS!r} and {LOG!r} it has {[*found]}. {_AGAIN}"
+        carried.fault = f"{name}: of the parts {TEXTS!r} and {LOG!r} it has {[*parts]}. {_AGAIN}"
     return carried
 
 
-def _sound(name: str, found: Mapping[str, tuple[str, str]]) -> Carried:
+def _intact_parts(name: str, parts: Mapping[str, tuple[str, str]]) -> Carried:
+    """Return the parts that match their checksums; `parts` has the checksum and the string of each."""
     carried = Carried(name)
-    for part, (expected, text) in found.items():
-        if (is_now := checksum(text)) == expected and text.isascii():
+    for part, (expected, text) in parts.items():
+        actual = checksum(text)
+        if actual == expected and text.isascii():
             carried.parts[part] = text
         else:
             carried.fault = (
-                f"{name}: the part {part!r} is damaged: its checksum is {is_now}, expected {expected}. {_AGAIN}"
+                f"{name}: the part {part!r} is damaged: its checksum is {actual}, expected {expected}. {_AGAIN}"
             )
     return carried
 
@@ -547,18 +581,18 @@ def _newer(name: str, form: int) -> str:
 
 
 def read_carried(path: Path, *, whole: bool = False) -> tuple[LogFile, InvalidEventError | NewerStoreError | None]:
-    """Return the log that a page or a notebook carries, and what is wrong with the file; None if nothing is.
+    """Return the log that a page or a notebook contains, and the fault of the file, or None.
 
-    Where the file is damaged and the log is not, the log comes with what is wrong elsewhere; if the whole file must be
-    sound, it comes empty, and nothing was decoded for it.
+    If the file is damaged, but the log is not, return both. With `whole`, return an empty log for a damaged file, and
+    decode nothing.
     """
     carried = carried_by(path)
     fault = InvalidEventError(carried.fault) if carried.fault else None
     if fault is not None and whole:
         return LogFile(str(path)), fault
     if LOG not in carried.parts:
-        told = f"{path} carries no log; open it in a browser or by %dive open, or have it written with its log"
-        return LogFile(str(path)), fault or InvalidEventError(told)
+        text = f"{path} carries no log; open it in a browser or by %dive open, or have it written with its log"
+        return LogFile(str(path)), fault or InvalidEventError(text)
     try:
         log = _log_of(carried)
     except (InvalidEventError, NewerStoreError) as error:
@@ -567,22 +601,22 @@ def read_carried(path: Path, *, whole: bool = False) -> tuple[LogFile, InvalidEv
 
 
 def log_of(name: str, metadata: Mapping[str, Any]) -> LogFile:
-    """Return the log in what `metadata_of` made; raises InvalidEventError."""
+    """Return the log in the result of `metadata_of`; raise InvalidEventError if it is damaged."""
     return _log_of(_of_metadata(name, metadata))
 
 
 def _log_of(carried: Carried) -> LogFile:
     columns = carried.data(LOG)
-    listed = carried.data(TEXTS)
+    text_list = carried.data(TEXTS)
     try:
-        texts = whole_texts(listed)
+        texts = whole_texts(text_list)
         if type(columns["form"]) is int and columns["form"] > FORM:
             raise NewerStoreError(_newer(carried.name, columns["form"]))
-        shown: dict[int, Any] = {}
+        shown_data: dict[int, Any] = {}
         if RUN in carried.parts:
             view = with_texts(carried.data(RUN)["view"], texts)
-            shown = dict(zip(view["events"]["sequence"], view["data"], strict=True))
-        log = read_records(_records(columns, whole_texts(columns["texts"], texts), shown), carried.name)
+            shown_data = dict(zip(view["events"]["sequence"], view["data"], strict=True))
+        log = read_records(_records(columns, whole_texts(columns["texts"], texts), shown_data), carried.name)
         log.status = str(columns["status"])
         log.is_verified = True
     except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
@@ -592,7 +626,9 @@ def _log_of(carried: Carried) -> LogFile:
     return log
 
 
-def _records(columns: Mapping[str, Any], texts: Sequence[str], shown: Mapping[int, Any]) -> Iterator[dict[str, Any]]:
+def _records(
+    columns: Mapping[str, Any], texts: Sequence[str], shown_data: Mapping[int, Any]
+) -> Iterator[dict[str, Any]]:
     names = columns["names"]
     rows = zip(
         columns["id"],
@@ -601,7 +637,7 @@ def _records(columns: Mapping[str, Any], texts: Sequence[str], shown: Mapping[in
         columns["data"],
         strict=True,
     )
-    for sequence, (end, time, kind, path, step, held) in enumerate(rows, 1):
+    for sequence, (end, time, kind, path, step, plain) in enumerate(rows, 1):
         yield {
             "id": f"{columns['prefix']}{end}",
             "execution_id": columns["execution_id"],
@@ -610,5 +646,92 @@ def _records(columns: Mapping[str, Any], texts: Sequence[str], shown: Mapping[in
             "event_type": kind,
             "path": path,
             "step": step,
-            "data": shown[sequence] if held is None else with_texts(held, texts),
+            "data": shown_data[sequence] if plain is None else with_texts(plain, texts),
         }
+
+
+# --- long texts ---
+
+
+class LongTexts:
+    """List of the long strings in plain data, each once, and the plain data with numbers in their place.
+
+    For example, ``without(["a long string that occurs twice"] * 2)`` returns two marks with the same number. Strings
+    with the same beginning are neighbours in the list, so that deflate finds the repetition.
+
+    A string of several lines is listed as its pieces, since documents of several answers repeat each answer of a model
+    (test_a_document_of_all_answers_costs_little).
+
+    Parameters
+    ----------
+    value
+        Plain data with the strings.
+    other
+        List of another part. The numbers of this list continue after it.
+    """
+
+    def __init__(self, value: Any, other: LongTexts | None = None) -> None:
+        texts_by_start: dict[str, list[str]] = {}
+        self._places: dict[str, int] = {} if other is None else other.places()
+        first = len(self._places)
+        listed = set(self._places)
+        for text in _texts_in(value):
+            for piece in (*_pieces(text), text):
+                if len(piece) >= LONG_TEXT and piece not in listed:
+                    listed.add(piece)
+                    texts_by_start.setdefault(piece[:LONG_TEXT], []).append(piece)
+        ordered = [text for texts in texts_by_start.values() for text in sorted(texts, key=len)]
+        self._places |= {text: first + number for number, text in enumerate(ordered)}
+        self.listed: list[Any] = [self._pieced(text) or text for text in ordered]
+        """The list as it is written: a string, or a list of its pieces."""
+
+    def places(self) -> dict[str, int]:
+        """Return the number of each string."""
+        return {**self._places}
+
+    def without(self, value: Any) -> Any:
+        """Return plain data with the numbers of long strings in place of them."""
+        if isinstance(value, str):
+            return self._short(value)
+        if isinstance(value, list):
+            return [self.without(part) for part in value]
+        return {name: self.without(part) for name, part in value.items()} if isinstance(value, dict) else value
+
+    def _pieced(self, text: str) -> list[str]:
+        return [self._short(piece) for piece in _pieces(text)]
+
+    def _short(self, text: str) -> str:
+        if len(text) < LONG_TEXT:
+            return f"{MARK}{LITERAL}{text}" if text.startswith(MARK) else text
+        return f"{MARK}{self._places[text]}"
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        if len(value) >= LONG_TEXT:
+            yield value
+    elif isinstance(value, list | dict):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _texts_in(part)
+
+
+def _pieces(text: str) -> list[str]:
+    """Return the pieces of a string: its lines, line breaks and names of headings; none for a single line."""
+    if "\n" not in text:
+        return []
+    return [piece for piece in _BORDER.split(text) if piece]
+
+
+def whole_texts(new: Sequence[Any], earlier: Sequence[str] = ()) -> list[str]:
+    """Return the strings of `earlier` and of the list after it, with pieces joined; raises as `with_texts` does."""
+    texts: list[Any] = [*earlier, *new]
+    return ["".join(with_texts(text, texts)) if isinstance(text, list) else str(text) for text in texts]
+
+
+def with_texts(value: Any, texts: Sequence[str]) -> Any:
+    """Return plain data with the strings in place of their numbers; raise IndexError, TypeError or ValueError."""
+    if isinstance(value, str) and value.startswith(MARK):
+        return value[2:] if value.startswith(LITERAL, 1) else texts[int(value[1:])]
+    if isinstance(value, list):
+        return [with_texts(part, texts) for part in value]
+    return {name: with_texts(part, texts) for name, part in value.items()} if isinstance(value, dict) else value

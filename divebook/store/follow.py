@@ -1,7 +1,8 @@
-"""History, then live: every event of an execution in order, without a gap and without polling inside one process.
+"""`follow`: an async stream of the events of an execution, recorded ones first and then new ones, without a gap.
 
-What is appended comes through a subscription. Should something be missing there (the reader was so slow that its inbox
-ran over), the sequence numbers show it, and the store is read again, as it is when another process has appended
+Events that this process appends arrive through a subscription, without polling. If some are missing there, because the
+reader was so slow that its inbox overflowed, the sequence numbers reveal it, and `follow` reads the store. It also
+reads the store after appends of other processes
 (test_nothing_is_lost_or_doubled_under_appends_of_another_thread in `tests/store/test_follow.py`).
 """
 
@@ -22,9 +23,9 @@ from divebook.store.base import EventStore
 
 T = TypeVar("T")
 PAGE = 200
-"""Events read at once, so that a long history does not hold up the event loop."""
+"""Number of events that are read at once. A long history must not block the event loop."""
 INBOX = 1000
-"""Live events kept for a slow reader; older ones it gets from the store."""
+"""Maximum number of live events in the inbox of a slow reader. It reads older ones from the store."""
 
 
 async def follow(
@@ -35,111 +36,118 @@ async def follow(
     until_end: bool = True,
     poll_interval: float | None = None,
 ) -> AsyncGenerator[Event, None]:
-    """Yield the events with sequences above `after`, then those that are yet to come.
+    """Yield the events with sequences above `after`, then new events as they are appended.
 
     Parameters
     ----------
     until_end
-        Stop after the event that ends the execution, unless it was resumed since. Otherwise go on for ever.
+        Stop after the event that ends the execution, unless it was resumed later. If False, never stop.
     poll_interval
-        Seconds after which to look for events of other processes, in place of waiting for news of the store.
+        Seconds between two reads for events of other processes. None waits for news of the store instead.
 
     Raises
     ------
     ExecutionNotFoundError
-        There is no such execution, or it was deleted meanwhile.
+        The execution does not exist, or it was deleted while it was followed.
     """
     inbox = _Inbox(asyncio.get_running_loop(), execution_id)
-    # Before the first read: what comes in between is then seen twice, and left out once, instead of never.
-    unsubscribe = store.subscribe(inbox.receive)
-    listens = store.shared and poll_interval is None
-    ignore = store.on_news(inbox.suspect, execution_id) if listens else lambda: None
+    # Before the first read. Events that are appended in between arrive twice, and one copy is dropped; if the order
+    # were reversed, they would not arrive.
+    unsubscribe = store.subscribe(inbox.on_events)
+    waits_for_news = store.shared and poll_interval is None
+    stop_news = store.on_news(inbox.on_news, execution_id) if waits_for_news else lambda: None
     try:
         last = after
-        ended = False
-        behind = True
+        has_ended = False
+        must_read = True
         while True:
-            while behind and (page := await _called(store, partial(store.read, execution_id, last, PAGE))):
+            while must_read:
+                page = await _call(store, partial(store.read, execution_id, last, PAGE))
+                if not page:
+                    break
                 for event in page:
                     last = event.sequence
-                    ended = _ends(event, ended)
+                    has_ended = _has_ended_after(event, has_ended)
                     yield event
                 await asyncio.sleep(0)
-            if until_end and (ended or (behind and await _has_ended(store, execution_id, last))):
+            if until_end and (has_ended or (must_read and await _has_ended(store, execution_id, last))):
                 return
-            woken = await inbox.wait(poll_interval)
-            news, complete = inbox.take(last)
-            for event in news:
+            is_woken = await inbox.wait(poll_interval)
+            events, is_complete = inbox.pop_events(last)
+            for event in events:
                 last = event.sequence
-                ended = _ends(event, ended)
+                has_ended = _has_ended_after(event, has_ended)
                 yield event
-            behind = not (woken and complete)
+            must_read = not (is_woken and is_complete)
     finally:
         unsubscribe()
-        ignore()
+        stop_news()
 
 
-def _ends(event: Event, ended: bool) -> bool:  # noqa: FBT001 - the state that the event changes, or not
+def _has_ended_after(event: Event, has_ended: bool) -> bool:  # noqa: FBT001 - the state that the event changes, or not
     status = STATUS_AFTER.get(type(event.data))
-    return ended if status is None else status in TERMINAL
+    return has_ended if status is None else status in TERMINAL
 
 
-async def _called(store: EventStore, call: Callable[[], T]) -> T:
-    """Return what a call of the store returns; one over a network does not hold up the reader's loop."""
+async def _call(store: EventStore, call: Callable[[], T]) -> T:
+    """Return the result of a call of the store. A call over a network runs in a thread, and does not block the loop."""
     return call() if store.local else await asyncio.to_thread(call)
 
 
 async def _has_ended(store: EventStore, execution_id: str, last: int) -> bool:
-    record = await _called(store, partial(store.record, execution_id))
+    record = await _call(store, partial(store.record, execution_id))
     return record.status in TERMINAL and last >= record.last_sequence
 
 
 class _Inbox:
-    """Live events on their way from the appending thread to the event loop."""
+    """Queue of live events from the appending thread to the event loop of the reader."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, execution_id: str) -> None:
         self._loop = loop
         self._execution_id = execution_id
         self._events: deque[Event] = deque(maxlen=INBOX)
-        self._deleted = self._is_suspected = False
-        self._news = asyncio.Event()
-        self._announced = False
+        self._is_deleted = False
+        self._has_news = False
+        """True if another process may have appended events."""
+        self._wake_up = asyncio.Event()
+        self._is_scheduled = False
+        """True if the reader will be woken, so that many events cause one wake-up."""
 
-    def receive(self, execution_id: str, events: Sequence[Event]) -> None:
-        """Take events over, in the appending thread."""
+    def on_events(self, execution_id: str, events: Sequence[Event]) -> None:
+        """Add appended events. Called in the appending thread."""
         if execution_id != self._execution_id:
             return
         self._events.extend(events)
-        self._deleted = not events
-        self._announce()
+        self._is_deleted = not events
+        self._schedule()
 
-    def suspect(self) -> None:
-        """Hear that another process may have appended."""
-        self._is_suspected = True
-        self._announce()
+    def on_news(self) -> None:
+        """Record that another process may have appended events."""
+        self._has_news = True
+        self._schedule()
 
-    def _announce(self) -> None:
-        if not self._announced:  # one wake-up, however much arrives before the reader's turn
-            self._announced = True
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
             with suppress(RuntimeError):  # the reader's loop is closed: there is nothing to wake
-                self._loop.call_soon_threadsafe(self._news.set)
+                self._loop.call_soon_threadsafe(self._wake_up.set)
 
     async def wait(self, seconds: float | None) -> bool:
-        """Wait for news; False if none came in time."""
+        """Wait until something was added; return False if nothing was within `seconds`."""
         try:
             async with asyncio.timeout(seconds):
-                await self._news.wait()
+                await self._wake_up.wait()
         except TimeoutError:
             return False
-        self._news.clear()
-        self._announced = False  # before the inbox is emptied, so that what comes from now on wakes again
+        self._wake_up.clear()
+        self._is_scheduled = False  # before the inbox is emptied, so that later events wake the reader again
         return True
 
-    def take(self, last: int) -> tuple[list[Event], bool]:
-        """Return the events that continue after `last`, and whether nothing is missing."""
+    def pop_events(self, last: int) -> tuple[list[Event], bool]:
+        """Remove all events; return those that continue after `last`, and True if none can be missing."""
         events: list[Event] = []
-        is_sure = not self._is_suspected
-        self._is_suspected = False
+        has_news = self._has_news
+        self._has_news = False
         while self._events:
             event = self._events.popleft()
             if event.sequence == last + 1:
@@ -147,31 +155,32 @@ class _Inbox:
                 last = event.sequence
             elif event.sequence > last:
                 return events, False
-        return events, is_sure and not self._deleted
+        return events, not has_news and not self._is_deleted
 
 
-# Chains: executions each of which goes on where the one before has ended, to keep its log short.
+# --- chains of successors ---
 
 
 def chain_of(store: EventStore, execution_id: str) -> list[str]:
-    """Return the ids of the executions of which one went on as the next, the first one first.
+    """Return the chain of an execution: its predecessors, itself and its successors, by id, the oldest first.
 
-    One that has been deleted ends the chain on its side; most executions are a chain of their own.
+    An execution that continues as new ends, and its successor continues with an empty log. A deleted execution ends the
+    chain on its side. An execution without predecessor and successor is a chain of one.
 
     Raises
     ------
     ExecutionNotFoundError
-        There is no such execution.
+        The execution does not exist.
     """
     chain = [execution_id]
-    while (before := _before(store, chain[0])) is not None:
-        chain.insert(0, before)
-    while after := store.records(parent=chain[-1], origin=RUN):
-        chain.append(after[0].execution_id)
+    while (predecessor := _predecessor(store, chain[0])) is not None:
+        chain.insert(0, predecessor)
+    while successors := store.records(parent=chain[-1], origin=RUN):
+        chain.append(successors[0].execution_id)
     return chain
 
 
-def _before(store: EventStore, execution_id: str) -> str | None:
+def _predecessor(store: EventStore, execution_id: str) -> str | None:
     record = store.record(execution_id)
     if record.origin != RUN or record.parent is None:
         return None

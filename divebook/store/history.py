@@ -1,4 +1,4 @@
-"""The past of one execution, read when it is looked at: a list of events that costs nothing until then."""
+"""`History`: the events of one execution as a sequence that reads them from the store on access."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ if TYPE_CHECKING:
     from divebook.store.pages import EventPage
 
 PAGE = 1000
-"""Events read at once."""
-COLUMNS = 8192
-"""Events that are read at once as columns."""
-KEPT = 32
-"""Pages that are kept, so that whoever goes through a log of usual length twice reads it once."""
+"""Number of events in a page, which is read at once."""
+COLUMN_PAGE = 8192
+"""Number of events that are read at once as columns."""
+MAX_PAGES = 32
+"""Number of cached pages. A second iteration over a log of usual length reads nothing."""
 
 
-class Reads(Protocol):
-    """What a history asks of a store."""
+class EventReader(Protocol):
+    """The methods of a store that `History` uses."""
 
     def read(self, execution_id: str, after: int = 0, limit: int | None = None) -> list[Event]:
         """Return the events with sequences above `after`, at most `limit`."""
 
     def page(self, execution_id: str, after: int, limit: int) -> EventPage:
-        """Return them as columns."""
+        """Return the events as columns."""
 
 
 class History(Sequence[Event]):
-    """Events of one log, as many as there were when it was made; they are read from the store a page at a time.
+    """Events of one log, up to the last one at the time of creation, read from the store in pages on access.
 
-    It stands for a list: it can be indexed, sliced, gone through and compared. Its length is known without reading.
-    A copy that outlives the store, or the execution, is ``list(history)``.
+    It behaves like a list: it can be indexed, sliced, iterated and compared. Its length is known without reading.
+    ``list(history)`` is a copy that remains valid after the store is closed or the execution is deleted.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class History(Sequence[Event]):
     (8, 'execution_completed', [3, 4])
     """
 
-    def __init__(self, store: Reads, execution_id: str, after: int, last: int) -> None:
+    def __init__(self, store: EventReader, execution_id: str, after: int, last: int) -> None:
         self.store = store
         self.execution_id = execution_id
         self.after = after
@@ -66,34 +66,36 @@ class History(Sequence[Event]):
             yield from self._page(number)
 
     @overload
-    def __getitem__(self, place: int) -> Event: ...
+    def __getitem__(self, key: int) -> Event: ...
     @overload
-    def __getitem__(self, place: slice) -> list[Event]: ...
-    def __getitem__(self, place: int | slice) -> Event | list[Event]:
-        if isinstance(place, slice):
-            return [self._at(index) for index in range(*place.indices(self._length))]
-        index = place + self._length if place < 0 else place
+    def __getitem__(self, key: slice) -> list[Event]: ...
+    def __getitem__(self, key: int | slice) -> Event | list[Event]:
+        if isinstance(key, slice):
+            return [self._at(index) for index in range(*key.indices(self._length))]
+        index = key + self._length if key < 0 else key
         if not 0 <= index < self._length:
-            raise IndexError(f"there are {self._length} events, and none at {place}")
+            raise IndexError(f"there are {self._length} events, and none at {key}")
         return self._at(index)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence) or isinstance(other, str | bytes):
             return NotImplemented
-        return len(self) == len(other) and all(mine == its for mine, its in zip(self, other, strict=True))
+        if len(self) != len(other):
+            return False
+        return all(event == other_event for event, other_event in zip(self, other, strict=True))
 
-    __hash__ = None  # type: ignore[assignment]  # as of a list
+    __hash__ = None  # type: ignore[assignment]  # as a list
 
     def __repr__(self) -> str:
         return f"<History of {self._length} events of {self.execution_id}>"
 
     def pages(self) -> Iterator[EventPage]:
-        """Give the events as columns."""
-        for begins in range(0, self._length, COLUMNS):
-            yield self.store.page(self.execution_id, self.after + begins, min(COLUMNS, self._length - begins))
+        """Yield the events as columns, page by page."""
+        for start in range(0, self._length, COLUMN_PAGE):
+            yield self.store.page(self.execution_id, self.after + start, min(COLUMN_PAGE, self._length - start))
 
     def at_once(self) -> list[Event]:
-        """Return all events, without their ids: for readers of a whole log, in a third of the time."""
+        """Return all events without their ids. Takes a third of the time of an iteration."""
         with collector_resting():
             return [event for page in self.pages() for event in page.events(self.execution_id)]
 
@@ -101,11 +103,11 @@ class History(Sequence[Event]):
         return self._page(index // PAGE)[index % PAGE]
 
     def _page(self, number: int) -> list[Event]:
-        known = self._pages.get(number)
-        if known is None:
-            begins = number * PAGE
-            known = self.store.read(self.execution_id, self.after + begins, min(PAGE, self._length - begins))
-            if len(self._pages) >= KEPT:
-                self._pages.pop(next(iter(self._pages)), None)
-            self._pages[number] = known
-        return known
+        page = self._pages.get(number)
+        if page is None:
+            start = number * PAGE
+            page = self.store.read(self.execution_id, self.after + start, min(PAGE, self._length - start))
+            if len(self._pages) >= MAX_PAGES:
+                self._pages.pop(next(iter(self._pages)), None)  # the oldest one
+            self._pages[number] = page
+        return page

@@ -1,20 +1,19 @@
-"""Verifying a store: what is damaged, and what can still be read. Nothing is changed.
+"""Verification of a store (`check`), and deletion of old executions and unused data (`gc`).
 
-Every log is read undecoded and compared with what it should be: sequences without gaps, the chain of checksums,
-payloads that decode, large values that are there and have the content their name promises, and a record that says the
-same as the events.
+`check` changes nothing. It reads every log undecoded, and verifies that sequence numbers have no gaps, the chain of
+checksums is intact, payloads can be decoded, large values exist and match their hashes, and the execution's row agrees
+with the events.
 """
 
 from __future__ import annotations
 
 import time
-import weakref
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from divebook.engine.lifecycle import TERMINAL, violations
 from divebook.errors import (
@@ -36,51 +35,51 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One thing that is wrong."""
+    """One fault that `check` found."""
 
     text: str
     execution_id: str | None = None
-    """None: it concerns the store as a whole."""
+    """None for a fault of the store as a whole."""
     sequence: int | None = None
-    """None: it concerns the execution as a whole."""
+    """Sequence number of an event; None for a fault of the execution as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedExecution:
-    """What `check` found of one execution."""
+    """Result of `check` for one execution."""
 
     execution_id: str
     events: int
-    """How many there are."""
+    """Number of events."""
     readable: int
-    """How many, from the first on, can be read without a doubt."""
+    """Number of events before the first damaged one."""
     unverified: int
-    """How many were written before there were checksums."""
+    """Number of events from versions without checksums."""
     damages: tuple[Damage, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What `check` found."""
+    """Result of `check`."""
 
     location: str
     executions: tuple[CheckedExecution, ...]
     damages: tuple[Damage, ...]
-    """Those of the store as a whole."""
+    """Faults of the store as a whole."""
     orphan_blobs: int
-    """Large values that no execution refers to any more: no damage, `gc` deletes them."""
+    """Number of large values that no execution refers to. They are not a fault, and `gc` deletes them."""
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is damaged."""
+        """True if nothing is damaged."""
         return not self.all_damages()
 
     def all_damages(self) -> list[Damage]:
-        """Return everything that is wrong: with the store first, then execution by execution."""
+        """Return all faults: of the store first, then execution by execution."""
         return [*self.damages, *(damage for entry in self.executions for damage in entry.damages)]
 
 
-_UNFIT = (
+_CHECKPOINT_DOES_NOT_FIT = (
     "its checkpoint is damaged, or was made of another log. It is not used, and nothing is lost: the next one takes "
     "its place, or `divebook gc` deletes it"
 )
@@ -95,19 +94,20 @@ def check(store: EventStore, *, fold: Fold | None = None) -> CheckReport:
     Parameters
     ----------
     fold
-        Called with the events of each execution that is sound so far; an error of ours that it raises is damage, too.
+        Function that is called with the events of each execution without other faults. A `DivebookError` that it raises
+        is reported as a fault.
     """
     faults: list[str] = []
-    faults += _tried(store.faults, faults)
-    blobs = _tried(store.blobs, faults)
+    faults += _try(store.faults, faults)
+    blobs = _try(store.blobs, faults)
     contents = _Contents(store)
-    ids = _tried(store.ids, faults)
+    ids = _try(store.ids, faults)
     executions = tuple(_check_execution(store, execution_id, contents, fold) for execution_id in ids)
     orphans = sum(not blob.used for blob in blobs)
     return CheckReport(store.location, executions, tuple(Damage(text) for text in faults), orphans)
 
 
-def _tried(look: Callable[[], list[T]], faults: list[str]) -> list[T]:
+def _try(look: Callable[[], list[T]], faults: list[str]) -> list[T]:
     try:
         return look()
     except StoreError as error:
@@ -116,14 +116,14 @@ def _tried(look: Callable[[], list[T]], faults: list[str]) -> list[T]:
 
 
 class _Contents:
-    """The large values of a store, each looked at once."""
+    """Large values of a store. The error of a damaged one is cached."""
 
     def __init__(self, store: EventStore) -> None:
         self._store = store
         self._damaged: dict[bytes, CorruptStoreError] = {}
 
     def fetch(self, digest: bytes) -> bytes | None:
-        """Return a content, None if it is missing; CorruptStoreError if it is not what its name promises."""
+        """Return a content, None if it is missing; raise CorruptStoreError if it does not match its hash."""
         if digest in self._damaged:
             raise self._damaged[digest]
         try:
@@ -133,15 +133,15 @@ class _Contents:
             raise
 
     def size(self, digest: bytes) -> int:
-        """Return how long a content is."""
+        """Return the size of a content in bytes; 0 if it is missing."""
         return len(self._store.blob(digest) or b"")
 
     def absent_files(self, payload: bytes) -> set[bytes]:
-        """Return the files that a payload names, and the store does not have."""
+        """Return the digests of files that a payload names and the store does not have."""
         return {digest for digest in files_in(payload, self.fetch) if self._store.blob(digest) is None}
 
     def reached(self, payload: bytes) -> dict[bytes, int]:
-        """Return the size of every large value that a payload refers to, directly or not."""
+        """Return the digests and sizes of all large values that a payload refers to, directly or indirectly."""
         return {digest: self.size(digest) for digest in reached(payload, self.fetch)}
 
 
@@ -150,17 +150,16 @@ def _check_execution(store: EventStore, execution_id: str, contents: _Contents, 
         log = store.stored_log(execution_id)
     except StoreError as error:
         return CheckedExecution(execution_id, 0, 0, 0, (Damage(str(error), execution_id),))
-    found = [*_check_rows(log)]
-    with suppress(
-        DecryptionError
-    ):  # what was written is as it was written; what it says cannot be known without the key
-        found += _check_values(store, log, contents, None if found else fold, intact=not found)
-    found = _once(found)
-    if log.altered and not found:
-        found = [(None, "the record does not have the checksum it was written with")]
-    if not log.checkpoint_fits and not found:
-        found = [(None, _UNFIT)]
-    damages = tuple(Damage(text, execution_id, sequence) for sequence, text in sorted(found, key=_by_sequence))
+    findings = [*_check_rows(log)]
+    # Without the key, the checksums can be verified, but not the values.
+    with suppress(DecryptionError):
+        findings += _check_values(store, log, contents, None if findings else fold, intact=not findings)
+    findings = _first_of_each_event(findings)
+    if log.altered and not findings:
+        findings = [(None, "the record does not have the checksum it was written with")]
+    if not log.checkpoint_fits and not findings:
+        findings = [(None, _CHECKPOINT_DOES_NOT_FIT)]
+    damages = tuple(Damage(text, execution_id, sequence) for sequence, text in sorted(findings, key=_by_sequence))
     count = sum(width_of(record.type) for record in log.records)
     first = min((damage.sequence for damage in damages if damage.sequence is not None), default=count + 1)
     unverified = sum(width_of(record.type) for record in log.records if record.checksum is None)
@@ -170,24 +169,27 @@ def _check_execution(store: EventStore, execution_id: str, contents: _Contents, 
 def _check_values(
     store: EventStore, log: StoredLog, contents: _Contents, fold: Fold | None, *, intact: bool
 ) -> list[Finding]:
-    """Return what is wrong with what a log says; of one that is not `intact`, only what cannot be read."""
-    opened: list[bytes] = []
+    """Return faults in the values of a log. If the log is not `intact`, return only values that cannot be read.
+
+    Each group of checks runs only if the ones before found nothing, since one fault would cause others.
+    """
+    payloads: list[bytes] = []
     events: list[Event] = []
-    found = list(_check_payloads(store, log, contents, (opened, events)))
-    if found or not intact:
-        return found
+    findings = list(_check_payloads(store, log, contents, (payloads, events)))
+    if findings or not intact:
+        return findings
     error = store.sealing.open_text(log.record.error)
     note = store.sealing.open_text(log.record.note)
-    line = replace(log.record, error=error, note=note)
-    found = [*_check_record(line, events), *_check_blobs(log, opened, contents)]
+    record = replace(log.record, error=error, note=note)
+    findings = [*_check_record(record, events), *_check_blobs(log, payloads, contents)]
     if not log.altered:
-        found += _check_beginning(line, events)
-    found = found or [*violations(events), *_check_questions(log, events)]
-    return found or ([] if fold is None else list(_check_fold(events, fold)))
+        findings += _check_beginning(record, events)
+    findings = findings or [*violations(events), *_check_questions(log, events)]
+    return findings or ([] if fold is None else list(_check_fold(events, fold)))
 
 
-def _once(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the first finding of each event: what else is found there has the same cause."""
+def _first_of_each_event(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the first finding of each event, since later ones have the same cause, and those without an event."""
     of_events: dict[int, Finding] = {}
     for sequence, text in findings:
         if sequence is not None:
@@ -200,36 +202,46 @@ def _by_sequence(finding: Finding) -> int:
 
 
 def _check_rows(log: StoredLog) -> Iterator[Finding]:
-    """Find what is missing, changed, or in another's place."""
+    """Yield records that are missing, changed, or at the wrong place.
+
+    A checksum continues from the preceding one. If a record does not match, either it or the preceding checksum was
+    changed. Two candidates for the preceding checksum therefore remain: the stored one, and the one that the content of
+    the preceding record gives. For example, the stored checksum of record 2 was changed. Record 2 does not match it and
+    is reported; record 3 matches the checksum computed from record 2, so it is intact.
+    """
     expected = 1
-    noted = log.record.last_sequence
-    before: set[int | None] = {0}
-    """What the checksum of the last record may be: as it stands there, or as the record gives it. A record that fits
-    neither has changed itself; one that fits the second follows a record whose checksum has changed."""
+    row_last_sequence = log.record.last_sequence
+    checksums_before: set[int | None] = {0}
     is_sound = True
-    if (text := _of_another_log(log)) is not None:
+    text = _fault_of_first_event(log)
+    if text is not None:
         yield 1, text
     for record in log.records:
         if is_sound and record.sequence < expected:
             yield record.sequence, f"event {record.sequence} is there twice"
             continue
         if is_sound and record.sequence > expected:
-            yield expected, f"{_named(expected, record.sequence - 1)} missing"
-        whole = record.sequence == expected or not is_sound  # how far a damaged one reaches is not known
-        given = {record.checksum_after(checksum or 0) for checksum in before}
-        unchecked = record.checksum is None and before <= {0, None}
-        is_sound = not whole or unchecked or record.checksum in given
+            yield expected, f"{_range_of(expected, record.sequence - 1)} missing"
+        is_in_place = record.sequence == expected or not is_sound  # the end of a damaged record is unknown
+        expected_checksums = {record.checksum_after(checksum or 0) for checksum in checksums_before}
+        unchecked = record.checksum is None and checksums_before <= {0, None}
+        is_sound = not is_in_place or unchecked or record.checksum in expected_checksums
         if not is_sound:
-            yield record.sequence, f"{_events(record)} not have the checksum it was written with"
-        before = {None} if unchecked else {record.checksum, *(given if whole else ())}
+            yield record.sequence, f"{_name_of(record)} not have the checksum it was written with"
+        checksums_before = {None} if unchecked else {record.checksum, *(expected_checksums if is_in_place else ())}
         expected = record.last_sequence + 1
-        if expected == noted + 1 and log.checksum not in before and (before != {None} or log.checksum):
-            yield record.sequence, f"{_events(record)} not have the checksum that the record says is the last"
+        is_last_of_row = expected == row_last_sequence + 1
+        is_old_log = checksums_before == {None} and not log.checksum  # neither events nor row have checksums
+        if is_last_of_row and log.checksum not in checksums_before and not is_old_log:
+            yield record.sequence, f"{_name_of(record)} not have the checksum that the record says is the last"
     yield from _check_end(log, expected)
 
 
-def _of_another_log(log: StoredLog) -> str | None:
-    """Return what tells that a log does not begin with its own first event: every chain of checksums begins alike."""
+def _fault_of_first_event(log: StoredLog) -> str | None:
+    """Return the fault of a log that begins with the first event of another log, or None.
+
+    Checksums do not reveal it, since the chain of every log begins with 0.
+    """
     began = to_microseconds(log.record.created_at)
     first = log.records[0] if log.records else None
     if first is None or first.sequence != 1 or log.altered or log.record.opened > 1 or first.recorded_at == began:
@@ -240,91 +252,104 @@ def _of_another_log(log: StoredLog) -> str | None:
 def _check_end(log: StoredLog, expected: int) -> Iterator[Finding]:
     last = log.record.last_sequence
     if log.broken is not None:
-        yield expected, f"{_named(expected, max(last, expected))} unreadable: {log.broken}"
+        yield expected, f"{_range_of(expected, max(last, expected))} unreadable: {log.broken}"
     elif last >= expected:
-        yield expected, f"{_named(expected, last)} missing"
+        yield expected, f"{_range_of(expected, last)} missing"
     elif last < expected - 1 and log.record.ended_at is not None:
-        yield last + 1, f"the record says that event {last} is the last, but {_named(last + 1, expected - 1)} there"
+        yield last + 1, f"the record says that event {last} is the last, but {_range_of(last + 1, expected - 1)} there"
 
 
-def _named(first: int, last: int) -> str:
+def _range_of(first: int, last: int) -> str:
     return f"event {first} is" if first >= last else f"events {first} to {last} are"
 
 
-def _events(record: StoredRecord) -> str:
+def _name_of(record: StoredRecord) -> str:
     first = record.sequence
     last = record.last_sequence
     return f"event {first} does" if first == last else f"the record of events {first} to {last} does"
 
 
 def _check_payloads(
-    store: EventStore, log: StoredLog, contents: _Contents, read: tuple[list[bytes], list[Event]]
+    store: EventStore, log: StoredLog, contents: _Contents, results: tuple[list[bytes], list[Event]]
 ) -> Iterator[Finding]:
-    """Read the data of the records and their events; give what cannot be read."""
-    opened, events = read
-    for stored in log.records:
+    """Append decrypted payloads and decoded events to `results`; yield records that cannot be read."""
+    payloads, events = results
+    for record in log.records:
         try:
-            payload = store.sealing.open_packed(stored.payload)
-            opened.append(payload)
-            events += stored.record(log.record.execution_id, embed(payload, contents.fetch)).events()
-        # The last two: JSON that is sound, but of another shape than the payload's.
+            payload = store.sealing.open_packed(record.payload)
+            payloads.append(payload)
+            events += record.record(log.record.execution_id, embed(payload, contents.fetch)).events()
+        # The last three: valid JSON that does not have the form of the payload.
         except (CorruptStoreError, NewerStoreError, TypeError, AttributeError, ValueError) as error:
-            yield stored.sequence, f"event {stored.sequence} cannot be read: {error}"
+            yield record.sequence, f"event {record.sequence} cannot be read: {error}"
 
 
 def _check_record(record: ExecutionRecord, events: Sequence[Event]) -> Iterator[Finding]:
-    turns = [turn for event in events if (turn := turn_after(event.data, event.recorded_at))]
+    """Yield differences between the row and the last change of status in the events."""
+    all_turns = [turn_after(event.data, event.recorded_at) for event in events]
+    turns = [turn for turn in all_turns if turn is not None]
     if not turns:
         yield None, "the log does not begin with execution_started"
         return
     ended_at = None if record.ended_at is None else to_microseconds(record.ended_at)
-    said = Turn(record.status, ended_at, record.error)
-    if turns[-1].status == RUNNING and record.status == WAITING:  # which the events do not tell
-        said = replace(said, status=RUNNING)
+    by_row = Turn(record.status, ended_at, record.error)
+    if turns[-1].status == RUNNING and record.status == WAITING:  # the events do not distinguish them
+        by_row = replace(by_row, status=RUNNING)
     for name in ("status", "ended_at", "error"):
-        yield from _compared(name, getattr(said, name), getattr(turns[-1], name))
+        yield from _compare(name, getattr(by_row, name), getattr(turns[-1], name))
 
 
 def _check_beginning(record: ExecutionRecord, events: Sequence[Event]) -> Iterator[Finding]:
-    if isinstance(events[0].data, ExecutionStarted):
-        openings = (event for event in reversed(events) if isinstance(event.data, ExecutionStarted | ExecutionForked))
-        newest: Any = next(openings)
-        said = (event.data for event in events[newest.sequence :] if isinstance(event.data, ExecutionAnnotated))
-        for name, by_events in Beginning.of(newest.data, newest.sequence).annotated(said)._asdict().items():
-            if name != "tags":  # people once changed them without an event
-                yield from _compared(name, getattr(record, name), by_events)
+    """Yield differences between the row and the latest opening of the log, with later changes of tags and note."""
+    if not isinstance(events[0].data, ExecutionStarted):
+        return
+    openings = (event for event in reversed(events) if isinstance(event.data, ExecutionStarted | ExecutionForked))
+    newest: Any = next(openings)
+    annotations = (event.data for event in events[newest.sequence :] if isinstance(event.data, ExecutionAnnotated))
+    beginning = Beginning.of(newest.data, newest.sequence).annotated(annotations)
+    for name, by_events in beginning._asdict().items():
+        if name != "tags":  # in older versions, tags could change without an event
+            yield from _compare(name, getattr(record, name), by_events)
 
 
-def _compared(name: str, by_record: object, by_events: object) -> Iterator[Finding]:
+def _compare(name: str, by_record: object, by_events: object) -> Iterator[Finding]:
     if by_record != by_events:
         yield None, f"the record says {name} {by_record!r}, the events say {by_events!r}"
 
 
-def _check_blobs(log: StoredLog, opened: Sequence[bytes], contents: _Contents) -> Iterator[Finding]:
+def _check_blobs(log: StoredLog, payloads: Sequence[bytes], contents: _Contents) -> Iterator[Finding]:
+    """Yield large values that the store does not list as used, and a wrong size in the row.
+
+    Files of a log that was imported from a page or a notebook are absent, which is not a fault.
+    """
     used: set[bytes] = set()
-    absent: set[bytes] = set()
-    own: dict[bytes, int] = {}
-    for stored, payload in zip(log.records, opened, strict=True):
-        found = contents.reached(payload)
-        used |= found.keys()
-        absent |= contents.absent_files(payload)
-        own |= found if stored.sequence > log.shared else {}
-    for digest in used - log.blobs - log.shared_blobs - absent:  # a page or notebook that was imported has no files
+    absent_files: set[bytes] = set()
+    own_sizes: dict[bytes, int] = {}
+    for stored, payload in zip(log.records, payloads, strict=True):
+        sizes = contents.reached(payload)
+        used |= sizes.keys()
+        absent_files |= contents.absent_files(payload)
+        if stored.sequence > log.shared:
+            own_sizes |= sizes
+    for digest in used - log.blobs - log.shared_blobs - absent_files:
         yield None, f"the large value {digest.hex()[:12]}... is in use, but not noted as such: gc would delete it"
-    noted = [record for record in log.records if log.shared < record.sequence <= log.record.last_sequence]
-    own |= {digest: contents.size(digest) for digest in log.blobs}  # of an heir of a log that could not be read, too
-    size = sum(len(record.payload) for record in noted) + sum(own.values())
+    counted = [record for record in log.records if log.shared < record.sequence <= log.record.last_sequence]
+    # The heir of a deleted log that could not be read has all values of that log, whether or not its events use them.
+    own_sizes |= {digest: contents.size(digest) for digest in log.blobs}
+    size = sum(len(record.payload) for record in counted) + sum(own_sizes.values())
     if size != log.record.size:
         yield None, f"the record says {log.record.size} bytes, the events have {size}"
 
 
 def _check_questions(log: StoredLog, events: Sequence[Event]) -> Iterator[Finding]:
-    is_open: dict[str, bool] = {}
+    """Yield questions that the store lists as open and the events settle, or the other way round."""
+    states: dict[str, bool] = {}
     for event in events:
-        note_questions(is_open, event.data)
-    for question in sorted({question for question, still in is_open.items() if still} ^ log.questions):
-        said, fact = ("open", "settled") if question in log.questions else ("settled", "open")
-        yield None, f"question {question} is noted as {said}, but the events leave it {fact}"
+        note_questions(states, event.data)
+    open_questions = {question for question, is_open in states.items() if is_open}
+    for question in sorted(open_questions ^ log.questions):
+        listed, actual = ("open", "settled") if question in log.questions else ("settled", "open")
+        yield None, f"question {question} is noted as {listed}, but the events leave it {actual}"
 
 
 def _check_fold(events: Sequence[Event], fold: Fold) -> Iterator[Finding]:
@@ -334,21 +359,21 @@ def _check_fold(events: Sequence[Event], fold: Fold) -> Iterator[Finding]:
         yield None, f"its state cannot be rebuilt: {error}"
 
 
-# Deleting what is no longer wanted: old executions, unused large values, checkpoints of what has ended.
+# --- deletion ---
 
 
 @dataclass(frozen=True, slots=True)
 class GcReport:
-    """What `gc` deleted, or would delete."""
+    """Data that `gc` deleted, or would delete in a dry run."""
 
     dry_run: bool
     executions: tuple[ExecutionRecord, ...]
     events: int
     blobs: int
     blob_bytes: int
-    """Bytes on disk of the blobs; a file does not shrink, but uses the space again."""
+    """Bytes on disk of the blobs. The file does not shrink, but uses the space again."""
     checkpoints: int
-    """Those of executions that have ended and stay."""
+    """Number of checkpoints of ended executions that stay."""
 
 
 def gc(
@@ -360,35 +385,36 @@ def gc(
     dry_run: bool = False,
     now: int | None = None,
 ) -> GcReport:
-    """Delete ended executions by age or number, then what is not needed any more.
+    """Delete ended executions by age or number, then unused large values and checkpoints of ended executions.
 
-    Without `older_than` and `keep_last`, no execution is deleted. What has not ended, or is about to be resumed, stays.
+    Without `older_than` and `keep_last`, no execution is deleted. Executions that have not ended, or that a process is
+    resuming, stay.
 
     Parameters
     ----------
     older_than
-        Spare what ended more recently.
+        Keep executions that ended more recently.
     keep_last
-        Spare so many of each workflow, counting its ended executions from the newest.
+        Keep this number of ended executions of each workflow, counted from the newest.
     statuses
-        Spare those with another status.
+        Keep executions with another status.
     now
         Microseconds since 1970; the present by default.
     """
-    _check(older_than, keep_last, statuses)
+    _check_options(older_than, keep_last, statuses)
     moment = to_datetime(time.time_ns() // 1000 if now is None else now)
-    unwanted = [] if older_than is None and keep_last is None else list(_old(store, keep_last, statuses))
+    unwanted = [] if older_than is None and keep_last is None else list(_expired(store, keep_last, statuses))
     if older_than is not None:
-        unwanted = [record for record in unwanted if _end(record) < moment - older_than]
+        unwanted = [record for record in unwanted if _ended_at(record) < moment - older_than]
     driven = {lease.execution_id for lease in store.live_leases(now)}
     unwanted = [record for record in unwanted if record.execution_id not in driven]
     if not dry_run:
-        gone = set(store.discard([record.execution_id for record in unwanted], now))
-        unwanted = [record for record in unwanted if record.execution_id in gone]
+        discarded = set(store.discard([record.execution_id for record in unwanted], now))
+        unwanted = [record for record in unwanted if record.execution_id in discarded]
     return _finish(store, unwanted, dry_run=dry_run)
 
 
-def _check(older_than: timedelta | None, keep_last: int | None, statuses: Collection[str]) -> None:
+def _check_options(older_than: timedelta | None, keep_last: int | None, statuses: Collection[str]) -> None:
     for status in statuses:
         if status not in TERMINAL:
             raise NotFoundError("status", status, TERMINAL, f"only what has ended can be deleted, not {status!r}")
@@ -398,17 +424,17 @@ def _check(older_than: timedelta | None, keep_last: int | None, statuses: Collec
         raise ValueError(f"older_than must not be negative, got {older_than}")
 
 
-def _old(store: EventStore, keep_last: int | None, statuses: Collection[str]) -> Iterator[ExecutionRecord]:
-    seen: Counter[str] = Counter()
+def _expired(store: EventStore, keep_last: int | None, statuses: Collection[str]) -> Iterator[ExecutionRecord]:
+    counts: Counter[str] = Counter()
     for record in store.records():  # newest first
         if record.status not in TERMINAL:
             continue
-        seen[record.workflow_name] += 1
-        if record.status in statuses and seen[record.workflow_name] > (keep_last or 0):
+        counts[record.workflow_name] += 1
+        if record.status in statuses and counts[record.workflow_name] > (keep_last or 0):
             yield record
 
 
-def _end(record: ExecutionRecord) -> datetime:
+def _ended_at(record: ExecutionRecord) -> datetime:
     return record.ended_at or record.created_at
 
 
@@ -425,7 +451,7 @@ def _finish(store: EventStore, deleted: list[ExecutionRecord], *, dry_run: bool)
     return GcReport(dry_run, tuple(deleted), events, len(orphans), size, len(checkpoints))
 
 
-# The contents of files that a log names: read from the store that holds it.
+# --- contents of files that a log names ---
 
 
 def file_content(store: EventStore, digest: str) -> bytes:
@@ -434,44 +460,12 @@ def file_content(store: EventStore, digest: str) -> bytes:
     Raises
     ------
     CorruptStoreError
-        It is missing, or is not what its name promises.
+        It is missing, or does not match its hash.
     DecryptionError
-        It is encrypted, and the key is missing or another.
+        It was encrypted with another key, or the key is missing.
     """
-    name = bytes.fromhex(digest)
-    found = store.sealing.open_content(name, store.blob(name))
-    if found is None:
+    digest_bytes = bytes.fromhex(digest)
+    content = store.sealing.open_content(digest_bytes, store.blob(digest_bytes))
+    if content is None:
         raise CorruptStoreError(f"the content of a file, {digest[:12]}..., is missing in the store")
-    return found
-
-
-# Stores that nobody holds any more: their connections are closed at once, not when the garbage collector comes by.
-
-
-P = ParamSpec("P")
-
-
-class Closing(Protocol):
-    """What can be closed."""
-
-    def close(self) -> None:
-        """Close it."""
-        ...
-
-
-def close_when_dropped(owner: object, connection: Closing) -> None:
-    """Close a connection when what holds it is dropped; not at the end of the process, where a thread may use it."""
-    weakref.finalize(owner, connection.close).atexit = False
-
-
-def weakly(method: Callable[P, T]) -> Callable[P, T]:
-    """Return a method that does not hold its object: without a circle, its files are closed as soon as nobody does."""
-    held = weakref.WeakMethod(method)
-
-    def call(*args: P.args, **named: P.kwargs) -> T:
-        present = held()
-        if present is None:
-            raise ReferenceError("a store is asked that nobody holds any more")
-        return present(*args, **named)
-
-    return call
+    return content

@@ -1,12 +1,12 @@
-"""Events in this process's memory: for tests, and for runs that need not be kept.
+"""Event store in the memory of this process: for tests, and for runs that need not be kept.
 
-Payloads are kept encoded, as on disk, so that what is read is always a copy and fails where a file would fail.
+Payloads are stored encoded, as on disk. A reader therefore always gets a copy, and a value that a file could not store
+fails here as well.
 """
 
 from __future__ import annotations
 
 import itertools
-from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -45,206 +45,37 @@ from divebook.store.base import (
 from divebook.store.encoding import reached, width_of
 from divebook.store.leases import Claim, Lease, Moment, Owner, QueuedExecution, WorkerRecord
 
-# One log in this process's memory.
-
-
 Head: TypeAlias = tuple[int, int, str, str, str, str]
-"""First sequence, time, type, id, path and step of a record. Plain tuples of plain values, so that Python's search for
-garbage does not look through all of a long log again and again."""
+"""First sequence, time, type, id, path and step of a record. A plain tuple of plain values, which Python's garbage
+collector stops tracking: otherwise it would visit all of a long log again and again."""
 
 
-@dataclass(slots=True)
-class MemoryLog:
-    """What a store in memory has of one execution."""
-
-    beginning: Beginning
-    created_at: int
-    number: int
-    """Of the logs of its store, in the order in which they began."""
-    turn: Turn = field(default_factory=lambda: Turn(RUNNING, None, None))
-    heads: list[Head] = field(default_factory=list)
-    payloads: list[bytes] = field(default_factory=list)
-    ids: KnownIds = field(default_factory=KnownIds)
-    checksums: list[int] = field(default_factory=list)
-    blobs: set[bytes] = field(default_factory=set)
-    shared: int = 0
-    """How many events are those of the log that it was forked from: the same objects, which its size does not count."""
-    shared_blobs: frozenset[bytes] = frozenset()
-    """The large values that those refer to."""
-    last_sequence: int = 0
-    size: int = 0
-    token: int = 0
-    lease: Lease | None = None
-    checkpoint: tuple[int, bytes] | None = None
-    summary: StoredSummary | None = None
-    questions: dict[str, bool] = field(default_factory=dict)
-    wake_at: int | None = None
-    taken: int = 0
-    durability: Durability = FULL
-    enqueued: ExecutionEnqueued | None = None
-    """The queue that has it, if one does."""
-    withheld: bool = False
-    """Whether workers leave it alone."""
-
-    def stored(self, after: int, last: int) -> list[StoredRecord]:
-        """Return the records that hold the events above `after` up to `last`."""
-        first = max(bisect_right(self.heads, after + 1, key=itemgetter(0)) - 1, 0)
-        wanted = slice(first, bisect_right(self.heads, last, key=itemgetter(0)))
-        rows = zip(self.heads[wanted], self.payloads[wanted], self.checksums[wanted], strict=True)
-        return [StoredRecord(*head, payload, checksum) for head, payload, checksum in rows]
-
-    def forked(self, at: int, like: MemoryLog, used: Callable[[bytes], Iterable[bytes]]) -> MemoryLog:
-        """Return a log like another new one that begins with the events of this one up to `at`.
-
-        `used` says which large values a payload refers to.
-        """
-        known = self.shared_blobs.union(self.blobs)
-        count = bisect_right(self.heads, at, key=itemgetter(0))
-        heads = self.heads[:count]
-        payloads = self.payloads[:count]
-        checksums = self.checksums[:count]
-        return replace(
-            like,
-            heads=heads,
-            payloads=payloads,
-            checksums=checksums,
-            ids=KnownIds(None),
-            last_sequence=at,
-            shared=at,
-            shared_blobs=frozenset(found for payload in payloads for found in used(payload)) if known else known,
-        )
-
-    def ends_record(self, sequence: int) -> bool:
-        """Return whether a record ends with an event."""
-        stored = self.stored(sequence - 1, sequence)
-        return bool(stored) and stored[0].last_sequence == sequence
-
-    def all_ids(self) -> list[Ids]:
-        """Return the ids of its records."""
-        return [(first_id, width_of(record_type)) for _, _, record_type, first_id, _, _ in self.heads]
-
-    def open_questions(self) -> list[str]:
-        """Return the questions that are asked and not settled."""
-        return sorted(asked for asked, is_open in self.questions.items() if is_open)
-
-    def is_over(self, moment: Moment) -> bool:
-        """Return whether it has ended and no process has begun to resume it."""
-        return self.turn.status in TERMINAL and not (self.lease and self.lease.keeps_out(moment))
-
-    def ended_before(self, moment: int) -> bool:
-        """Return whether it has ended, and did before a moment."""
-        turn = self.turn
-        return turn.status in TERMINAL and turn.ended_at is not None and turn.ended_at < moment
-
-    def line(self, execution_id: str) -> ExecutionRecord:
-        """Return it as lists have it."""
-        created = to_datetime(self.created_at)
-        return ExecutionRecord(
-            execution_id=execution_id,
-            status=self.turn.status,
-            created_at=created,
-            started_at=created,
-            ended_at=None if self.turn.ended_at is None else to_datetime(self.turn.ended_at),
-            last_sequence=self.last_sequence,
-            error=self.turn.error,
-            size=self.size,
-            wake_at=None if self.wake_at is None else to_datetime(self.wake_at),
-            taken=self.taken,
-            durability=self.durability,
-            **self.beginning._asdict(),
-        )
-
-
-def head_of(record: Record, record_type: str) -> Head:
-    """Return what is kept of a record beside its data."""
-    return record.sequence, record.recorded_at, record_type, record.id, record.path, record.step
-
-
-# The queues of a store in memory.
-
-
-class MemoryQueues(EventStore):
-    """The part of a store in memory that has queues and workers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._logs: dict[str, MemoryLog] = {}
-        self._announced: dict[str, WorkerRecord] = {}
-        self._schedules: dict[str, int] = {}
-
-    @abstractmethod
-    def _has_untaken(self, execution_id: str) -> bool: ...
-
-    def _claim(self, wanted: Claim, owner: Owner, moment: Moment, until: Moment) -> list[Lease]:
-        ordered = (known for queue in wanted.queues for known in self._waiting() if known.queue == queue)
-        fitting = (known.execution_id for known in ordered if wanted.workflows.get(known.workflow) == known.fingerprint)
-        to_do = (name for name in fitting if name not in wanted.without and self._is_to_do(name, moment))
-        return [self._acquire(name, owner, moment, until, None) for name in [*itertools.islice(to_do, wanted.limit)]]
-
-    def _is_to_do(self, execution_id: str, moment: Moment) -> bool:
-        log = self._logs[execution_id]
-        if log.lease is not None and log.lease.keeps_out(moment):
-            return False
-        is_due = log.wake_at is not None and log.wake_at <= moment.wall
-        if log.turn.status == ENQUEUED:
-            return log.wake_at is None or is_due
-        return log.turn.status == RUNNING or log.lease is not None or is_due or self._has_untaken(execution_id)
-
-    def _waiting(self, *, withheld: bool = False) -> Iterator[QueuedExecution]:
-        """Yield what the queues have, in its order; or what workers leave alone of it."""
-        with self._lock:
-            kept = [
-                (-log.enqueued.priority, log.number, name, log.enqueued.queue, log.beginning)
-                for name, log in self._logs.items()
-                if log.enqueued is not None and log.withheld is withheld and log.turn.status not in TERMINAL
-                if log.beginning.origin != FORK
-            ]
-        for less, _, name, queue, beginning in sorted(kept, key=lambda entry: (entry[3], *entry[:2])):
-            yield QueuedExecution(name, queue, -less, beginning.workflow_name, beginning.fingerprint)
-
-    def _queued(self, *, withheld: bool) -> list[QueuedExecution]:
-        return list(self._waiting(withheld=withheld))
-
-    def _seen_to(self, schedule: str, moment: int) -> int:
-        return self._schedules.setdefault(schedule, moment)
-
-    def _see_to(self, schedule: str, moment: int) -> None:
-        self._schedules[schedule] = max(moment, self._schedules.get(schedule, moment))
-
-    def _withhold(self, execution_id: str) -> None:
-        if execution_id in self._logs:
-            self._logs[execution_id].withheld = True
-
-    def _announce(self, worker: WorkerRecord, until: int, forgotten: int) -> None:
-        self._announced = {name: known for name, known in self._announced.items() if known.expires_at >= forgotten}
-        self._announced[worker.id] = replace(worker, expires_at=until)
-
-    def _retire(self, worker_id: str) -> None:
-        self._announced.pop(worker_id, None)
-
-    def _workers(self) -> list[WorkerRecord]:
-        return list(self._announced.values())
-
-
-class MemoryStore(MemoryQueues):
-    """A store that is gone with the process."""
+class MemoryStore(EventStore):
+    """Event store that ends with the process."""
 
     location = "memory:"
     keeps = shared = False
 
     def __init__(self) -> None:
         super().__init__()
-        self._going: dict[str, MemoryLog] = {}
-        """Those that have not ended, so that the inbox and recovery need not look through the others."""
-        self._numbers = itertools.count()
-        self._keys: dict[str, str] = {}
-        self._contents: dict[bytes, bytes] = {}
+        self._logs: dict[str, MemoryLog] = {}
+        self._worker_records: dict[str, WorkerRecord] = {}
+        self._schedules: dict[str, int] = {}
+        self._unended_logs: dict[str, MemoryLog] = {}
+        """Logs of executions that have not ended, so that the inbox and recovery need not search all logs."""
+        self._log_numbers = itertools.count()
+        self._start_keys: dict[str, str] = {}
+        """Start key -> execution id."""
+        self._blob_contents: dict[bytes, bytes] = {}
+        """Digest of a large value -> content."""
         self._messages: dict[int, tuple[Message, bytes]] = {}
-        self._boxes: dict[str, list[int]] = {}
-        """The messages of each execution."""
-        self._places: dict[tuple[str, str, str], int] = {}
-        """The message of each execution, kind and key: only the first one is kept."""
+        self._message_numbers: dict[str, list[int]] = {}
+        """Execution id -> numbers of its messages, ascending."""
+        self._message_places: dict[tuple[str, str, str], int] = {}
+        """Execution id, kind and key -> number of the message. Only the first one is stored."""
         self._last_number = 0
+
+    # --- writing -----------------------------------------------------------------------------------------------------
 
     def _write(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
         return [self._write_one(batch) for batch in batches]
@@ -260,7 +91,7 @@ class MemoryStore(MemoryQueues):
     def _log_for(self, batch: PreparedBatch) -> MemoryLog:
         log = self._logs.get(batch.execution_id)
         if log is None:
-            return self._begun(batch)
+            return self._begin(batch)
         if batch.token != log.token and batch.expected_sequence:
             raise batch.fenced(log.token)
         if log.last_sequence != batch.expected_sequence:
@@ -269,25 +100,29 @@ class MemoryStore(MemoryQueues):
         log.ids.refuse(batch.records, batch.ids, log.all_ids)
         return log
 
-    def _begun(self, batch: PreparedBatch) -> MemoryLog:
+    def _begin(self, batch: PreparedBatch) -> MemoryLog:
         beginning = batch.beginning
         if beginning is None:
             raise self._unknown(batch.execution_id)
         if batch.token:
             raise batch.fenced(0)
-        if beginning.key is not None and beginning.key in self._keys:
-            raise StartKeyTakenError(beginning.key, self._keys[beginning.key])
-        begun = MemoryLog(beginning, batch.began_at, next(self._numbers), durability=batch.durability or FULL)
+        if beginning.key is not None and beginning.key in self._start_keys:
+            raise StartKeyTakenError(beginning.key, self._start_keys[beginning.key])
+        log = MemoryLog(beginning, batch.began_at, next(self._log_numbers), durability=batch.durability or FULL)
         if batch.source is None:
-            return begun
+            return log
         source = self._find(batch.source)
         if not source.ends_record(batch.expected_sequence):
             raise no_place_to_fork(batch)
-        return source.forked(batch.expected_sequence, begun, self._reached)
+        return source.forked(batch.expected_sequence, log, self._reached)
 
     def _extend(self, log: MemoryLog, batch: PreparedBatch) -> None:
+        """Add a batch to a log, and update the state of the execution as a database updates its row.
+
+        `_log_for` has made all checks before.
+        """
         log.checksums.extend(batch.checksums(log.checksums[-1] if log.checksums else 0))
-        log.heads.extend(map(head_of, batch.records, batch.types))
+        log.heads.extend(map(head_of_record, batch.records, batch.types))
         log.payloads.extend(batch.payloads)
         log.ids.add(batch.records, batch.ids)
         log.last_sequence = batch.last_sequence
@@ -313,17 +148,17 @@ class MemoryStore(MemoryQueues):
             log.lease = None
         self._logs[batch.execution_id] = log
         if log.turn.status in TERMINAL:
-            self._going.pop(batch.execution_id, None)
+            self._unended_logs.pop(batch.execution_id, None)
         else:
-            self._going[batch.execution_id] = log
+            self._unended_logs[batch.execution_id] = log
         if batch.beginning is not None and batch.beginning.key is not None:
-            self._keys[batch.beginning.key] = batch.execution_id
+            self._start_keys[batch.beginning.key] = batch.execution_id
 
     def _reached(self, payload: bytes) -> Iterator[bytes]:
         return reached(self.sealing.open_packed(payload), self._content)
 
     def _refer(self, log: MemoryLog, digest: bytes, content: bytes) -> None:
-        self._contents.setdefault(digest, content)
+        self._blob_contents.setdefault(digest, content)
         if digest not in log.blobs:
             log.blobs.add(digest)
             log.size += len(content)
@@ -341,62 +176,62 @@ class MemoryStore(MemoryQueues):
         return {sequence: self._read(execution_id, sequence - 1, 1)[0].data for sequence in sequences}
 
     def _content(self, digest: bytes) -> bytes | None:
-        return self.sealing.open_content(digest, self._contents.get(digest))
+        return self.sealing.open_content(digest, self._blob_contents.get(digest))
 
     def _record(self, execution_id: str) -> ExecutionRecord:
         with self._lock:
             return self._find(execution_id).line(execution_id)
 
-    def _records(self, wanted: RecordFilter, limit: int, offset: int) -> list[ExecutionRecord]:
+    def _records(self, record_filter: RecordFilter, limit: int, offset: int) -> list[ExecutionRecord]:
         with self._lock:
-            fitting = [name for name, log in self._logs.items() if (log.turn.status, log.beginning) in wanted]
-            page = self._newest(fitting)[offset : offset + limit if limit else None]
+            matching = [name for name, log in self._logs.items() if (log.turn.status, log.beginning) in record_filter]
+            page = self._newest(matching)[offset : offset + limit if limit else None]
             return [self._logs[name].line(name) for name in page]
 
     def _newest(self, names: list[str]) -> list[str]:
-        """Return them newest first; of two created at once the later one comes first."""
+        """Return execution ids newest first; of two that were created at the same time, the later one comes first."""
         return sorted(names, key=lambda name: (self._logs[name].created_at, self._logs[name].number), reverse=True)
 
     def _unended(self) -> list[ExecutionRecord]:
         with self._lock:
-            return [self._going[name].line(name) for name in self._newest(list(self._going))]
+            return [self._unended_logs[name].line(name) for name in self._newest(list(self._unended_logs))]
 
     def _orphans(self, moment: Moment) -> list[ExecutionRecord]:
         with self._lock:
             leases = self._leases()
             untaken = self._untaken()
             now = to_datetime(moment.wall)
-            driven = {lease.execution_id for lease in leases if lease.keeps_out(moment)}
-            pressed = untaken | {lease.execution_id for lease in leases}
-            idle = [record for record in self._unended() if record.execution_id not in driven]
+            driven_ids = {lease.execution_id for lease in leases if lease.keeps_out(moment)}
+            actionable = untaken | {lease.execution_id for lease in leases}
+            idle = [record for record in self._unended() if record.execution_id not in driven_ids]
         return [
             record
             for record in idle
-            if record.status != WAITING or record.is_due(now) or record.execution_id in pressed
+            if record.status != WAITING or record.is_due(now) or record.execution_id in actionable
         ]
 
     def _descendants(self, execution_id: str) -> int:
-        below: dict[str, list[str]] = {}
+        children_of: dict[str, list[str]] = {}
         with self._lock:
             for name, log in self._logs.items():
                 if log.beginning.origin == CHILD and log.beginning.parent is not None:
-                    below.setdefault(log.beginning.parent, []).append(name)
+                    children_of.setdefault(log.beginning.parent, []).append(name)
         total = 0
-        left = [execution_id]
-        while left:
-            children = below.pop(left.pop(), [])
+        to_visit = [execution_id]
+        while to_visit:
+            children = children_of.pop(to_visit.pop(), [])
             total += len(children)
-            left += children
+            to_visit += children
         return total
 
     def _asking(self, question_id: str | None) -> list[tuple[str, str]]:
         with self._lock:
-            asking = [name for name, log in self._going.items() if any(log.questions.values())]
+            asking = [name for name, log in self._unended_logs.items() if any(log.questions.values())]
             return [
-                (name, asked)
+                (name, question)
                 for name in self._newest(asking)
-                for asked in self._going[name].open_questions()
-                if question_id in (None, asked)
+                for question in self._unended_logs[name].open_questions()
+                if question_id in (None, question)
             ]
 
     def _candidates(self, prefix: str) -> list[str]:
@@ -408,19 +243,19 @@ class MemoryStore(MemoryQueues):
         self._drop(execution_id)
 
     def _cleanup(self, before: int) -> list[str]:
-        gone = [execution_id for execution_id, log in self._logs.items() if log.ended_before(before)]
-        for execution_id in gone:
+        ended = [execution_id for execution_id, log in self._logs.items() if log.ended_before(before)]
+        for execution_id in ended:
             self._drop(execution_id)
-        return gone
+        return ended
 
     def _drop(self, execution_id: str) -> None:
-        key = self._logs.pop(execution_id).beginning.key
-        self._going.pop(execution_id, None)
-        if key is not None:
-            del self._keys[key]
-        for number in self._boxes.pop(execution_id, ()):
+        start_key = self._logs.pop(execution_id).beginning.key
+        self._unended_logs.pop(execution_id, None)
+        if start_key is not None:
+            del self._start_keys[start_key]
+        for number in self._message_numbers.pop(execution_id, ()):
             message, _ = self._messages.pop(number)
-            self._places.pop((execution_id, message.kind, message.key), None)
+            self._message_places.pop((execution_id, message.kind, message.key), None)
 
     # --- leases and checkpoints --------------------------------------------------------------------------------------
 
@@ -476,7 +311,72 @@ class MemoryStore(MemoryQueues):
             log.checkpoint = None
         return len(logs)
 
-    # --- what lists show ---------------------------------------------------------------------------------------------
+    # --- queues -------------------------------------------------------------------------------------------------------
+
+    def _claim(self, claim: Claim, owner: Owner, moment: Moment, until: Moment) -> list[Lease]:
+        claimed = list(itertools.islice(self._claimable(claim, moment), claim.limit))
+        return [self._acquire(execution_id, owner, moment, until, None) for execution_id in claimed]
+
+    def _claimable(self, claim: Claim, moment: Moment) -> Iterator[str]:
+        """Yield the executions that fit a claim, queue by queue, in the order of each queue."""
+        for queue in claim.queues:
+            for queued in self._in_queues():
+                if queued.queue != queue or queued.execution_id in claim.without:
+                    continue
+                has_workflow = claim.workflows.get(queued.workflow) == queued.fingerprint
+                if has_workflow and self._can_continue(queued.execution_id, moment):
+                    yield queued.execution_id
+
+    def _can_continue(self, execution_id: str, moment: Moment) -> bool:
+        log = self._logs[execution_id]
+        if log.lease is not None and log.lease.keeps_out(moment):
+            return False
+        is_due = log.wake_at is not None and log.wake_at <= moment.wall
+        if log.turn.status == ENQUEUED:
+            return log.wake_at is None or is_due
+        return log.turn.status == RUNNING or log.lease is not None or is_due or self._has_untaken(execution_id)
+
+    def _in_queues(self, *, withheld: bool = False) -> Iterator[QueuedExecution]:
+        """Yield the queued executions by queue, in the order of claims; or those that workers skip."""
+        with self._lock:
+            entries = [
+                (-log.enqueued.priority, log.number, execution_id, log.enqueued.queue, log.beginning)
+                for execution_id, log in self._logs.items()
+                if log.enqueued is not None and log.withheld is withheld and log.turn.status not in TERMINAL
+                if log.beginning.origin != FORK
+            ]
+        for negative_priority, _, execution_id, queue, beginning in sorted(
+            entries, key=lambda entry: (entry[3], *entry[:2])
+        ):
+            yield QueuedExecution(
+                execution_id, queue, -negative_priority, beginning.workflow_name, beginning.fingerprint
+            )
+
+    def _queued(self, *, withheld: bool) -> list[QueuedExecution]:
+        return list(self._in_queues(withheld=withheld))
+
+    def _seen_to(self, schedule: str, moment: int) -> int:
+        return self._schedules.setdefault(schedule, moment)
+
+    def _see_to(self, schedule: str, moment: int) -> None:
+        self._schedules[schedule] = max(moment, self._schedules.get(schedule, moment))
+
+    def _withhold(self, execution_id: str) -> None:
+        if execution_id in self._logs:
+            self._logs[execution_id].withheld = True
+
+    def _announce(self, worker: WorkerRecord, until: int, delete_before: int) -> None:
+        records = self._worker_records
+        self._worker_records = {name: other for name, other in records.items() if other.expires_at >= delete_before}
+        self._worker_records[worker.id] = replace(worker, expires_at=until)
+
+    def _retire(self, worker_id: str) -> None:
+        self._worker_records.pop(worker_id, None)
+
+    def _workers(self) -> list[WorkerRecord]:
+        return list(self._worker_records.values())
+
+    # --- summaries ---------------------------------------------------------------------------------------------------
 
     def _put_summaries(self, summaries: Mapping[str, StoredSummary]) -> None:
         for execution_id in summaries.keys() & self._logs.keys():
@@ -484,17 +384,18 @@ class MemoryStore(MemoryQueues):
 
     def _summaries(self, execution_ids: Sequence[str]) -> dict[str, StoredSummary]:
         with self._lock:
-            found = {name: self._logs[name].summary for name in execution_ids if name in self._logs}
-        return {name: summary for name, summary in found.items() if summary is not None}
+            stored = {name: self._logs[name].summary for name in execution_ids if name in self._logs}
+        return {name: summary for name, summary in stored.items() if summary is not None}
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def _post(self, message: Message, payload: bytes) -> Message:
         self._find(message.execution_id)
-        place = (message.execution_id, message.kind, message.key)
-        if (found := self._messages.get(self._places.get(place, 0))) is not None:
-            kept, encoded = found
-            return replace(kept, payload=decode(self.sealing.open(encoded)))
+        key = (message.execution_id, message.kind, message.key)
+        entry = self._messages.get(self._message_places.get(key, 0))
+        if entry is not None:
+            stored, encoded = entry
+            return replace(stored, payload=decode(self.sealing.open(encoded)))
         numbered = replace(message, number=self._last_number + 1)
         self._bring([(numbered, payload)])
         return numbered
@@ -504,45 +405,47 @@ class MemoryStore(MemoryQueues):
             self._find(message.execution_id)
         for message, payload in messages:
             self._last_number = message.number
-            self._places[message.execution_id, message.kind, message.key] = message.number
+            self._message_places[message.execution_id, message.kind, message.key] = message.number
             self._messages[message.number] = (replace(message, payload=None), payload)
-            self._boxes.setdefault(message.execution_id, []).append(message.number)
+            self._message_numbers.setdefault(message.execution_id, []).append(message.number)
 
     def _inbox(self, execution_id: str, after: int) -> list[Message]:
         with self._lock:
             self._find(execution_id)
-            sent = [self._messages[number] for number in self._boxes.get(execution_id, ()) if number > after]
+            sent = [self._messages[number] for number in self._message_numbers.get(execution_id, ()) if number > after]
             return [replace(message, payload=decode(self.sealing.open(payload))) for message, payload in sent]
 
     def _new_messages(self, after: int) -> list[Message]:
         if after >= self._last_number:
             return []
-        found = []
-        for message, payload in (entry for number, entry in self._messages.items() if number > after):
-            with suppress(DecryptionError):  # the inbox of its execution says so
-                found.append(replace(message, payload=decode(self.sealing.open(payload))))
-        return found
+        readable = []
+        for number, (message, payload) in self._messages.items():
+            if number <= after:
+                continue
+            with suppress(DecryptionError):  # `inbox` of its execution raises it
+                readable.append(replace(message, payload=decode(self.sealing.open(payload))))
+        return readable
 
     def _last_message(self) -> int:
         return self._last_number
 
     def _untaken(self) -> set[str]:
         with self._lock:
-            return {name for name in self._going if self._has_untaken(name)}
+            return {name for name in self._unended_logs if self._has_untaken(name)}
 
     def _has_untaken(self, execution_id: str) -> bool:
         with self._lock:
             log = self._find(execution_id)
-            latest = self._boxes.get(execution_id, (0,))[-1]
+            latest = self._message_numbers.get(execution_id, (0,))[-1]
             return latest > log.taken and log.turn.status not in TERMINAL
 
     def _last_addressee(self, kind: str, key: str) -> str | None:
         with self._lock:
             messages = [message for message, _ in self._messages.values()]
-            found = [message.execution_id for message in messages if (message.kind, message.key) == (kind, key)]
-            return found[-1] if found else None
+            addressees = [message.execution_id for message in messages if (message.kind, message.key) == (kind, key)]
+            return addressees[-1] if addressees else None
 
-    # --- keeping in order --------------------------------------------------------------------------------------------
+    # --- maintenance -------------------------------------------------------------------------------------------------
 
     def _ids(self) -> list[str]:
         with self._lock:
@@ -551,38 +454,44 @@ class MemoryStore(MemoryQueues):
     def _stored_log(self, execution_id: str) -> StoredLog:
         with self._lock:
             log = self._find(execution_id)
-            stored = log.stored(0, log.last_sequence)
-            noted = frozenset(log.blobs), frozenset(log.open_questions())
-            return StoredLog(log.line(execution_id), log.checksums[-1], stored, *noted, log.shared, log.shared_blobs)
+            return StoredLog(
+                record=log.line(execution_id),
+                checksum=log.checksums[-1],
+                records=log.stored(0, log.last_sequence),
+                blobs=frozenset(log.blobs),
+                questions=frozenset(log.open_questions()),
+                shared=log.shared,
+                shared_blobs=log.shared_blobs,
+            )
 
     def _blobs(self, without: Collection[str]) -> list[StoredBlob]:
         with self._lock:
-            kept = [log for name, log in self._logs.items() if name not in without]
-            used = {digest for log in kept for digest in log.blobs | log.shared_blobs}
-            return [StoredBlob(digest, len(data), digest in used) for digest, data in self._contents.items()]
+            logs = [log for name, log in self._logs.items() if name not in without]
+            used = {digest for log in logs for digest in log.blobs | log.shared_blobs}
+            return [StoredBlob(digest, len(data), digest in used) for digest, data in self._blob_contents.items()]
 
     def _blob(self, digest: bytes) -> bytes | None:
-        return self._contents.get(digest)
+        return self._blob_contents.get(digest)
 
     def _faults(self) -> list[str]:
         return []
 
     def _discard(self, execution_ids: Sequence[str], moment: Moment) -> list[str]:
-        gone = [name for name in execution_ids if name in self._logs and self._logs[name].is_over(moment)]
-        for execution_id in gone:
+        discarded = [name for name in execution_ids if name in self._logs and self._logs[name].is_over(moment)]
+        for execution_id in discarded:
             self._drop(execution_id)
-        return gone
+        return discarded
 
     def _drop_blobs(self) -> int:
         unused = [blob.digest for blob in self._blobs(()) if not blob.used]
         for digest in unused:
-            del self._contents[digest]
+            del self._blob_contents[digest]
         return len(unused)
 
     def _close(self) -> None:
         self._logs.clear()
-        self._going.clear()
-        self._boxes.clear()
+        self._unended_logs.clear()
+        self._message_numbers.clear()
         self._messages.clear()
 
     def _find(self, execution_id: str) -> MemoryLog:
@@ -590,3 +499,113 @@ class MemoryStore(MemoryQueues):
         if log is None:
             raise self._unknown(execution_id)
         return log
+
+
+@dataclass(slots=True)
+class MemoryLog:
+    """One execution in a `MemoryStore`: its log, and the columns that a database has in the execution's row."""
+
+    beginning: Beginning
+    created_at: int
+    number: int
+    """Position among the logs of the store, in the order of creation."""
+    turn: Turn = field(default_factory=lambda: Turn(RUNNING, None, None))
+    heads: list[Head] = field(default_factory=list)
+    payloads: list[bytes] = field(default_factory=list)
+    ids: KnownIds = field(default_factory=KnownIds)
+    checksums: list[int] = field(default_factory=list)
+    blobs: set[bytes] = field(default_factory=set)
+    shared: int = 0
+    """Number of events shared with the log that was forked. They are the same objects, and `size` omits them."""
+    shared_blobs: frozenset[bytes] = frozenset()
+    """Digests of the large values that the shared events refer to."""
+    last_sequence: int = 0
+    size: int = 0
+    token: int = 0
+    lease: Lease | None = None
+    checkpoint: tuple[int, bytes] | None = None
+    summary: StoredSummary | None = None
+    questions: dict[str, bool] = field(default_factory=dict)
+    wake_at: int | None = None
+    taken: int = 0
+    durability: Durability = FULL
+    enqueued: ExecutionEnqueued | None = None
+    """The event that put it into its queue, or None."""
+    withheld: bool = False
+    """True if workers skip it."""
+
+    def stored(self, after: int, last: int) -> list[StoredRecord]:
+        """Return the records that hold the events above `after` up to `last`."""
+        first = max(bisect_right(self.heads, after + 1, key=itemgetter(0)) - 1, 0)
+        selection = slice(first, bisect_right(self.heads, last, key=itemgetter(0)))
+        rows = zip(self.heads[selection], self.payloads[selection], self.checksums[selection], strict=True)
+        return [StoredRecord(*head, payload, checksum) for head, payload, checksum in rows]
+
+    def forked(self, at: int, new_log: MemoryLog, digests_in: Callable[[bytes], Iterable[bytes]]) -> MemoryLog:
+        """Return a copy of `new_log` that begins with the events of this log up to `at`.
+
+        `digests_in` returns the digests of the large values that a payload refers to.
+        """
+        count = bisect_right(self.heads, at, key=itemgetter(0))
+        heads = self.heads[:count]
+        payloads = self.payloads[:count]
+        checksums = self.checksums[:count]
+        # Searching the payloads takes time, and is useless if no event of this log refers to a large value.
+        shared_blobs = frozenset[bytes]()
+        if self.blobs or self.shared_blobs:
+            shared_blobs = frozenset(digest for payload in payloads for digest in digests_in(payload))
+        return replace(
+            new_log,
+            heads=heads,
+            payloads=payloads,
+            checksums=checksums,
+            ids=KnownIds(None),
+            last_sequence=at,
+            shared=at,
+            shared_blobs=shared_blobs,
+        )
+
+    def ends_record(self, sequence: int) -> bool:
+        """Return True if a record ends with the event of that sequence number."""
+        stored = self.stored(sequence - 1, sequence)
+        return bool(stored) and stored[0].last_sequence == sequence
+
+    def all_ids(self) -> list[Ids]:
+        """Return the ids of its records."""
+        return [(first_id, width_of(record_type)) for _, _, record_type, first_id, _, _ in self.heads]
+
+    def open_questions(self) -> list[str]:
+        """Return the ids of the open questions, sorted."""
+        return sorted(question for question, is_open in self.questions.items() if is_open)
+
+    def is_over(self, moment: Moment) -> bool:
+        """Return True if the execution has ended and no process is resuming it."""
+        return self.turn.status in TERMINAL and not (self.lease and self.lease.keeps_out(moment))
+
+    def ended_before(self, moment: int) -> bool:
+        """Return True if the execution ended before a moment, in microseconds since 1970."""
+        turn = self.turn
+        return turn.status in TERMINAL and turn.ended_at is not None and turn.ended_at < moment
+
+    def line(self, execution_id: str) -> ExecutionRecord:
+        """Return the row that lists show."""
+        created = to_datetime(self.created_at)
+        return ExecutionRecord(
+            execution_id=execution_id,
+            status=self.turn.status,
+            created_at=created,
+            started_at=created,
+            ended_at=None if self.turn.ended_at is None else to_datetime(self.turn.ended_at),
+            last_sequence=self.last_sequence,
+            error=self.turn.error,
+            size=self.size,
+            wake_at=None if self.wake_at is None else to_datetime(self.wake_at),
+            taken=self.taken,
+            durability=self.durability,
+            **self.beginning._asdict(),
+        )
+
+
+def head_of_record(record: Record, record_type: str) -> Head:
+    """Return the part of a record beside its payload."""
+    return record.sequence, record.recorded_at, record_type, record.id, record.path, record.step

@@ -1,4 +1,4 @@
-"""From a location to its store: one shared store per file, or URL, and process."""
+"""Opening of stores by location. Each process has one shared store for each file or URL."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEFAULT = Path(".divebook", "executions.db")
 SQLITE = "sqlite"
 
 Factory: TypeAlias = Callable[[str], EventStore]
-"""Opens the store at a URL, which may hold a password; the store's `location` may not."""
+"""Function that opens the store at a URL. The URL may contain a password; the store's `location` must not."""
 
 
 def _postgres(url: str) -> EventStore:
@@ -32,21 +32,20 @@ def _postgres(url: str) -> EventStore:
     try:
         return PostgresStore(url)
     except ImportError as error:
-        told = f"a store in Postgres needs psycopg ({error}): pip install 'divebook[postgres]'"
-        raise SetupError(told) from error
+        raise SetupError(f"a store in Postgres needs psycopg ({error}): pip install 'divebook[postgres]'") from error
 
 
 _factories: dict[str, Factory] = {"postgresql": _postgres, "postgres": _postgres}
 _stores: weakref.WeakValueDictionary[tuple[int, str], EventStore] = weakref.WeakValueDictionary()
-"""Those that somebody holds; the files of one that nobody holds any more are closed (test_what_nobody_holds_is_closed).
+"""Process and location -> open store. A store that nothing else refers to is closed (test_what_nobody_holds_is_closed).
 """
 _left_open: set[int] = set()
-"""The processes, of those that this one was forked from too, that do not close their stores."""
+"""Numbers of processes that leave their stores open at their end: this one, and those that it was forked from."""
 _lock = threading.Lock()
 
 
 def register_store(scheme: str, factory: Factory) -> None:
-    """Let `open_store` open URLs of a scheme, such as ``postgresql`` in ``postgresql://host/database``.
+    """Register the factory for URLs of a scheme, such as ``postgresql`` in ``postgresql://host/database``.
 
     Raises
     ------
@@ -66,40 +65,40 @@ def open_store(location: str | Path | None = None) -> EventStore:
     Parameters
     ----------
     location
-        A path, or ``sqlite:///path``; ``memory:`` for a new store in memory; ``postgresql://user@host/db`` for one that
-        machines share (`divebook.store.postgres.PostgresStore`), or a URL of a scheme that was registered with
-        `register_store`; None for what the environment variable ``DIVEBOOK_STORE`` says, or else
-        ``.divebook/executions.db`` in the current directory. What is open already is shared: closing it closes it for
-        everybody in this process. Once a file was deleted or replaced, it is opened anew.
+        A path, or ``sqlite:///path``; ``memory:`` for a new store in memory; ``postgresql://user@host/db`` for a store
+        that machines share (`divebook.store.postgres.PostgresStore`), or a URL of a scheme that was registered with
+        `register_store`. None selects the location in the environment variable ``DIVEBOOK_STORE``, or else
+        ``.divebook/executions.db`` in the current directory. A store that is open already is shared, so that closing it
+        closes it for all users in this process. If its file was deleted or replaced, the path is opened again.
 
     Raises
     ------
     SetupError
-        Nothing is registered for the scheme, or a key is none.
+        No factory is registered for the scheme, or a key is invalid.
     """
     require(location, "the location of a store", "a path or a URL", fits=isinstance(location, str | Path))
-    text = str(location or os.environ.get(VARIABLE) or DEFAULT)
-    if text == MemoryStore.location:
+    location_text = str(location or os.environ.get(VARIABLE) or DEFAULT)
+    if location_text == MemoryStore.location:
         return MemoryStore()
-    named = path_of(text)
-    if named is None:
-        return _shared(text, _factory_of(text.partition("://")[0], text))
+    path_in_text = path_of(location_text)
+    if path_in_text is None:
+        return _shared(location_text, _factory_of(location_text.partition("://")[0], location_text))
     try:
-        path = _resolved(named)
+        path = _resolved(path_in_text)
     except (OSError, RuntimeError, ValueError) as error:  # links in a circle, no such user, a NUL
         raise StoreError(
-            f"{text!r} cannot be the path of a store: {error}; name a file, or {MemoryStore.location}"
+            f"{location_text!r} cannot be the path of a store: {error}; name a file, or {MemoryStore.location}"
         ) from error
     return _shared(str(path), SqliteStore)
 
 
 def path_of(location: str) -> Path | None:
-    """Return the path that names a store in a file, as it is written; None where a URL names a store on a server.
+    """Return the path of a store in a file, unchanged; None for the URL of a store on a server.
 
     Raises
     ------
     SetupError
-        It means a database in another form, which would become the name of a file, with the password in it.
+        The location is a libpq connection string. As a path, it would write the password into the name of a file.
     """
     if names_database(location):
         raise SetupError(
@@ -112,19 +111,19 @@ def path_of(location: str) -> Path | None:
     return Path(rest if mark else location)
 
 
-def _resolved(named: Path) -> Path:
-    path = named.expanduser().resolve()
-    if path.is_symlink():  # Python 3.13 and later leave links that lead in a circle as they are
+def _resolved(path_of_user: Path) -> Path:
+    path = path_of_user.expanduser().resolve()
+    if path.is_symlink():  # Python 3.13 and later do not raise for links in a circle
         raise RuntimeError("links in a circle")
     return path
 
 
 def _factory_of(scheme: str, url: str) -> Factory:
     if scheme not in _factories:
-        known = ", ".join(f"{name}://" for name in sorted((*_factories, SQLITE)))
+        schemes = ", ".join(f"{name}://" for name in sorted((*_factories, SQLITE)))
         raise SetupError(
             f"no store for {without_password(url)!r}: give the path of a file, {MemoryStore.location!r}, or a URL with "
-            f"one of {known}"
+            f"one of {schemes}"
         )
     return _factories[scheme]
 
@@ -143,9 +142,9 @@ def _shared(name: str, factory: Factory) -> EventStore:
 
 
 def leave_open() -> None:
-    """Leave the shared stores of this process open at its end: a thread that it cannot wait for still uses them.
+    """Leave the shared stores of this process open at its end, because a thread still uses them.
 
-    To close a connection that another thread is using ends the process with a segmentation fault
+    Closing a connection that another thread is using crashes the process with a segmentation fault
     (test_a_process_that_ends_while_executions_run_leaves_its_store_open).
     """
     _left_open.add(os.getpid())

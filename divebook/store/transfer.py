@@ -1,7 +1,8 @@
-"""One execution as a file of JSON lines: written out, and taken in again whole or not at all.
+"""Export of one execution to a file, import into a store, and copies of whole stores.
 
-What has not ended comes in as a picture, which nothing can follow: otherwise two stores would go on with one execution,
-and make its calls twice. See `divebook.store.embedded` for the lines, `divebook.runtime.queueing` for what moves.
+A file has JSON lines (`divebook.store.embedded`). An import is whole or changes nothing. An execution that has not
+ended is imported as a read-only snapshot; otherwise two stores would continue it, and repeat its calls. An execution
+that moves from one store to another is exported by `divebook.runtime.queueing`.
 """
 
 from __future__ import annotations
@@ -60,27 +61,27 @@ from divebook.text.format import plural
 
 PAGE = 1000
 DAMAGED = "damaged"
-BROUGHT = (InterruptResolved, InterruptExpired, SignalReceived, ApprovalRuleRevoked, ExecutionAnnotated)
-"""Facts that messages may have brought, whose numbers they have then."""
+FACTS_OF_MESSAGES = (InterruptResolved, InterruptExpired, SignalReceived, ApprovalRuleRevoked, ExecutionAnnotated)
+"""Facts that may contain the number of a message, from which they were made."""
 
 
 # --- writing -------------------------------------------------------------------------------------------------------
 
 
 def export(store: EventStore, execution_id: str, file: str | Path | BinaryIO, *, overwrite: bool = False) -> int:
-    """Write an execution as JSON lines; return how many events it has.
+    """Write an execution as JSON lines; return the number of its events.
 
     Parameters
     ----------
     overwrite
-        Put the file in the place of one that is there; it is replaced only once everything has been written.
+        Replace an existing file, when the new one is complete.
 
     Raises
     ------
     CorruptStoreError, NewerStoreError
-        An event cannot be read, and no file is left; `export_sound` writes what comes before it.
+        An event cannot be read. No file is written; `export_sound` writes the events before it.
     StoreError
-        There is such a file, or it cannot be written.
+        The file exists, or cannot be written.
     """
     record = store.record(execution_id)
     with writing(file, overwrite=overwrite, get_file=_files_of(store)) as lines:
@@ -93,14 +94,14 @@ def export(store: EventStore, execution_id: str, file: str | Path | BinaryIO, *,
 def export_sound(
     store: EventStore, execution_id: str, file: str | Path | BinaryIO, *, overwrite: bool = False
 ) -> tuple[int, StoreError | None]:
-    """Write an execution as far as it can be read; return how many events that is, and what is wrong with the next."""
-    sound, damage = store.read_sound(execution_id)
+    """Write the readable beginning of an execution; return the number of its events, and the error of the next one."""
+    events, damage = store.read_sound(execution_id)
     if damage is None:
         return export(store, execution_id, file, overwrite=overwrite), None
-    if not sound:
+    if not events:
         raise damage
     with writing(file, overwrite=overwrite, get_file=_files_of(store)) as lines:
-        lines.events(sound)
+        lines.events(events)
         lines.end(DAMAGED, damage=str(damage))
     return lines.count, damage
 
@@ -117,7 +118,7 @@ def _events(store: EventStore, execution_id: str, last: int) -> Iterator[list[Ev
 def writing(
     file: str | Path | BinaryIO, *, overwrite: bool = False, get_file: GetFile = lambda _: None
 ) -> Iterator[LineWriter]:
-    """Write lines to a stream, or to a file that is there, whole and on disk, once the block has ended well."""
+    """Yield a writer of lines to a stream or a file. The file appears, complete and on disk, if the block succeeds."""
     if not isinstance(file, str | Path):
         yield LineWriter(file, get_file)
         return
@@ -126,49 +127,49 @@ def writing(
 
 
 def _files_of(store: EventStore) -> GetFile:
-    """Return what gives the contents of files that a log names, where its store has them."""
+    """Return a function that returns the content of a file from a store, or None if it is missing or damaged."""
 
-    def found(digest: str) -> bytes | None:
+    def get_file(digest: str) -> bytes | None:
         try:
             return file_content(store, digest)
         except CorruptStoreError:
             return None
 
-    return found
+    return get_file
 
 
 @contextmanager
 def new_file(file: str | Path, *, overwrite: bool = False) -> Iterator[BinaryIO]:
-    """Write a file that is there, whole and on disk, once the block has ended well.
+    """Yield a stream to a new file, which appears, complete and on disk, if the block succeeds.
 
     Raises
     ------
     StoreError
-        There is such a file, or it cannot be written.
+        The file exists, or cannot be written.
     """
     check_path(file)
     if not overwrite and Path(file).exists():
         raise StoreError(f"{file} exists already; name another file, or overwrite it (--force, or overwrite=True)")
-    with _replacing(Path(file)) as stream:
+    with _replace_when_done(Path(file)) as stream:
         yield stream
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[BinaryIO]:
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+def _replace_when_done(path: Path) -> Iterator[BinaryIO]:
+    partial = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        with open(part, "wb", opener=opener) as stream:
+        with open(partial, "wb", opener=opener) as stream:
             yield stream
             flush(stream)
-        part.replace(path)
+        partial.replace(path)
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {error.strerror}; name another file") from error
     finally:
-        part.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
 
 
 def flush(stream: BinaryIO) -> None:
-    """Return once what was written to a file is on disk."""
+    """Write a file to disk, and wait until that is done."""
     stream.flush()
     os.fsync(stream.fileno())
 
@@ -177,14 +178,14 @@ def flush(stream: BinaryIO) -> None:
 
 
 def read(file: str | Path | BinaryIO) -> LogFile:
-    """Return the execution in a file, of JSON lines or one JSON array, once all of it is known to be sound.
+    """Return the execution in a file of JSON lines, or one JSON array, after a check of all of it.
 
-    A page or a notebook that carries a log (``run.html``, ``run.ipynb``) is such a file too.
+    The file may also be a page or a notebook with an embedded log (``run.html``, ``run.ipynb``).
 
     Raises
     ------
     InvalidEventError, NewerStoreError
-        Names the file, the line, and what is wrong there.
+        The file is damaged. The error names the file, the line and the fault.
     """
     log, damage = _read(file, whole=True)
     if damage is not None:
@@ -193,7 +194,7 @@ def read(file: str | Path | BinaryIO) -> LogFile:
 
 
 def read_sound(file: str | Path | BinaryIO) -> tuple[LogFile, InvalidEventError | NewerStoreError | None]:
-    """Return a file as far as it is sound, and what is wrong with the line after that."""
+    """Return the intact beginning of a file, and the error of the line after it, or None."""
     return _read(file, whole=False)
 
 
@@ -201,12 +202,12 @@ def _read(file: str | Path | BinaryIO, *, whole: bool) -> tuple[LogFile, Invalid
     if is_carrier(file):
         check_path(file)
         return read_carried(Path(file), whole=whole)
-    with _opened(file) as stream:
+    with _open_stream(file) as stream:
         return read_sound_lines(stream, _name(stream))
 
 
 @contextmanager
-def _opened(file: str | Path | BinaryIO) -> Iterator[BinaryIO]:
+def _open_stream(file: str | Path | BinaryIO) -> Iterator[BinaryIO]:
     if not isinstance(file, str | Path):
         yield file
         return
@@ -219,7 +220,7 @@ def _opened(file: str | Path | BinaryIO) -> Iterator[BinaryIO]:
 
 
 def check_path(file: str | Path) -> None:
-    """Raise StoreError if a text can be the path of no file."""
+    """Raise StoreError if a string cannot be the path of a file."""
     try:
         is_path = b"\0" not in os.fsencode(file)
     except UnicodeEncodeError:
@@ -241,27 +242,28 @@ def import_(
 ) -> str:
     """Append the execution in a file to a store; return its id.
 
-    Everything is checked first: either the whole log arrives or nothing. What had ended arrives as it is. What had not
-    is a picture, which cannot go on, unless it was exported to move (`divebook export --move`) or becomes a fork.
+    The file is checked first, and its log is imported whole or not at all. An execution that had ended is imported
+    unchanged. One that had not ended becomes a read-only snapshot, unless it was exported to move
+    (`divebook export --move`) or becomes a fork.
 
     Parameters
     ----------
     store
-        A function that opens one is called once the file is known to be sound.
+        A store, or a function that opens it, which is called after the check of the file.
     rename
-        Give the execution, and each of its events, a new id, so that it may stand beside the original.
+        Give the execution and each of its events a new id, so that the original may be in the store as well.
     as_fork
-        Make it an execution of its own, with a new id, that goes on where the file ends.
+        Create a fork with a new id, which continues after the last event of the file.
 
     Raises
     ------
     InvalidEventError
-        Names the file, the line, and what is wrong.
+        The file is damaged. The error names the file, the line and the fault.
     StoreError
-        The store has an execution of that id, or what moves here has arrived before: it continues once.
+        The store has an execution with that id, or an execution that moves here has arrived before.
     """
     log = file if isinstance(file, LogFile) else read(file)
-    batch = _arriving(log, rename=rename, as_fork=as_fork)
+    batch = _import_batch(log, rename=rename, as_fork=as_fork)
     store = store if isinstance(store, EventStore) else store()
     if log.is_moved:
         _refuse_second_arrival(store, log, as_fork=as_fork)
@@ -278,16 +280,17 @@ def import_(
 
 
 def _refuse_second_arrival(store: EventStore, log: LogFile, *, as_fork: bool) -> None:
-    """Raise StoreError if an execution that moves here is in the store already, itself or as a fork of its file."""
-    moved = log.events[0].execution_id
+    """Raise StoreError if an execution that moves here is already in the store, itself or as a fork of its file."""
+    execution_id = log.events[0].execution_id
     try:
-        status = store.record(moved).status
+        status = store.record(execution_id).status
     except ExecutionNotFoundError:
-        copies = [] if as_fork else store.records(parent=moved, origin=FORK, limit=1)
+        copies = [] if as_fork else store.records(parent=execution_id, origin=FORK, limit=1)
         if copies:
             raise StoreError(
-                f"execution {moved} in {log.name} moves here, and {store.location} holds {copies[0].execution_id}, "
-                "which was made of it: both would continue. Use that one, or delete it and import the file again"
+                f"execution {execution_id} in {log.name} moves here, and {store.location} holds "
+                f"{copies[0].execution_id}, which was made of it: both would continue. Use that one, or delete it and "
+                "import the file again"
             ) from None
         return
     if status == MOVED and as_fork:
@@ -295,42 +298,46 @@ def _refuse_second_arrival(store: EventStore, log: LogFile, *, as_fork: bool) ->
     way_on = (
         "it has moved away from this store; delete it here to let it continue here again"
         if status == MOVED
-        else f"continue with that one (divebook show {moved})"
+        else f"continue with that one (divebook show {execution_id})"
     )
     raise StoreError(
-        f"execution {moved} in {log.name} moves here, and {store.location} holds it already, as {status}: it continues "
-        f"once. Nothing was imported; {way_on}"
+        f"execution {execution_id} in {log.name} moves here, and {store.location} holds it already, as {status}: it "
+        f"continues once. Nothing was imported; {way_on}"
     )
 
 
 def status_of(events: list[Event]) -> str:
-    """Return the status that the events of a log tell; one that waits is running by its events."""
-    turns = [STATUS_AFTER[kind] for event in events if (kind := type(event.data)) in STATUS_AFTER]
-    return turns[-1] if turns else RUNNING
+    """Return the status of a log by its events, which do not distinguish waiting from running."""
+    statuses = [STATUS_AFTER[type(event.data)] for event in events if type(event.data) in STATUS_AFTER]
+    return statuses[-1] if statuses else RUNNING
 
 
 def is_picture(log: LogFile) -> bool:
-    """Return whether a log comes in as a picture, unless it is to be a fork."""
+    """Return True if a log is imported as a read-only snapshot, unless it becomes a fork."""
     return not log.is_moved and status_of(log.events) not in TERMINAL
 
 
 def caveats(log: LogFile, *, as_fork: bool = False) -> list[str]:
-    """Return what a person who imports a log should know of it."""
-    found = []
+    """Return warnings for a person who imports a log."""
+    texts = []
     if not log.is_verified:
-        found.append(
+        texts.append(
             "it has no hashes, like exports of older versions and other systems: whether it is whole is not known"
         )
     if log.damage is not None:
-        found.append(f"it is only the sound beginning of a damaged log: {log.damage}")
+        texts.append(f"it is only the sound beginning of a damaged log: {log.damage}")
     if is_picture(log) and not as_fork:
         status = log.status or "its log has no end"
-        found.append(f"it had not ended ({status}), and this picture of it cannot go on; {WAY_ON[PICTURE]}")
-    return found
+        texts.append(f"it had not ended ({status}), and this picture of it cannot go on; {WAY_ON[PICTURE]}")
+    return texts
 
 
-def _arriving(log: LogFile, *, rename: bool, as_fork: bool) -> Batch:
-    """Return what is appended of a log."""
+def _import_batch(log: LogFile, *, rename: bool, as_fork: bool) -> Batch:
+    """Return the batch that imports a log.
+
+    Facts of messages keep their numbers only in a log that nothing can follow. A log that can continue gets the status
+    that its state determines.
+    """
     if log.is_moved and rename and not as_fork:
         raise SetupError(
             f"{log.name} holds an execution that moves here, under its own id; import it without --rename, or with "
@@ -338,21 +345,24 @@ def _arriving(log: LogFile, *, rename: bool, as_fork: bool) -> Batch:
         )
     events = log.events
     if as_fork:
-        events = _forked(events)
-    else:
-        events = _open_end(events) if log.is_moved else _pictured(log) if is_picture(log) else events
-        events = _renamed(events) if rename else events
+        events = _as_fork(events)
+    elif log.is_moved:
+        events = _before_move(events)
+    elif is_picture(log):
+        events = _as_snapshot(log)
+    if rename and not as_fork:
+        events = _with_new_ids(events)
     status = status_of(events)
     if status in FINAL:
         return Batch(events[0].execution_id, 0, records_of(events))
-    events = [_without_message(event) for event in events]
+    events = [_without_message_number(event) for event in events]
     if status in TERMINAL:
         return Batch(events[0].execution_id, 0, records_of(events))
-    state = _folded(log, events)
+    state = _fold(log, events)
     return Batch(state.execution_id, 0, records_of(events), status=state.status, wake_at=state.wake_at)
 
 
-def _folded(log: LogFile, events: list[Event]) -> ExecutionState:
+def _fold(log: LogFile, events: list[Event]) -> ExecutionState:
     try:
         return fold(events[0].execution_id, events)
     except CorruptStoreError as error:
@@ -361,42 +371,47 @@ def _folded(log: LogFile, events: list[Event]) -> ExecutionState:
         ) from error
 
 
-def _open_end(events: list[Event]) -> list[Event]:
-    """Return the events before the one which says that the execution goes on elsewhere."""
+def _before_move(events: list[Event]) -> list[Event]:
+    """Return the events before the one that ends the log because the execution continues in another store."""
     return [*takewhile(lambda event: not isinstance(event.data, ExecutionMoved | ExecutionPictured), events)]
 
 
-def _pictured(log: LogFile) -> list[Event]:
+def _as_snapshot(log: LogFile) -> list[Event]:
     last = log.events[-1]
     end = ExecutionPictured(log.status or status_of(log.events))
     closing = replace(last, id=_event_id(last), sequence=last.sequence + 1, data=end, path="", step="")
-    return [*_begun(log.events, replace(_beginning(log.events), origin=IMPORT, key=None)), closing]
+    return [*_with_beginning(log.events, replace(_beginning(log.events), origin=IMPORT, key=None)), closing]
 
 
-def _without_message(event: Event) -> Event:
-    """Return an event of a log that goes on here without the number it had in the inbox that it comes from.
+def _without_message_number(event: Event) -> Event:
+    """Return an event without the number of its message in the original store.
 
-    That of an answer given here may be lower, and would be taken for one that the log has already.
+    Numbers of messages in this store may be lower. The log would count these messages as taken already.
     """
-    if isinstance(event.data, BROUGHT) and event.data.message is not None:
+    if isinstance(event.data, FACTS_OF_MESSAGES) and event.data.message is not None:
         return replace(event, data=replace(event.data, message=None))
     return event
 
 
-def _forked(events: list[Event]) -> list[Event]:
-    """Return a log as that of another execution, which goes on where it ends."""
-    begun = replace(_beginning(events), origin=FORK, parent=events[0].execution_id)
-    return _renamed(_begun(_open_end(events), begun))
+def _as_fork(events: list[Event]) -> list[Event]:
+    """Return the log of a fork that continues after the last event."""
+    beginning = replace(_beginning(events), origin=FORK, parent=events[0].execution_id)
+    return _with_new_ids(_with_beginning(_before_move(events), beginning))
 
 
-def _renamed(events: list[Event]) -> list[Event]:
-    """Return a log under a new id; its questions keep theirs, which in logs without a seed are made of the old id."""
+def _with_new_ids(events: list[Event]) -> list[Event]:
+    """Return a log with new ids of the execution and the events.
+
+    Ids of questions do not change. In logs without a seed they are derived from the old id, which becomes the seed.
+    """
     execution_id = type_id("exec", time.time_ns() // 1_000_000, secrets.randbits(74))
-    begun = replace(_beginning(events), seed=_beginning(events).seed or events[0].execution_id, key=None)
-    named = [replace(event, id=_event_id(event), execution_id=execution_id) for event in _begun(events, begun)]
+    beginning = replace(_beginning(events), seed=_beginning(events).seed or events[0].execution_id, key=None)
+    renamed = [
+        replace(event, id=_event_id(event), execution_id=execution_id) for event in _with_beginning(events, beginning)
+    ]
     return [
         replace(event, data=replace(event.data, key=None)) if isinstance(event.data, ExecutionForked) else event
-        for event in named
+        for event in renamed
     ]
 
 
@@ -407,94 +422,97 @@ def _beginning(events: list[Event]) -> ExecutionStarted:
     return data
 
 
-def _begun(events: list[Event], data: ExecutionStarted) -> list[Event]:
-    """Return a log with another beginning."""
-    return [replace(events[0], data=data), *events[1:]]
+def _with_beginning(events: list[Event], beginning: ExecutionStarted) -> list[Event]:
+    """Return a log with another first fact."""
+    return [replace(events[0], data=beginning), *events[1:]]
 
 
 def _event_id(event: Event) -> str:
     return type_id("event", event.recorded_at // 1000, secrets.randbits(74))
 
 
-# One store into another one, of whatever kind: all executions as they stand, and the messages that wait for them.
-#
-# What has been copied is read again, and compared by a hash over every event, file and status. A copy that broke off is
-# taken up by the same call: what is there already, and the same, stays, and a log of which the beginning is there goes
-# on from its end. Until all of such a log is there it waits under a lease, so that nobody takes it for one to go on
-# with.
+# --- copies of stores ---
+# `copy` copies all executions and messages to a store of any kind. It reads each copied log again, and compares a hash
+# of every event, file and status. If it was interrupted, the same call continues it: equal logs stay, and a log whose
+# beginning was copied continues from there. Such a log has a lease until it is complete, so that no process resumes it.
 
 
-EXECUTIONS_PER_PAGE = 500
-"""Events that are written together."""
-UNFINISHED = "an unfinished copy, which the same `divebook copy` ends"
-UNFINISHED_SECONDS = 366 * 86400.0
-"""Who holds an execution of which only the beginning is there, in place of a machine, and for how long.
+EVENTS_PER_BATCH = 500
+"""Number of events that are written together."""
+COPY_HOST = "an unfinished copy, which the same `divebook copy` ends"
+"""Host of the owner of an incompletely copied log, in place of the name of a machine.
 
-A lease of this very process would end with it, and have the half taken for an execution whose driver has died
+A lease of this process would end with it, and the incomplete log would look like an execution whose driver has died
 (test_a_copy_that_broke_off_amid_a_log_goes_on_there_and_nobody_takes_it_up_before).
 """
+COPY_LEASE_SECONDS = 366 * 86400.0
+"""Duration of that lease."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyReport:
-    """What `copy` has copied."""
+    """Result of `copy`."""
 
     executions: int
+    """Number of copied executions."""
     already: int
-    """How many executions were there before, the same."""
+    """Number of executions that the target already had, equal to those of the source."""
     events: int
     messages: int
     unended: int
-    """How many of all can go on, in one of the two stores."""
+    """Number of executions that can continue, in one of the two stores."""
 
 
-def copy(source: EventStore, target: EventStore, tell: Callable[[str], object] = lambda _: None) -> CopyReport:
-    """Copy all executions and messages of a store into another one, and compare what is there then.
+def copy(source: EventStore, target: EventStore, on_copied: Callable[[str], object] = lambda _: None) -> CopyReport:
+    """Copy all executions and messages of a store into another one, and compare both.
 
-    Checkpoints and summaries are made anew. What has not ended can go on in either store: use one of them only.
+    Checkpoints and summaries are not copied, since stores create them again. An execution that has not ended could
+    continue in both stores: use only one of them.
 
     Parameters
     ----------
-    tell
-        Called with the id of each execution once it is there.
+    on_copied
+        Function that is called with the id of each copied execution.
 
     Raises
     ------
     StoreError
-        An execution is being driven, or the target has another one of the same id, or messages of its own.
+        An execution is being driven, or the target has a different one with the same id, or has other messages.
     CorruptStoreError
-        Something cannot be read, or what was written is not what was read; names the execution.
+        An execution cannot be read, or its copy differs. The error names the execution.
     """
-    _check_at_rest(source)
+    _refuse_driven(source)
     copied = 0
     already = 0
     events = 0
     records = [source.record(name) for name in reversed(source.ids())]  # a fork comes after what it forks
     for record in records:
-        reached = _reached(source, target, record)
-        if reached == record.last_sequence:
+        copied_length = _copied_length(source, target, record)
+        if copied_length == record.last_sequence:
             already += 1
         else:
-            _copy(source, target, record, reached)
-            copied = copied + 1
-            events = events + record.last_sequence - reached
+            _copy_log(source, target, record, copied_length)
+            copied += 1
+            events += record.last_sequence - copied_length
         _compare(source, target, record)
-        tell(record.execution_id)
+        on_copied(record.execution_id)
     messages = _copy_messages(source, target)
     return CopyReport(copied, already, events, messages, sum(record.status not in TERMINAL for record in records))
 
 
-def _check_at_rest(source: EventStore) -> None:
-    held = source.live_leases()
-    if held:
+def _refuse_driven(source: EventStore) -> None:
+    leases = source.live_leases()
+    if leases:
+        first = leases[0]
+        owner = first.owner
         raise StoreError(
-            f"{plural(len(held), 'execution')} of {source.location} {'is' if len(held) == 1 else 'are'} being driven, "
-            f"{held[0].execution_id} by {held[0].owner.name} (process {held[0].owner.pid} on {held[0].owner.host}); "
+            f"{plural(len(leases), 'execution')} of {source.location} {'is' if len(leases) == 1 else 'are'} being "
+            f"driven, {first.execution_id} by {owner.name} (process {owner.pid} on {owner.host}); "
             "pause or end them, and copy then"
         )
 
 
-def _has(store: EventStore, execution_id: str) -> bool:
+def _contains(store: EventStore, execution_id: str) -> bool:
     try:
         store.record(execution_id)
     except ExecutionNotFoundError:
@@ -502,117 +520,129 @@ def _has(store: EventStore, execution_id: str) -> bool:
     return True
 
 
-def _reached(source: EventStore, target: EventStore, record: ExecutionRecord) -> int:
-    """Return how many events of a log the target has; all of them where it has another one, which is compared then."""
-    name = record.execution_id
-    last = target.record(name).last_sequence if _has(target, name) else 0
-    at = 0
-    while at < min(last, record.last_sequence):
-        page = min(at + EXECUTIONS_PER_PAGE, last)
-        known, there = (
-            [(found.id, found.last_sequence) for found in store.read_records(name, at, page)]
-            for store in (source, target)
-        )
-        if known != there or known[-1][1] > last:
+def _copied_length(source: EventStore, target: EventStore, record: ExecutionRecord) -> int:
+    """Return how many events of a log the target has.
+
+    If the target has a different log with that id, return the whole length: `_compare` then reports the difference.
+    """
+    execution_id = record.execution_id
+    last = target.record(execution_id).last_sequence if _contains(target, execution_id) else 0
+    copied_length = 0
+    while copied_length < min(last, record.last_sequence):
+        page_end = min(copied_length + EVENTS_PER_BATCH, last)
+        source_ends = _ends_of_records(source, execution_id, copied_length, page_end)
+        target_ends = _ends_of_records(target, execution_id, copied_length, page_end)
+        _, last_of_page = source_ends[-1]
+        if source_ends != target_ends or last_of_page > last:
             return record.last_sequence
-        at = known[-1][1]
-    return at
+        copied_length = last_of_page
+    return copied_length
 
 
-def _copy(source: EventStore, target: EventStore, record: ExecutionRecord, reached: int) -> None:
-    """Write what a log has beyond `reached`; nobody drives it before all of it is there."""
-    name = record.execution_id
-    lease = _hold(target, name) if reached else None
-    shared = None if reached else _shared_in(source, target, record)
-    for batch in _batches(source, record, shared, reached):
+def _ends_of_records(store: EventStore, execution_id: str, after: int, last: int) -> list[tuple[str, int]]:
+    """Return the id and the last sequence number of each record in a range."""
+    return [(record.id, record.last_sequence) for record in store.read_records(execution_id, after, last)]
+
+
+def _copy_log(source: EventStore, target: EventStore, record: ExecutionRecord, copied_length: int) -> None:
+    """Write the events of a log after `copied_length`. The log has a lease until it is complete."""
+    execution_id = record.execution_id
+    lease = _acquire_copy_lease(target, execution_id) if copied_length else None
+    shared = None if copied_length else _shared_in(source, target, record)
+    for batch in _batches(source, record, shared, copied_length):
         (refusal,) = target.append_all([batch if lease is None else replace(batch, token=lease.token)])
         if refusal is not None:
             raise refusal
-        if batch.last_sequence < record.last_sequence:  # anew, since an event that ended it for a while gives it back
-            lease = _hold(target, name)
+        if batch.last_sequence < record.last_sequence:
+            # For each batch: an event that ended the execution, until it was resumed, releases the lease.
+            lease = _acquire_copy_lease(target, execution_id)
     if lease is not None:
         target.release(lease)
 
 
-def _hold(target: EventStore, execution_id: str) -> Lease:
-    """Take the lease of what is not whole yet, also from a copy that broke off, which does so no more."""
-    held = target.lease_of(execution_id)
-    is_copys = held is not None and held.owner.host == UNFINISHED
-    owner = Owner(UNFINISHED, os.getpid(), 0, "divebook copy")
-    return target.acquire(execution_id, owner, UNFINISHED_SECONDS, instead_of=held if is_copys else None)
+def _acquire_copy_lease(target: EventStore, execution_id: str) -> Lease:
+    """Acquire the lease of an incomplete log, also from an interrupted copy."""
+    lease = target.lease_of(execution_id)
+    is_of_copy = lease is not None and lease.owner.host == COPY_HOST
+    owner = Owner(COPY_HOST, os.getpid(), 0, "divebook copy")
+    return target.acquire(execution_id, owner, COPY_LEASE_SECONDS, instead_of=lease if is_of_copy else None)
 
 
 def _shared_in(source: EventStore, target: EventStore, record: ExecutionRecord) -> tuple[str, int] | None:
-    """Return the execution whose first events a fork shares in the target, and how many events that is.
+    """Return the execution whose first events a fork shares in the target, and the number of shared events.
 
-    Logs share whole records. A fork at an event inside a record of its source has a record of its own for the
-    beginning of that one, so that it shares only what comes before (`divebook.runtime.forks.first_batch`).
+    Logs share whole records. A fork at an event inside a record of its source has its own copy of the beginning of that
+    record, and shares only the records before it (`divebook.runtime.forks.first_batch`).
     """
     if record.opened < 2:
         return None
     opening = source.facts(record.execution_id, [record.opened])[record.opened]
-    if not isinstance(opening, ExecutionForked) or not _has(target, opening.source):
+    if not isinstance(opening, ExecutionForked) or not _contains(target, opening.source):
         return None
     last = record.opened - 1
     while last:
-        own = source.read_records(record.execution_id, last - 1, last)[0]
-        theirs = target.read_records(opening.source, last - 1, last)
-        if [(found.id, found.last_sequence) for found in theirs] == [(own.id, last)] and own.last_sequence == last:
+        record_of_fork = source.read_records(record.execution_id, last - 1, last)[0]
+        records_of_source = target.read_records(opening.source, last - 1, last)
+        ends_of_source = [(other.id, other.last_sequence) for other in records_of_source]
+        if ends_of_source == [(record_of_fork.id, last)] and record_of_fork.last_sequence == last:
             return opening.source, last
-        last = own.sequence - 1
+        last = record_of_fork.sequence - 1
     return None
 
 
 def _batches(
-    source: EventStore, record: ExecutionRecord, shared: tuple[str, int] | None, reached: int
+    source: EventStore, record: ExecutionRecord, shared: tuple[str, int] | None, copied_length: int
 ) -> Iterator[Batch]:
-    fork_of, reached = (None, reached) if shared is None else shared
-    while reached < record.last_sequence:
+    """Yield the batches of a log after `copied_length`; `shared` is the result of `_shared_in`."""
+    source_of_fork: str | None = None
+    if shared is not None:
+        source_of_fork, copied_length = shared
+    while copied_length < record.last_sequence:
         records = source.read_records(
-            record.execution_id, reached, min(reached + EXECUTIONS_PER_PAGE, record.last_sequence)
+            record.execution_id, copied_length, min(copied_length + EVENTS_PER_BATCH, record.last_sequence)
         )
-        for found in records:
-            _fill(source, found)
+        for record_to_fill in records:
+            _add_file_contents(source, record_to_fill)
         is_last = records[-1].last_sequence >= record.last_sequence
         settings: dict[str, Any] = {"durability": record.durability, "taken": record.taken if is_last else 0}
         if not is_last:
-            settings["status"] = WAITING  # for nothing: none of its questions has an answer here, nor a time come
+            settings["status"] = WAITING  # an incomplete log has no timer and no answers, so that it does not continue
         elif record.status not in TERMINAL:
             wake_at = record.wake_at
             settings |= {"status": record.status, "wake_at": None if wake_at is None else to_microseconds(wake_at)}
-        yield Batch(record.execution_id, reached, records, source=fork_of, **settings)
-        reached = records[-1].last_sequence
-        fork_of = None
+        yield Batch(record.execution_id, copied_length, records, source=source_of_fork, **settings)
+        copied_length = records[-1].last_sequence
+        source_of_fork = None
 
 
-def _fill(source: EventStore, found: Record) -> None:
-    """Put the contents of files where a record names them, so that they are written with it."""
-    for fact in found.facts:
-        for named in StoredFile.all_in(fact):
-            named.content = file_content(source, named.digest)
+def _add_file_contents(source: EventStore, record: Record) -> None:
+    """Add the contents of files to the values that name them, so that they are written with the record."""
+    for fact in record.facts:
+        for file in StoredFile.all_in(fact):
+            file.content = file_content(source, file.digest)
 
 
 def _compare(source: EventStore, target: EventStore, record: ExecutionRecord) -> None:
-    name = record.execution_id
-    written = target.record(name)
-    # A fork whose source is not there has its first events in full.
-    same = replace(written, size=0) == replace(record, size=0) and digest(source, name) == digest(target, name)
-    if not same:
+    execution_id = record.execution_id
+    written = target.record(execution_id)
+    # Sizes may differ: a fork whose source is missing has its first events in full.
+    has_same_row = replace(written, size=0) == replace(record, size=0)
+    if not has_same_row or digest(source, execution_id) != digest(target, execution_id):
         raise CorruptStoreError(
-            f"execution {name} is not in {target.location} as it is in {source.location}; delete it there and copy "
-            "again, or choose an empty store"
+            f"execution {execution_id} is not in {target.location} as it is in {source.location}; delete it there and "
+            "copy again, or choose an empty store"
         )
 
 
 def digest(store: EventStore, execution_id: str) -> str:
-    """Return a hash of all that an execution's log says, with the files that it names, and of its status."""
-    total = _Sum()
+    """Return a hash of an execution's log, of the files that it names, and of its status."""
+    total = _HashStream()
     export(store, execution_id, total)
     return total.hash.hexdigest()
 
 
-class _Sum(BytesIO):
-    """A stream that keeps only a hash of what is written to it."""
+class _HashStream(BytesIO):
+    """Stream that computes a hash of the written data, and discards them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -624,18 +654,18 @@ class _Sum(BytesIO):
 
 
 def _copy_messages(source: EventStore, target: EventStore) -> int:
-    found = source.new_messages(0)
-    present = {message.number: message for message in target.new_messages(0)}
-    missing = [message for message in found if message.number not in present]
+    messages = source.new_messages(0)
+    existing = {message.number: message for message in target.new_messages(0)}
+    missing = [message for message in messages if message.number not in existing]
     target.bring(missing)
-    brought = {message.number: message for message in target.new_messages(0)}
-    lost = [message for message in found if brought.get(message.number) != message]
+    copied = {message.number: message for message in target.new_messages(0)}
+    lost = [message for message in messages if copied.get(message.number) != message]
     if lost:
-        raise StoreError(_other(lost[0], target))
+        raise StoreError(_message_mismatch(lost[0], target))
     return len(missing)
 
 
-def _other(message: Message, target: EventStore) -> str:
+def _message_mismatch(message: Message, target: EventStore) -> str:
     return (
         f"message {message.number} to execution {message.execution_id} is not in {target.location}, which has "
         "messages of its own; choose an empty store"

@@ -16,7 +16,7 @@ from divebook.events.catalog import ExecutionAnnotated
 from divebook.store import MemoryStore, SqliteStore
 from divebook.store.leases import Owner
 from divebook.store.maintenance import check
-from divebook.store.sqlite.rows import RECORD, load_line
+from divebook.store.sqlite.log_reader import RECORD, load_line
 
 ADDS = Workflow("adds", [Step("s", script="1", store="x")])
 ASKS = Workflow("asks", [Step("s", ask="Sure?")])

@@ -11,8 +11,7 @@ from divebook.errors import InvalidEventError, StoreError
 from divebook.export.page import page_of, write_page
 from divebook.replay.replayer import Positions
 from divebook.store import MemoryStore, transfer
-from divebook.store.embedded import LOG, RUN, TEXTS, carried_by
-from divebook.store.encoding import LongTexts, whole_texts, with_texts
+from divebook.store.embedded import LOG, RUN, TEXTS, LongTexts, carried_by, whole_texts, with_texts
 from divebook.widgets.recording import RecordedPositions, checked_recording, checked_run
 from divebook.widgets.stepping import SteppedLog
 from tests.export.shared_runs import asking, ended, failing, many

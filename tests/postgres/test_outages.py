@@ -118,7 +118,7 @@ def test_who_may_only_read_asks_for_news(reader, store, monkeypatch):
             heard.clear()
             store.append(ONE, [step(last + 1)], last)
             assert heard.wait(20)
-        time.sleep(3 * listening.PAUSE)
+        time.sleep(3 * listening.RECONNECT_PAUSE)
         assert len(opened) <= 3  # it does not connect anew, again and again
         end()
 

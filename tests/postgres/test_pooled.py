@@ -44,7 +44,7 @@ def test_many_threads_write_and_read_over_few_sessions(store):
 
 
 def test_news_are_asked_for_where_they_are_not_told(store, address, monkeypatch):
-    monkeypatch.setattr(listening, "PROBE", 0.1)
+    monkeypatch.setattr(listening, "PROBE_SECONDS", 0.1)
     store.append(ONE, log(1), 0)
     heard = threading.Event()
     end = store.on_news(heard.set, ONE)

@@ -118,7 +118,7 @@ def test_a_store_that_nobody_holds_any_more_has_no_connections(server, address):
     store = PostgresStore(address)
     store.append(ONE, log(1), 0)
     store.read(ONE)
-    links = [store._connections._writer, *store._connections._free]
+    links = [store._connections._writer, *store._connections._idle_readers]
     del store
     assert [link.closed for link in links] == [True] * 2
 

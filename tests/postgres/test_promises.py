@@ -26,10 +26,10 @@ class KeptConnections(Connections):
         self.kept.append(link)
 
     def close(self):
-        self.kept += self._free
+        self.kept += self._idle_readers
         if self._writer is not None:
             self.kept.append(self._writer)
-        self._free, self._writer = {}, None
+        self._idle_readers, self._writer = {}, None
         super().close()
 
 

@@ -6,7 +6,7 @@ from zlib import crc32
 
 from divebook.store.append import Line
 from divebook.store.encoding import head, pack_id, unpack_id
-from divebook.store.sqlite.rows import RECORD
+from divebook.store.sqlite.log_reader import RECORD
 from divebook.store.sqlite.schema import place_of, places_of
 
 _EVENTS = """

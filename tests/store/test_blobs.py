@@ -11,10 +11,11 @@ from divebook.events.catalog import StepCompleted
 from divebook.events.classes import Instance
 from divebook.events.codec import decode
 from divebook.store import MemoryStore, SqliteStore
-from divebook.store.encoding import Packed, embed, outsource, references
+from divebook.store.encoding import Packed, embed, encode_large, references
 from divebook.store.encoding import pack_blob as pack
 from divebook.store.encoding import unpack_blob as unpack
 from divebook.store.transfer import export, import_
+from tests.store.connections import writer_of
 from tests.store.large_promises import text
 from tests.store.logs import ONE, TWO, event, log
 
@@ -52,14 +53,14 @@ def test_damaged_compression_is_an_error():
 
 
 def test_a_payload_names_what_it_refers_to():
-    payload, blobs = outsource({"a": LARGE, "b": [LARGE, "x" * 100_000]})
+    payload, blobs = encode_large({"a": LARGE, "b": [LARGE, "x" * 100_000]})
     assert len(payload) < 500
     assert references(payload) == [*list(blobs)[:1], *blobs]
     assert len(embed(payload, blobs.get)) > 700_000
 
 
 def test_a_missing_content_is_an_error():
-    payload, _ = outsource({"a": LARGE})
+    payload, _ = encode_large({"a": LARGE})
     with pytest.raises(CorruptStoreError, match=r"the large value [0-9a-f]{12}\.\.\. is missing"):
         embed(payload, lambda _: None)
 
@@ -99,12 +100,12 @@ def test_exports_hold_the_values_themselves(path):
 def test_a_full_disk_leaves_no_part_of_a_large_value(path):
     with SqliteStore(path, durability="relaxed") as store:
         store.append(TWO, log(1, TWO), 0)
-        (pages,) = store._writer.execute("PRAGMA page_count").fetchone()
-        store._writer.execute(f"PRAGMA max_page_count = {pages + 2}")
+        (pages,) = writer_of(store).execute("PRAGMA page_count").fetchone()
+        writer_of(store).execute(f"PRAGMA max_page_count = {pages + 2}")
         with pytest.raises(StoreError, match="cannot grow"):
             store.append(ONE, large_log(), 0)
         assert store.blobs() == []
-        store._writer.execute("PRAGMA max_page_count = 1000000")
+        writer_of(store).execute("PRAGMA max_page_count = 1000000")
         store.append(ONE, large_log(), 0)
         assert store.read(ONE) == large_log()
 
@@ -123,7 +124,7 @@ def test_two_stores_share_large_values(path):
 
 def test_a_large_field_of_an_instance_is_a_blob_of_its_own():
     inside = Instance("dataclass", "app.Page", {"number": 1, "text": LARGE})
-    payload, blobs = outsource({"page": inside, "text": LARGE})
+    payload, blobs = encode_large({"page": inside, "text": LARGE})
     assert len(blobs) == 1
     assert len(references(payload)) == 2
     assert decode(embed(payload, blobs.get)) == {"page": inside, "text": LARGE}

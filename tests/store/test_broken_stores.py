@@ -43,17 +43,17 @@ class WritesTheSoundHalfOfABadBatch(MemoryStore):
 
 
 class NotifiesBeforeTheCommit(MemoryStore):
-    def _write_and_tell(self, batches):
+    def _write_and_notify(self, batches):
         for batch in batches:
-            self._subscribers.tell(batch.execution_id, batch.records)
+            self._subscribers.notify(batch.execution_id, batch.records)
         return self._write(batches)
 
 
 class NotifiesOfRefusedBatches(MemoryStore):
-    def _write_and_tell(self, batches):
+    def _write_and_notify(self, batches):
         answers = self._write(batches)
         for batch in batches:
-            self._subscribers.tell(batch.execution_id, batch.records)
+            self._subscribers.notify(batch.execution_id, batch.records)
         return answers
 
 
@@ -71,23 +71,23 @@ class GoesOnAfterAnEnd(MemoryStore):
 
 
 class StartsTwiceWithOneKey(MemoryStore):
-    def _begun(self, batch):
-        self._keys.clear()
-        return super()._begun(batch)
+    def _begin(self, batch):
+        self._start_keys.clear()
+        return super()._begin(batch)
 
 
 class ForgetsTheTags(MemoryStore):
-    def _begun(self, batch):
-        log = super()._begun(batch)
+    def _begin(self, batch):
+        log = super()._begin(batch)
         log.beginning = log.beginning._replace(tags=())
         return log
 
 
 class KeepsTheKeyOfTheDead(MemoryStore):
     def _drop(self, execution_id):
-        keys = dict(self._keys)
+        keys = dict(self._start_keys)
         super()._drop(execution_id)
-        self._keys = keys
+        self._start_keys = keys
 
 
 class KeepsQuestionsOpen(MemoryStore):
@@ -167,7 +167,7 @@ class TellsOneListenerOnly(MemoryStore):
 
 
 class LetsListenersFail(MemoryStore):
-    def _write_and_tell(self, batches):
+    def _write_and_notify(self, batches):
         answers = self._write(batches)
         for batch, answer in zip(batches, answers, strict=True):
             for (listener,) in self._subscribers.listeners if answer is None else ():
@@ -217,12 +217,12 @@ class GivesALeaseToEverybody(MemoryStore):
 
 
 class WritesAgainWhatIsThere(MemoryStore):
-    def _left_of(self, batch):
+    def _without_written(self, batch):
         return batch
 
 
 class TakesWhatIsThereForItsOwn(MemoryStore):
-    def _left_of(self, batch):
+    def _without_written(self, batch):
         return batch.without(len(batch.records) if batch.execution_id in self._logs else 0)
 
 

@@ -9,6 +9,7 @@ from divebook.errors import NotFoundError
 from divebook.store import Owner, SqliteStore
 from divebook.store.append import Durability
 from divebook.workflow.resources import DURABILITIES
+from tests.store.connections import writer_of
 from tests.store.logs import ONE, TWO, batch, log, step
 
 SYNCHRONOUS = {"full": 2, "relaxed": 1}
@@ -28,7 +29,7 @@ def written_as(store, *batches):
 
 def present(store):
     """Return how the writing connection is set."""
-    return store._writer.execute("PRAGMA synchronous").fetchone()[0]
+    return writer_of(store).execute("PRAGMA synchronous").fetchone()[0]
 
 
 def test_a_batch_is_written_as_it_asks_for(store):

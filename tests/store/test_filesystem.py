@@ -6,6 +6,7 @@ from divebook.store import SqliteStore
 from divebook.store.maintenance import check
 from divebook.store.sqlite import connections
 from divebook.store.sqlite.connections import network_type, type_of_mount
+from tests.store.connections import writer_of
 from tests.store.logs import ONE, completed, log, step, steps
 
 MOUNTS = """\
@@ -61,7 +62,7 @@ def open_on_nfs(path, **options):
 
 
 def pragma(store, name):
-    return store._writer.execute(f"PRAGMA {name}").fetchone()[0]
+    return writer_of(store).execute(f"PRAGMA {name}").fetchone()[0]
 
 
 def test_on_a_network_there_is_no_write_ahead_log(path):

@@ -15,6 +15,7 @@ from divebook.store import SqliteStore
 from divebook.store.codec import FernetCodec
 from divebook.store.maintenance import check
 from divebook.store.sqlite.store import back_up
+from tests.store.connections import writer_of
 from tests.store.corpus import KEY, Acts, world
 from tests.store.fork_promises import family, fork, forked, read_as
 from tests.store.large_promises import text
@@ -79,28 +80,28 @@ def test_two_stores_that_fork_one_log_at_once_have_both_forks(store, path):
 
 def test_a_full_disk_begins_no_fork_and_hurts_no_source(store):
     whole = family(store)
-    pages = store._writer.execute("PRAGMA page_count").fetchone()[0]
-    store._writer.execute(f"PRAGMA max_page_count = {pages + 2}")
+    pages = writer_of(store).execute("PRAGMA page_count").fetchone()[0]
+    writer_of(store).execute(f"PRAGMA max_page_count = {pages + 2}")
     own = [forked(ONE, 5, TWO), event(7, StepCompleted(output=text(60_000)), TWO)]
     with pytest.raises(StoreError, match="cannot grow"):
         store.append_all([batch(TWO, 5, own, source=ONE)])
     assert not read_as(store, whole)
     with pytest.raises(ExecutionNotFoundError):
         store.record(TWO)
-    store._writer.execute("PRAGMA max_page_count = 1000000")
+    writer_of(store).execute("PRAGMA max_page_count = 1000000")
     assert store.append_all([batch(TWO, 5, own, source=ONE)]) == [None]
     assert store.read(TWO)[5:] == own
 
 
 def test_a_source_whose_deletion_fails_for_want_of_space_is_there_with_its_forks(store):
     whole = family(store)
-    pages = store._writer.execute("PRAGMA page_count").fetchone()[0]
-    store._writer.execute(f"PRAGMA max_page_count = {pages}")
+    pages = writer_of(store).execute("PRAGMA page_count").fetchone()[0]
+    writer_of(store).execute(f"PRAGMA max_page_count = {pages}")
     with contextlib.suppress(StoreError):  # it may need a page for its heir, or none
         store.delete(ONE)
         del whole[ONE]
     assert not read_as(store, whole)
-    store._writer.execute("PRAGMA max_page_count = 1000000")
+    writer_of(store).execute("PRAGMA max_page_count = 1000000")
     assert check(store).ok
 
 

@@ -9,6 +9,7 @@ import pytest
 from divebook.errors import ReadOnlyStoreError
 from divebook.store import Message, SqliteStore
 from divebook.store.maintenance import check
+from tests.store.connections import writer_of
 from tests.store.logs import ONE, START, TWO, log, step
 from tests.store.test_damaged_files import tamper
 
@@ -29,11 +30,11 @@ def answer(key="ask_1", payload="yes"):
 def statements_of(store, action):
     """Return the SQL that an action runs on the writing connection."""
     run = []
-    store._writer.set_trace_callback(run.append)
+    writer_of(store).set_trace_callback(run.append)
     try:
         action()
     finally:
-        store._writer.set_trace_callback(None)
+        writer_of(store).set_trace_callback(None)
     return run
 
 

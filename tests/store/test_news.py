@@ -73,7 +73,7 @@ def test_news_are_waited_for_by_one_thread_however_many_listen(both):
 
 
 def test_the_thread_ends_with_the_last_listener(monkeypatch):
-    monkeypatch.setattr("divebook.store.messages.LINGER", 0.01)
+    monkeypatch.setattr("divebook.store.notifications.LINGER", 0.01)
     before = listening()
     with MemoryStore() as store:
         leave = store.on_news(Listener())

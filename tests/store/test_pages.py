@@ -9,7 +9,7 @@ from divebook.errors import CorruptStoreError, DecryptionError, NewerStoreError
 from divebook.events import catalog
 from divebook.events.event import Record
 from divebook.store import Batch, MemoryStore, SqliteStore
-from divebook.store.base import EventLogs
+from divebook.store.base import EventStore
 from divebook.store.pages import EventPage
 from tests.store.fork_promises import fork
 from tests.store.logs import ONE, TWO, event, execution_id, log, started
@@ -53,7 +53,7 @@ def joined(monkeypatch):
     def refuse(*_given, **_named):
         raise AssertionError("it was read row by row")
 
-    monkeypatch.setattr(EventLogs, "_page", refuse)
+    monkeypatch.setattr(EventStore, "_page", refuse)
 
 
 def test_a_page_of_a_fork_is_joined_of_the_rows_of_its_source_and_its_own(path, joined):

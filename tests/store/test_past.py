@@ -16,7 +16,7 @@ LENGTH = (KEPT + 2) * PAGE + 1
 def long(monkeypatch):
     """A store with a log of more pages than a history keeps, and the reads that it was asked for."""
     monkeypatch.setattr(past, "PAGE", PAGE)
-    monkeypatch.setattr(past, "KEPT", KEPT)
+    monkeypatch.setattr(past, "MAX_PAGES", KEPT)
     with MemoryStore() as store:
         store.append(ONE, log(LENGTH), 0)
         yield store

@@ -10,6 +10,7 @@ from divebook.errors import ExecutionNotFoundError
 from divebook.events import catalog
 from divebook.store import Message, SqliteStore
 from divebook.store.leases import Owner
+from tests.store.connections import reader_of, writer_of
 from tests.store.logs import ONE, SECOND, START, batch, event
 
 ENDED, FEW = 300, 4
@@ -117,7 +118,7 @@ def stores(tmp_path_factory):
 
 @contextmanager
 def each_connection(store, listen, ignore):
-    connections = (store._readers.held().connection, store._writer)
+    connections = (reader_of(store), writer_of(store))
     for connection in connections:
         listen(connection)
     try:
@@ -150,7 +151,7 @@ def plans(store, question):
         QUESTIONS[question](store)
     planned = [text for text in statements if text.split()[0] in ("SELECT", "WITH", "UPDATE", "DELETE", "INSERT")]
     assert planned
-    reader = store._readers.held().connection
+    reader = reader_of(store)
     return [row[-1] for text in planned for row in reader.execute(f"EXPLAIN QUERY PLAN {text}")]
 
 

@@ -9,8 +9,8 @@ import pytest
 from divebook.errors import DivebookError, FencedError
 from divebook.store import Batch, MemoryStore, Owner, SqliteStore
 from divebook.store.maintenance import check
-from divebook.store.sqlite import log as writing
-from divebook.store.sqlite.log import NOTED_EVERY
+from divebook.store.sqlite import log_writer as writing
+from divebook.store.sqlite.log_writer import RECORDS_PER_ROW_UPDATE
 from tests.store.logs import ONE, START, THREE, TWO, batch, completed, failed, log, resumed, step, steps
 from tests.store.tampering import tamper
 from tests.store.wide_promises import begun, done, events_of, records
@@ -39,10 +39,10 @@ def go_on(store, last, times, **said):
 
 def test_the_row_is_written_when_something_changes_and_every_so_often(store, path):
     store.append_all([Batch(ONE, 0, records(), status="running")])
-    last = go_on(store, 6, NOTED_EVERY - 1, status="running")
+    last = go_on(store, 6, RECORDS_PER_ROW_UPDATE - 1, status="running")
     assert noted(path) == 6
     last = go_on(store, last, 1, status="running")
-    assert noted(path) == last == 6 + 2 * NOTED_EVERY
+    assert noted(path) == last == 6 + 2 * RECORDS_PER_ROW_UPDATE
     last = go_on(store, last, 1, status="running")
     assert noted(path) == last - 2
     for said in ({"status": "waiting"}, {"status": "waiting", "wake_at": START}, {"wake_at": START, "taken": 3}):
@@ -180,7 +180,7 @@ def test_a_log_is_read_to_its_end_wherever_its_row_stands(store):
 
 
 def test_logs_that_rest_are_looked_up_again(store, monkeypatch):
-    monkeypatch.setattr(writing, "MOST_KNOWN", 2)
+    monkeypatch.setattr(writing, "MAX_CACHED_LOGS", 2)
     names = [ONE, TWO, THREE]
     for last in (0, 2, 4):
         for name in names:

@@ -7,6 +7,7 @@ import pytest
 from divebook.errors import AlreadyRegisteredError, SetupError, StoreError
 from divebook.store import MemoryStore, open_store, registry
 from divebook.text.passwords import without_password
+from tests.store.connections import reader_of, writer_of
 from tests.store.logs import ONE, log
 
 
@@ -148,7 +149,7 @@ def test_what_nobody_holds_is_closed(no_collection):
     store.append(ONE, log(2), 0)
     assert store.read(ONE) == log(2)
     assert open_store("x.db") is store
-    writer, reader, held = store._writer, store._readers.held().connection, weakref.ref(store)
+    writer, reader, held = writer_of(store), reader_of(store), weakref.ref(store)
     del store
     assert held() is None
     for connection in (writer, reader):

@@ -15,6 +15,7 @@ from divebook.store import SqliteStore
 from divebook.store.sqlite import back_up
 from divebook.store.transfer import export
 from tests.store.conformance import StorePromises
+from tests.store.connections import count_of_readers, writer_of
 from tests.store.large_promises import text
 from tests.store.logs import ONE, TWO, batch, completed, event, log, step, steps, write
 
@@ -33,7 +34,7 @@ class TestRelaxedSqliteStore(StorePromises):
 
 
 def pragma(store, name):
-    return store._writer.execute(f"PRAGMA {name}").fetchone()[0]
+    return writer_of(store).execute(f"PRAGMA {name}").fetchone()[0]
 
 
 # --- the file
@@ -120,7 +121,7 @@ def test_the_connection_of_a_thread_is_closed_with_it(store):
     reader.start()
     reader.join(10)
     store.read(ONE)
-    assert len(store._readers._held) == 1
+    assert count_of_readers(store) == 1
 
 
 # --- several writers
@@ -221,7 +222,7 @@ def test_a_writer_that_blocks_the_file_too_long_is_an_error(path, monkeypatch):
 
 def test_a_full_disk_loses_nothing_that_was_written(store):
     store.append(ONE, log(2), 0)
-    store._writer.execute(f"PRAGMA max_page_count = {pragma(store, 'page_count') + 2}")
+    writer_of(store).execute(f"PRAGMA max_page_count = {pragma(store, 'page_count') + 2}")
     large = event(3, StepCompleted(output=text(60_000)))
     with pytest.raises(StoreError, match=r"cannot grow: .*full.*Nothing was written; free some space"):
         store.append(ONE, [large], 2)
@@ -231,11 +232,11 @@ def test_a_full_disk_loses_nothing_that_was_written(store):
 
 def test_appending_goes_on_once_there_is_space(store):
     store.append(ONE, log(2), 0)
-    store._writer.execute(f"PRAGMA max_page_count = {pragma(store, 'page_count') + 2}")
+    writer_of(store).execute(f"PRAGMA max_page_count = {pragma(store, 'page_count') + 2}")
     large = event(3, StepCompleted(output=text(60_000)))
     with pytest.raises(StoreError):
         store.append(ONE, [large], 2)
-    store._writer.execute("PRAGMA max_page_count = 1000000")
+    writer_of(store).execute("PRAGMA max_page_count = 1000000")
     store.append(ONE, [large], 2)
     assert store.read(ONE) == [*log(2), large]
 
@@ -243,7 +244,7 @@ def test_appending_goes_on_once_there_is_space(store):
 def test_a_full_disk_tells_no_listener(store):
     heard = []
     store.subscribe(lambda *news: heard.append(news))
-    store._writer.execute(f"PRAGMA max_page_count = {pragma(store, 'page_count')}")
+    writer_of(store).execute(f"PRAGMA max_page_count = {pragma(store, 'page_count')}")
     with pytest.raises(StoreError):
         store.append(ONE, [*log(1), event(2, StepCompleted(output=text(60_000)))], 0)
     assert heard == []
@@ -256,7 +257,7 @@ def test_an_interrupted_append_writes_nothing(store, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("divebook.store.sqlite.log.place_of", interrupt)
+        patch.setattr("divebook.store.sqlite.log_writer.place_of", interrupt)
         with pytest.raises(KeyboardInterrupt):
             store.append(ONE, steps(3, 4), 2)
     assert store.record(ONE).last_sequence == 2
@@ -266,7 +267,7 @@ def test_an_interrupted_append_writes_nothing(store, monkeypatch):
 
 def test_a_transaction_that_was_left_open_is_undone(store):
     store.append(ONE, log(2), 0)
-    store._writer.execute("BEGIN IMMEDIATE")
-    store._writer.execute("DELETE FROM events")
+    writer_of(store).execute("BEGIN IMMEDIATE")
+    writer_of(store).execute("DELETE FROM events")
     store.append(ONE, steps(3, 4), 2)
     assert store.read(ONE) == log(4)

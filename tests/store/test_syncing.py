@@ -7,7 +7,8 @@ import pytest
 
 from divebook.errors import StoreError
 from divebook.store import MemoryStore, SqliteStore
-from divebook.store.sqlite import connections
+from divebook.store.sqlite import transactions
+from tests.store.connections import writer_of
 from tests.store.logs import ONE, TWO, batch, log, step
 
 FULL, NORMAL = 2, 1
@@ -21,7 +22,7 @@ def store(tmp_path):
 
 def present(store):
     """Return how the writing connection is set."""
-    return store._writer.execute("PRAGMA synchronous").fetchone()[0]
+    return writer_of(store).execute("PRAGMA synchronous").fetchone()[0]
 
 
 def test_what_is_appended_unsynced_is_there_for_every_reader_and_waits_for_no_disk(store, tmp_path):
@@ -36,7 +37,7 @@ def test_what_is_appended_unsynced_is_there_for_every_reader_and_waits_for_no_di
 
 def test_a_sync_brings_the_write_ahead_log_to_the_disk(store, monkeypatch):
     brought = []
-    monkeypatch.setattr(connections, "_bring", lambda file: brought.append(os.fstat(file).st_ino))
+    monkeypatch.setattr(transactions, "_sync_file", lambda file: brought.append(os.fstat(file).st_ino))
     store.append_unsynced([batch(ONE, 0, log(2))])
     assert brought == []
     store.sync()
@@ -50,7 +51,7 @@ def test_a_disk_that_refuses_is_an_error_that_says_so(store, monkeypatch):
     def fail(_file):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(connections, "_bring", fail)
+    monkeypatch.setattr(transactions, "_sync_file", fail)
     store.append_unsynced([batch(ONE, 0, log(2))])
     with pytest.raises(StoreError, match=r"executions\.db-wal could not be brought to the disk: Input/output error"):
         store.sync()

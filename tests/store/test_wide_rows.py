@@ -8,6 +8,7 @@ import pytest
 from divebook.errors import CorruptStoreError, NewerStoreError
 from divebook.store import Batch, SqliteStore
 from divebook.store.maintenance import check
+from tests.store.connections import reader_of
 from tests.store.logs import ONE, TWO
 from tests.store.tampering import put_right, tamper
 from tests.store.wide_promises import LONG, begun, done, events_of, record, records
@@ -123,7 +124,7 @@ def test_behind_a_damaged_record_the_log_can_be_read(written):
 def test_single_events_are_read_with_one_query_and_checked(written):
     with SqliteStore(written) as store:
         queries = []
-        store._readers.held().connection.set_trace_callback(queries.append)
+        reader_of(store).set_trace_callback(queries.append)
         expected = {event.sequence: event.data for event in events_of(log(ONE)) if event.sequence % 2}
         assert store.facts(ONE, list(expected)) == expected
         assert sum("FROM events" in query for query in queries) == 1

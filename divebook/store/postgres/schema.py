@@ -1,11 +1,11 @@
-"""The tables of a store in Postgres, as a list of numbered migrations.
+"""Tables and functions of a store in Postgres, as a list of numbered migrations.
 
-The schema carries the number of its last migration in the table `format`. A released migration never changes; a new
-form is a new entry at the end of `MIGRATIONS`. One process migrates at a time, under a lock of the whole database, and
-all or none of it is done.
+The schema has the number of its last migration in the table `format`. A released migration never changes. To change the
+tables, add an entry at the end of `MIGRATIONS`. One process migrates at a time, under a lock of the whole database, in
+one transaction.
 
-Texts have no NUL, which Postgres refuses (`divebook.store.postgres.connections`). All names carry their schema: a
-``search_path`` of the connection would be lost in a pool such as PgBouncer's.
+Strings contain no NUL, which Postgres refuses (`divebook.store.postgres.connections`). All names are qualified with the
+schema, since a pool such as PgBouncer would lose a ``search_path`` of the connection.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     import psycopg
 
 
-# What the server itself does in one call, so that a commit, a message or the reading of a log is one round trip.
-#
-# The bodies of functions, which the first migration makes. Their plans are kept by the server's session, so that
-# nothing need be prepared by the client, which a pool such as PgBouncer's would lose.
+# --- functions of the server ---
+# Each does in one call, and so in one round trip, a commit, a message or the read of a log. The server's session caches
+# their plans. Prepared statements would do that as well, but a pool such as PgBouncer loses them.
 
 
 PATIENCE: Final = """set_config('lock_timeout', '2s', true)"""
-"""For how long a row is waited for that somebody has locked, and does not let go: a person with an SQL shell, say.
+"""Maximum wait for a row that another session has locked, such as a person with an SQL shell.
 
-Until then nothing else that this process writes goes on; after that its executions say what holds them up, and try
+Other writes of this process wait for so long as well. After that, the blocked executions report the reason, and try
 again (test_who_locks_a_row_holds_executions_up_and_these_say_so).
 """
 KEEPING: Final = 0x64697666
-"""Key of the lock that who refers to large values shares, and who deletes unused ones has alone."""
+"""Key of the lock on references to large values: shared by commits, exclusive for the deletion of unused values."""
 
-# A batch is entered where its execution's row is as its writer knows it: same checksums, same lease. Else its place in
-# the answer is 0, and the writer looks again. Rows of records come together in the end.
+# A batch is written if its execution's row has the checksums and the token that the writer has cached. Otherwise the
+# item of the batch in the answer is 0, and the writer reads the log again. The rows of all records are inserted at the
+# end, together.
 COMMIT: Final = f"""
 CREATE OR REPLACE FUNCTION divebook.commit_batches(
   _heads json, _relaxed boolean, _now bigint,
@@ -148,8 +148,8 @@ END
 $$
 """  # noqa: S608 - our own text
 
-# The same for batches that only carry logs on, which nearly all do: no end, question, queue or large value. One
-# statement and no JSON take two thirds of the time (``python -m benchmarks.servers``).
+# The same for batches that only extend logs, without an end, question, queue or large value, as nearly all do. One
+# statement without JSON takes two thirds of the time (``python -m benchmarks.servers``).
 CARRY_ON: Final = f"""
 CREATE FUNCTION divebook.commit_batches_carrying_on(
   _relaxed boolean, _keys bigint[], _known_seals bigint[], _known_tokens bigint[], _befores bigint[],
@@ -191,8 +191,8 @@ END
 $$
 """  # noqa: S608 - our own text
 
-# Messages are numbered by one row, which who posts has until the commit: of two numbers from a sequence the later may
-# be seen first, and whoever has read it would never look for the earlier one.
+# The number of a message comes from one row, which the sender locks until the commit. With a sequence, a later number
+# could be visible before an earlier one, and a reader that has seen it would miss the earlier message.
 POST: Final = f"""
 CREATE OR REPLACE FUNCTION divebook.post_message(
   _id text, _place bytea, _kind text, _name text, _payload bytea, _source text, _posted_at bigint, _checksum bigint
@@ -223,8 +223,8 @@ END
 $$
 """  # noqa: S608 - our own text
 
-# Stable: all of it is of one moment. The first row is about the log: its number of events, its checksum, its key, and
-# where in it the own events begin. Then come the records that hold the wanted events, and one or two before them.
+# STABLE: all of it reads one snapshot. The first row describes the log: number of events, checksum, key, and the first
+# event that the log does not share. The records with the requested events follow, and one or two before them.
 READ: Final = """
 CREATE FUNCTION divebook.read_log(_id text, _after bigint, _upto bigint) RETURNS TABLE (
   owner bigint, sequence bigint, recorded_at bigint, type integer, id bytea, path text, step text, data bytea,
@@ -457,7 +457,7 @@ _FIRST: Migration = (
     """,
 )
 
-# Executions that wait for a worker, and the workers that say they are there. The function is made anew.
+# Queued executions, and the records of workers. The function is created again.
 _SECOND: Migration = (
     """
     CREATE TABLE divebook.queued (
@@ -472,10 +472,10 @@ _SECOND: Migration = (
     COMMIT,
 )
 
-# A shorter way for what most commits are; none of them waits for ever for a row that somebody else has locked.
+# A faster function for most commits. No commit waits for ever for a row that another session has locked.
 _THIRD: Migration = (COMMIT, CARRY_ON, POST)
 
-# Up to when the due times of schedules are seen to.
+# Moments up to which the due times of schedules have been handled.
 _FOURTH: Migration = ("CREATE TABLE divebook.schedules (id text PRIMARY KEY, seen bigint NOT NULL)",)
 
 MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH)
@@ -499,28 +499,28 @@ def raised_format(location: str, version: int) -> NewerStoreError:
 
 
 def named(statement: str, schema: str) -> str:
-    """Return a statement with the names of its tables in a schema."""
+    """Return a statement with the name of the schema before the names of tables."""
     return statement if schema == SCHEMA else statement.replace("divebook.", f'"{schema}".')
 
 
 def may_write(connection: psycopg.Connection[Any]) -> bool:
-    """Return whether this user can write to this server: it is no standby, nor set to be read only."""
+    """Return True if this user can write to this server: it is not a standby, and not set to read-only."""
     return connection.execute("SHOW transaction_read_only").fetchall() == [("off",)]
 
 
 def migrate(connection: psycopg.Connection[Any], schema: str, location: str) -> None:
-    """Bring a schema up to the last migration, all or none of the way; NewerStoreError if it is beyond that.
+    """Run the missing migrations of a schema in one transaction; raise NewerStoreError if it has unknown ones.
 
     Raises
     ------
     CorruptStoreError
-        The schema has tables, but not ours.
+        The schema contains tables of another program.
     """
     if _version(connection, schema, location) == len(MIGRATIONS):
         return
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-        # Asked again: another process may have migrated while this one waited for the lock.
+        # Read again: another process may have migrated while this one waited for the lock.
         present = _version(connection, schema, location)
         if not present:
             _make_schema(connection, schema)
@@ -533,13 +533,13 @@ def migrate(connection: psycopg.Connection[Any], schema: str, location: str) -> 
 
 
 def _make_schema(connection: psycopg.Connection[Any], schema: str) -> None:
-    """Make a schema, unless an administrator has made it, for a user that may make none."""
+    """Create a schema, unless an administrator has created it for a user that may not."""
     if not connection.execute("SELECT FROM pg_namespace WHERE nspname = %s", (schema,)).fetchall():
         connection.execute(f'CREATE SCHEMA "{schema}"'.encode())
 
 
 def _version(connection: psycopg.Connection[Any], schema: str, location: str) -> int:
-    """Return the number of the last migration; 0 where there is no store yet."""
+    """Return the number of the last migration; 0 for a database without a store."""
     tables = connection.execute(
         "SELECT tablename FROM pg_tables WHERE schemaname = %s ORDER BY 1", (schema,)
     ).fetchall()

@@ -1,4 +1,8 @@
-"""The store in a Postgres database: one connection that writes, with a lock, and a few that read."""
+"""Event store in a Postgres database: one connection that writes, with a lock, and a few that read.
+
+The statements are in `divebook.store.postgres.tables` (rows beside the logs) and `logs`. `ServerNews` reports appends
+and messages of other processes.
+"""
 
 from __future__ import annotations
 
@@ -34,27 +38,28 @@ from divebook.store.append import (
     PreparedBatch,
     RecordFilter,
     Refusal,
-    sound,
+    load_sound_records,
 )
 from divebook.store.base import EventStore, StoredBlob, StoredLog, StoredSummary, check_reached
+from divebook.store.finalizers import close_when_dropped, weakly
 from divebook.store.leases import THIS_PROCESS, Claim, Lease, Moment, Owner, QueuedExecution, WorkerRecord
-from divebook.store.maintenance import close_when_dropped, weakly
-from divebook.store.messages import Arrivals, NewsListener
+from divebook.store.notifications import Arrivals, NewsListener
 from divebook.store.postgres import tables
 from divebook.store.postgres.connections import (
     Connections,
     DatabaseAddress,
     Link,
+    SendStatement,
     escaped,
     ready,
     translated,
     unescaped,
 )
-from divebook.store.postgres.log import (
+from divebook.store.postgres.logs import (
     RECORD,
     WIDTH,
-    FoundLog,
     LogReader,
+    LogRows,
     LogWriter,
     SentBatches,
     TypeNumbers,
@@ -63,23 +68,20 @@ from divebook.store.postgres.log import (
 from divebook.store.postgres.schema import may_write, migrate
 from divebook.text.redaction import logger
 
-# Hearing from the server that something has come: messages, and appends to logs that somebody here follows.
-#
-# The server tells of every message, and of appends to logs in the table of followers only: to tell of every commit
-# would make all of them wait for each other. Behind a pool that gives each transaction another session (PgBouncer's
-# usual mode) nothing is ever heard; there the server is asked instead, ever more rarely while nothing has been written.
-
-
 _log = logger(__name__)
 CHANNEL = "divebook"
-RENEW, LASTS = 20.0, 60
-"""Seconds after which it is said again which logs are followed, and how long that holds."""
-PROBE = 2.0
-"""Seconds in which the server's word for a trial must have come."""
-SOONEST, LATEST = 0.02, 0.2
-"""Seconds between two questions where nothing is heard."""
-PAUSE = 1.0
-"""Seconds after a connection was lost."""
+FOLLOW_SECONDS = 60
+"""Seconds for which the server notifies this process of appends to a followed log."""
+FOLLOW_RENEWAL = 20.0
+"""Seconds after which the row for that is renewed."""
+PROBE_SECONDS = 2.0
+"""Seconds within which the notification of a probe must arrive."""
+MIN_POLL_PAUSE = 0.02
+"""Seconds between two polls at first, where no notifications arrive."""
+MAX_POLL_PAUSE = 0.2
+"""Maximum seconds between two polls, after some time without changes."""
+RECONNECT_PAUSE = 1.0
+"""Seconds before a new connection after one was lost."""
 _FOLLOW = """
 INSERT INTO divebook.followers (key, follower, until)
 SELECT key, %s, clock_timestamp() + make_interval(secs => %s) FROM divebook.executions WHERE id = ANY(%s)
@@ -87,167 +89,30 @@ ON CONFLICT (key, follower) DO UPDATE SET until = excluded.until
 """
 _LEAVE = "DELETE FROM divebook.followers WHERE follower = %s OR until < clock_timestamp() - interval '1 hour'"
 _WRITTEN = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text"
-
-
-class ServerNews:
-    """The thread that hears the server, from the first who waits for news until the store is closed."""
-
-    def __init__(self, connections: Connections, arrivals: Arrivals) -> None:
-        self._connections = connections
-        self._arrivals = arrivals
-        self._follower = secrets.token_bytes(16)
-        self._followed: Counter[str] = Counter()
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._ends = False
-        self._ear, self._mouth = socket.socketpair()
-        self._mouth.settimeout(0)
-
-    def start(self) -> None:
-        """Begin to listen, unless that has begun."""
-        with self._lock:
-            if self._thread is None and not self._ends:
-                self._thread = threading.Thread(target=self._run, name="divebook-postgres-news", daemon=True)
-                self._thread.start()
-
-    def follow(self, execution_id: str) -> Callable[[], None]:
-        """Hear of appends to a log as well; call what is returned to end it."""
-        with self._lock:
-            self._followed[execution_id] += 1
-        self._wake()
-
-        def end() -> None:
-            with self._lock:
-                self._followed[execution_id] -= 1
-                self._followed += Counter()  # without those that nobody follows any more
-
-        return end
-
-    def close(self) -> None:
-        """End the thread."""
-        with self._lock:
-            self._ends = True
-            thread = self._thread
-        self._wake()
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(PAUSE)
-        self._ear.close()
-        self._mouth.close()
-
-    def _wake(self) -> None:
-        with suppress(OSError):  # it is full, and so awake
-            self._mouth.send(b"!")
-
-    def _run(self) -> None:
-        while not self._ends:
-            try:
-                self._hear()
-            except StoreError as error:  # the code that writes says what is wrong
-                _log.debug("no news of the store: %s", error)
-                self._wait(None, PAUSE)
-
-    def _hear(self) -> None:
-        link = self._connections.open()
-        location = self._connections.address.location
-        try:
-            with translated(location):
-                link.execute(f"LISTEN {CHANNEL}".encode())
-                self._arrivals.add()  # what came before that was not heard
-                if self._is_heard(link):
-                    self._listen(link)
-                else:
-                    self._ask(link)
-        except ReadOnlyStoreError:
-            # A standby tells nobody anything, and who may only read cannot say what is followed
-            # (test_who_may_only_read_asks_for_news).
-            with translated(location):
-                self._ask(link, time.monotonic() + LASTS)
-        finally:
-            with suppress(StoreError), translated(location):
-                link.execute(self._connections.statement(_LEAVE).encode(), (self._follower,))
-            link.close()
-
-    def _is_heard(self, link: Link) -> bool:
-        # From another connection: a pool gives this one the word that is said in its own transaction.
-        self._connections.read("SELECT pg_notify(%s, 'trial')", (CHANNEL,))
-        until = time.monotonic() + PROBE
-        while not self._ends and (left := until - time.monotonic()) > 0:
-            if self._heard(link):
-                return True
-            self._wait(link, left)
-        return False
-
-    def _listen(self, link: Link) -> None:
-        said: frozenset[str] = frozenset()
-        until = 0.0
-        while not self._ends:
-            self._connections.close_idle()
-            said, until = self._say(link, said, until)
-            if self._heard(link):
-                self._arrivals.add()
-            else:
-                self._wait(link, max(0.0, until - time.monotonic()))
-
-    def _say(self, link: Link, said: frozenset[str], until: float) -> tuple[frozenset[str], float]:
-        """Tell the server which logs are followed, if that has changed or is about to lapse."""
-        with self._lock:
-            followed = frozenset(self._followed)
-        if followed <= said and time.monotonic() < until:
-            return said, until
-        if followed:
-            names = [escaped(name) for name in followed]
-            link.execute(self._connections.statement(_FOLLOW).encode(), (self._follower, LASTS, names))
-        self._arrivals.add()  # what was appended before that was not told
-        return followed, time.monotonic() + RENEW
-
-    def _ask(self, link: Link, until: float = math.inf) -> None:
-        seen = ""
-        pause = SOONEST
-        while not self._ends and time.monotonic() < until:
-            self._connections.close_idle()
-            ((written,),) = link.execute(_WRITTEN).fetchall()
-            if written != seen:
-                seen = written
-                pause = SOONEST
-                self._arrivals.add()
-            self._wait(None, pause)
-            pause = min(LATEST, pause * 1.5)
-
-    def _heard(self, link: Link) -> bool:
-        """Return whether the server has told of something since, without waiting."""
-        return bool([*link.notifies(timeout=0)])
-
-    def _wait(self, link: Link | None, seconds: float) -> None:
-        sources: list[socket.socket | Link] = [self._ear] if link is None else [self._ear, link]
-        if self._ear in ready(sources, seconds):
-            with suppress(OSError):
-                self._ear.recv(4096)
-
-
 T = TypeVar("T")
 
 
 class PostgresStore(EventStore):
-    """Logs in a schema of a Postgres database, shared by threads, processes and machines.
+    """Event store in a schema of a Postgres database, shared by threads, processes and machines.
 
     Parameters
     ----------
     url
         ``postgresql://user:password@host:port/database``, with any parameter of libpq, and ``schema`` for the schema
-        that has the tables: ``divebook`` unless given. They are made if need be.
+        of the tables (default ``divebook``). Schema and tables are created if necessary.
     durability
-        How it is written where a batch does not say: ``full``, so that it survives a failure of the server's machine,
-        or ``relaxed`` (``synchronous_commit = off``), so that such a failure may take the events of the last second,
-        but never leaves a log half written. A transaction with a batch that is to be full is full.
+        Durability of batches that do not specify one. Events written with ``full`` survive a failure of the server's
+        machine. With ``relaxed`` (``synchronous_commit = off``), such a failure may take the events of the last second,
+        but never leaves a log half written. A transaction with a full batch is full.
 
     Raises
     ------
     ConnectionLostError
         The server is out of reach.
     StoreError
-        The server lets nobody in like that: the password is wrong, there is no such database, it has no TLS.
+        The server refuses the connection: wrong password, no such database, no TLS.
     SetupError
-        The URL is none.
+        The URL is invalid.
     CorruptStoreError
         The schema belongs to another program.
     NewerStoreError
@@ -295,41 +160,44 @@ class PostgresStore(EventStore):
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def append_all(self, batches: Sequence[Batch]) -> list[Refusal | None]:
-        """Append as `EventStore.append_all` says; what a lost connection left in doubt is settled."""
+        """Append as in `EventStore.append_all`, and settle commits whose outcome a lost connection left unknown."""
         answers = super().append_all(batches)
-        # The server may have made the commit in doubt only now, after this process looked for it
+        # The server may have made the commit in doubt only now, after this process read the log
         # (test_a_commit_that_the_server_makes_after_all_is_not_made_twice).
-        late = [
-            place
-            for place, batch in enumerate(batches)
-            if batch.again and isinstance(answers[place], ConcurrentAppendError)
+        retried = [
+            index
+            for index, batch in enumerate(batches)
+            if batch.again and isinstance(answers[index], ConcurrentAppendError)
         ]
-        for place, answer in zip(late, super().append_all([batches[place] for place in late]), strict=True):
-            answers[place] = answer
+        new_answers = super().append_all([batches[index] for index in retried])
+        for index, answer in zip(retried, new_answers, strict=True):
+            answers[index] = answer
         return answers
 
     def append_in_a_moment(self, batches: Sequence[Batch], seconds: float) -> Appending:
-        """Append as `EventStore.append_in_a_moment` says: what only carries on logs is sent at once."""
+        """Append as in `EventStore.append_in_a_moment`: send batches at once that only extend cached logs."""
         self._check_open()
-        is_known = all(not batch.expected_sequence or self._is_readable(batch.execution_id) for batch in batches)
-        if not batches or not is_known or any(batch.again for batch in batches):  # to check a key asks the server
+        # A check of the key, and a look for records of a lost commit, wait for the server.
+        can_skip_keys = all(not batch.expected_sequence or self._is_readable(batch.execution_id) for batch in batches)
+        if not batches or not can_skip_keys or any(batch.again for batch in batches):
             return super().append_in_a_moment(batches, seconds)
-        ready = [prepared for batch in batches if isinstance(prepared := self._checked(batch), PreparedBatch)]
-        if len(ready) < len(batches):
+        checked = [self._prepare_batch(batch) for batch in batches]
+        prepared = [entry for entry in checked if isinstance(entry, PreparedBatch)]
+        if len(prepared) < len(batches):
             return super().append_in_a_moment(batches, seconds)
         if not self._lock.acquire(blocking=False):
-            return Appending(lambda: self._write_and_tell(ready))
+            return Appending(lambda: self._write_and_notify(prepared))
         try:
-            sent = self._logs.begin(ready, self.durability, self._tell)
+            sent = self._logs.begin(prepared, self.durability, self._notify)
             if sent is None:
-                return Appending(lambda: self._write_and_tell(ready))
+                return Appending(lambda: self._write_and_notify(prepared))
             if sent.is_answered(seconds):
-                return Appending(list, self._outcome(sent))
-            return Appending(lambda: self._outcome(sent), is_begun=True)
+                return Appending(list, self._finish(sent))
+            return Appending(lambda: self._finish(sent), is_begun=True)
         finally:
             self._lock.release()
 
-    def _outcome(self, sent: SentBatches) -> list[Refusal | None]:
+    def _finish(self, sent: SentBatches) -> list[Refusal | None]:
         with self._lock:
             return self._logs.outcome(sent)
 
@@ -338,17 +206,24 @@ class PostgresStore(EventStore):
 
     def _delete(self, execution_id: str) -> None:
         with self._connections.transaction() as ask:
-            changed = tables.delete(ask, execution_id, self.sealing)
-        if not changed:
+            changed_ids = tables.delete_execution(ask, execution_id, self.sealing)
+        if not changed_ids:
             raise self._unknown(execution_id)
-        self._logs.forget(changed)
+        self._logs.forget(changed_ids)
 
     def _cleanup(self, before: int) -> list[str]:
         with self._connections.transaction() as ask:
             ended = tables.ended_before(ask, before)
-            changed = [name for execution_id in ended for name in tables.delete(ask, execution_id, self.sealing)]
-        self._logs.forget(changed)
+            changed_ids = self._delete_all(ask, ended)
+        self._logs.forget(changed_ids)
         return ended
+
+    def _delete_all(self, ask: SendStatement, execution_ids: Sequence[str]) -> list[str]:
+        """Delete executions; return the ids of all executions whose rows change."""
+        changed_ids: list[str] = []
+        for execution_id in execution_ids:
+            changed_ids += tables.delete_execution(ask, execution_id, self.sealing)
+        return changed_ids
 
     # --- leases and checkpoints --------------------------------------------------------------------------------------
 
@@ -357,41 +232,41 @@ class PostgresStore(EventStore):
     ) -> Lease:
         try:
             with self._connections.transaction() as ask:
-                tables.lock(ask, execution_id)
-                found = tables.load_lease(ask, execution_id)
-                if found is not None:
-                    (held,) = found
-                    if held is not None and held.keeps_out(moment, instead_of):
-                        raise held.held_error()
-                    self._logs.forget((execution_id,))  # its token is another
-                    return tables.put_next(ask, execution_id, owner, until)
+                tables.lock_execution(ask, execution_id)
+                row = tables.load_lease(ask, execution_id)
+                if row is not None:
+                    (lease,) = row
+                    if lease is not None and lease.keeps_out(moment, instead_of):
+                        raise lease.held_error()
+                    self._logs.forget((execution_id,))  # its token changes
+                    return tables.write_next_lease(ask, execution_id, owner, until)
         except ConnectionLostError:
-            (taken,) = tables.load_lease(self._connections.read, execution_id) or (None,)
-            if taken is None or (taken.owner, taken.expires_at) != (owner, until.wall):
+            (written_lease,) = tables.load_lease(self._connections.read, execution_id) or (None,)
+            if written_lease is None or (written_lease.owner, written_lease.expires_at) != (owner, until.wall):
                 raise
-            return taken  # it was written, and only the word of that was lost
+            return written_lease  # the commit succeeded, and only the answer was lost
         raise self._unknown(execution_id)
 
-    def _renew(self, held: Sequence[Lease], until: Moment) -> list[bool]:
-        return tables.renew(self._connections.write, held, until)
+    def _renew(self, leases: Sequence[Lease], until: Moment) -> list[bool]:
+        return tables.renew_leases(self._connections.write, leases, until)
 
     def _release(self, lease: Lease) -> None:
-        tables.release(self._connections.write, lease)
+        tables.release_lease(self._connections.write, lease)
 
     def _leases(self) -> list[Lease]:
         return tables.load_leases(self._connections.read)
 
     def _lease_of(self, execution_id: str) -> Lease | None:
-        return self._found(execution_id, tables.load_lease(self._connections.read, execution_id))[0]
+        return self._required(execution_id, tables.load_lease(self._connections.read, execution_id))[0]
 
     def _put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
         with self._connections.transaction() as ask:
-            tables.lock(ask, execution_id)
-            found = ask("SELECT key, last_sequence FROM divebook.executions WHERE id = %s", (escaped(execution_id),))
-            if found:
-                ((key, last),) = found
+            tables.lock_execution(ask, execution_id)
+            rows = ask("SELECT key, last_sequence FROM divebook.executions WHERE id = %s", (escaped(execution_id),))
+            if rows:
+                ((key, last),) = rows
                 check_reached(execution_id, sequence, last)
-                tables.put_checkpoint(ask, key, execution_id, sequence, data)
+                tables.write_checkpoint(ask, key, execution_id, sequence, data)
                 return
         raise self._unknown(execution_id)
 
@@ -412,80 +287,80 @@ class PostgresStore(EventStore):
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def _post(self, message: Message, payload: bytes) -> Message:
-        number = tables.post(self._connections, message, payload)
+        number = tables.post_message(self._connections, message, payload)
         if number is None:
             raise self._unknown(message.execution_id)
-        kept = tables.load_one(self._connections.read, self.sealing, number)
-        return kept or replace(message, payload=decode(self.sealing.open(payload)), number=number)
+        stored = tables.load_message(self._connections.read, self.sealing, number)
+        return stored or replace(message, payload=decode(self.sealing.open(payload)), number=number)
 
-    def _bring(self, brought: Sequence[tuple[Message, bytes]]) -> None:
+    def _bring(self, messages: Sequence[tuple[Message, bytes]]) -> None:
         with self._connections.transaction() as ask:
-            for message, payload in brought:
-                if not tables.insert(ask, message, payload):
+            for message, payload in messages:
+                if not tables.insert_message(ask, message, payload):
                     raise self._unknown(message.execution_id)
 
     def _inbox(self, execution_id: str, after: int) -> list[Message]:
-        found = tables.load_inbox(self._connections.read, self.sealing, execution_id, after)
-        return self._found(execution_id, found)
+        messages = tables.load_inbox(self._connections.read, self.sealing, execution_id, after)
+        return self._required(execution_id, messages)
 
     def _new_messages(self, after: int) -> list[Message]:
-        return tables.load_all(self._connections.read, self.sealing, after)
+        return tables.load_new_messages(self._connections.read, self.sealing, after)
 
     def on_news(self, listener: NewsListener, execution_id: str | None = None) -> Callable[[], None]:
-        """Call ``listener()`` at news, as `EventStore.on_news` says."""
-        ends = [super().on_news(listener)]
+        """Call ``listener()`` at news, as in `EventStore.on_news`."""
+        removers = [super().on_news(listener)]
         if execution_id is not None:
-            ends.append(self._server_news.follow(execution_id))
+            removers.append(self._server_news.follow(execution_id))
 
-        def leave() -> None:
-            for end in ends:
-                end()
+        def remove() -> None:
+            for remove_one in removers:
+                remove_one()
 
-        return leave
+        return remove
 
     def _wait_for_news(self, seen: int, seconds: float) -> int:
         self._server_news.start()
-        found = super()._wait_for_news(seen, seconds)
+        count = super()._wait_for_news(seen, seconds)
         self._check_open()
-        return found
+        return count
 
     def _last_message(self) -> int:
-        return tables.last_number(self._connections.read)
+        return tables.last_message_number(self._connections.read)
 
     def _untaken(self) -> set[str]:
         return tables.untaken(self._connections.read)
 
     def _has_untaken(self, execution_id: str) -> bool:
-        return self._found(execution_id, tables.has_untaken(self._connections.read, execution_id))
+        return self._required(execution_id, tables.has_untaken(self._connections.read, execution_id))
 
     def _last_addressee(self, kind: str, key: str) -> str | None:
         return tables.last_addressee(self._connections.read, kind, key)
 
     # --- queues ------------------------------------------------------------------------------------------------------
 
-    def _claim(self, wanted: Claim, owner: Owner, moment: Moment, until: Moment) -> list[Lease]:
+    def _claim(self, claim: Claim, owner: Owner, moment: Moment, until: Moment) -> list[Lease]:
         with self._connections.transaction() as ask:
-            found = tables.claim(ask, wanted, owner, moment, until)
-        self._logs.forget([lease.execution_id for lease in found])  # their tokens are others
-        return found
+            leases = tables.claim_executions(ask, claim, owner, moment, until)
+        self._logs.forget([lease.execution_id for lease in leases])  # their tokens change
+        return leases
 
     def _queued(self, *, withheld: bool) -> list[QueuedExecution]:
-        return tables.load(self._connections.read, withheld=withheld)
+        return tables.load_queued(self._connections.read, withheld=withheld)
 
     def _seen_to(self, schedule: str, moment: int) -> int:
-        return tables.seen_to(self._connections.read, self._connections.write, schedule, moment)
+        return tables.load_schedule(self._connections.read, self._connections.write, schedule, moment)
 
     def _see_to(self, schedule: str, moment: int) -> None:
-        tables.see_to(self._connections.write, schedule, moment)
+        tables.advance_schedule(self._connections.write, schedule, moment)
 
     def _withhold(self, execution_id: str) -> None:
-        tables.withhold(self._connections.write, execution_id)
+        tables.withhold_execution(self._connections.write, execution_id)
 
-    def _announce(self, worker: WorkerRecord, until: int, forgotten: int) -> None:
-        tables.announce(self._connections.write, worker, until, forgotten)
+    def _announce(self, worker: WorkerRecord, until: int, delete_before: int) -> None:
+        tables.write_worker(self._connections.write, worker, until, delete_before)
 
     def _retire(self, worker_id: str) -> None:
-        tables.retire(self._connections.write, worker_id)
+        tables.delete_worker(self._connections.write, worker_id)
 
     def _workers(self) -> list[WorkerRecord]:
         return tables.load_workers(self._connections.read)
@@ -494,36 +369,40 @@ class PostgresStore(EventStore):
 
     def _record(self, execution_id: str) -> ExecutionRecord:
         rows = self._connections.read(f"{RECORD} WHERE id = %s", (escaped(execution_id),))
-        return load_record(self._found(execution_id, rows[0] if rows else None))
+        return load_record(self._required(execution_id, rows[0] if rows else None))
 
-    def _records(self, wanted: RecordFilter, limit: int, offset: int) -> list[ExecutionRecord]:
-        return sound(self._connections.read(*tables.fitting(wanted, limit, offset)), load_record, self._warned)
+    def _records(self, record_filter: RecordFilter, limit: int, offset: int) -> list[ExecutionRecord]:
+        return load_sound_records(
+            self._connections.read(*tables.list_statement(record_filter, limit, offset)), load_record, self._warned
+        )
 
     def _unended(self) -> list[ExecutionRecord]:
-        return sound(self._connections.read(tables.UNENDED), load_record, self._warned)
+        return load_sound_records(self._connections.read(tables.UNENDED), load_record, self._warned)
 
     def _orphans(self, moment: Moment) -> list[ExecutionRecord]:
         rows = self._connections.read(tables.ORPHANS, (moment.wall,))
-        held = [tables.lease_of(row[0], row[WIDTH:]) for row in rows]
-        left = [row[:WIDTH] for row, lease in zip(rows, held, strict=True) if not (lease and lease.keeps_out(moment))]
-        return sound(left, load_record, self._warned)
+        leases = [tables.lease_from_columns(row[0], row[WIDTH:]) for row in rows]
+        orphans = [
+            row[:WIDTH] for row, lease in zip(rows, leases, strict=True) if not (lease and lease.keeps_out(moment))
+        ]
+        return load_sound_records(orphans, load_record, self._warned)
 
     def _descendants(self, execution_id: str) -> int:
         return tables.descendants(self._connections.read, execution_id)
 
     def _asking(self, question_id: str | None) -> list[tuple[str, str]]:
-        return tables.asking(self._connections.read, question_id)
+        return tables.load_open_questions(self._connections.read, question_id)
 
     def _candidates(self, prefix: str) -> list[str]:
         return tables.candidates(self._connections.read, prefix)
 
-    def _put_summaries(self, kept: Mapping[str, StoredSummary]) -> None:
-        tables.put_summaries(self._connections.write, kept)
+    def _put_summaries(self, summaries: Mapping[str, StoredSummary]) -> None:
+        tables.write_summaries(self._connections.write, summaries)
 
     def _summaries(self, execution_ids: Sequence[str]) -> dict[str, StoredSummary]:
         return tables.load_summaries(self._connections.read, execution_ids)
 
-    # --- keeping in order --------------------------------------------------------------------------------------------
+    # --- maintenance -------------------------------------------------------------------------------------------------
 
     def _ids(self) -> list[str]:
         return [unescaped(name) for (name,) in self._connections.read(tables.IDS)]
@@ -531,8 +410,8 @@ class PostgresStore(EventStore):
     def _stored_log(self, execution_id: str) -> StoredLog:
         with self._lock, self._connections.transaction(writes=False) as ask:
             ask("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-            found = tables.load_stored(ask, self._types, execution_id)
-        return self._found(execution_id, found)
+            stored = tables.load_stored(ask, self._types, execution_id)
+        return self._required(execution_id, stored)
 
     def _blobs(self, without: Collection[str]) -> list[StoredBlob]:
         return tables.list_blobs(self._connections.read, without)
@@ -541,14 +420,14 @@ class PostgresStore(EventStore):
         return self._reader.blob(digest)
 
     def _faults(self) -> list[str]:
-        return tables.find_kept_faults(self._connections.read)
+        return tables.find_faults(self._connections.read)
 
     def _discard(self, execution_ids: Sequence[str], moment: Moment) -> list[str]:
         with self._connections.transaction() as ask:
-            gone = [name for name in execution_ids if tables.is_over(ask, name, moment)]
-            changed = [name for execution_id in gone for name in tables.delete(ask, execution_id, self.sealing)]
-        self._logs.forget(changed)
-        return gone
+            discarded = [name for name in execution_ids if tables.is_over(ask, name, moment)]
+            changed_ids = self._delete_all(ask, discarded)
+        self._logs.forget(changed_ids)
+        return discarded
 
     def _drop_blobs(self) -> int:
         with self._connections.transaction() as ask:
@@ -561,27 +440,180 @@ class PostgresStore(EventStore):
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def _read_records(self, execution_id: str, after: int, last: int) -> list[Record]:
-        log = self._found(execution_id, self._reader.find(execution_id, after, last))
-        return self._reader.decoded(log, last, self.sealing)
+        log = self._required(execution_id, self._reader.find(execution_id, after, last))
+        return self._reader.decoded_records(log, last, self.sealing)
 
     def _facts(self, execution_id: str, sequences: Sequence[int]) -> dict[int, Payload]:
-        wanted = set(sequences)
+        # One query returns the rows around each event; a record may hold several of the events.
+        sequence_set = set(sequences)
         facts = dict[int, Payload]()
-        looks: list[FoundLog] = self._reader.around(execution_id, sorted(wanted))
-        if not looks:
+        logs: list[LogRows] = self._reader.around(execution_id, sorted(sequence_set))
+        if not logs:
             raise self._unknown(execution_id)
-        for sequence, log in zip(sorted(wanted), looks, strict=True):
-            for record in self._reader.decoded(log, sequence, self.sealing):
-                found = enumerate(record.facts, record.sequence)
-                facts |= {number: fact for number, fact in found if number in wanted}
-        if missing := wanted - facts.keys():
+        for sequence, log in zip(sorted(sequence_set), logs, strict=True):
+            for record in self._reader.decoded_records(log, sequence, self.sealing):
+                for number, fact in enumerate(record.facts, record.sequence):
+                    if number in sequence_set:
+                        facts[number] = fact
+        missing = sequence_set - facts.keys()
+        if missing:
             raise CorruptStoreError(f"event {min(missing)} of execution {execution_id} is missing")
         return facts
 
     def _last_sequence(self, execution_id: str) -> int:
         return self._record(execution_id).last_sequence
 
-    def _found(self, execution_id: str, found: T | None) -> T:
-        if found is None:
+    def _required(self, execution_id: str, value: T | None) -> T:
+        if value is None:
             raise self._unknown(execution_id)
-        return found
+        return value
+
+
+# --- news of the server ---
+# The server notifies of every message, and of appends to the logs that are in the table of followers. It does not
+# notify of every commit, since commits would then wait for each other. Behind a pool that gives each transaction
+# another session (the usual mode of PgBouncer), no notification arrives. `ServerNews` detects that with a probe, and
+# polls the server instead, with growing pauses while nothing is written.
+
+
+class ServerNews:
+    """Thread that receives notifications of the server. It starts with the first wait for news."""
+
+    def __init__(self, connections: Connections, arrivals: Arrivals) -> None:
+        self._connections = connections
+        self._arrivals = arrivals
+        self._follower = secrets.token_bytes(16)
+        """Id of this process in the table of followers."""
+        self._followed: Counter[str] = Counter()
+        """Followed logs, each with the number of listeners."""
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._is_closing = False
+        # A byte in this pair of sockets wakes the thread.
+        self._wake_reader, self._wake_writer = socket.socketpair()
+        self._wake_writer.settimeout(0)
+
+    def start(self) -> None:
+        """Start the thread, unless it runs or the store is closed."""
+        with self._lock:
+            if self._thread is None and not self._is_closing:
+                self._thread = threading.Thread(target=self._run, name="divebook-postgres-news", daemon=True)
+                self._thread.start()
+
+    def follow(self, execution_id: str) -> Callable[[], None]:
+        """Receive notifications of appends to a log; return a function that stops it."""
+        with self._lock:
+            self._followed[execution_id] += 1
+        self._wake()
+
+        def unfollow() -> None:
+            with self._lock:
+                self._followed[execution_id] -= 1
+                self._followed += Counter()  # removes entries with count 0
+
+        return unfollow
+
+    def close(self) -> None:
+        """End the thread."""
+        with self._lock:
+            self._is_closing = True
+            thread = self._thread
+        self._wake()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(RECONNECT_PAUSE)
+        self._wake_reader.close()
+        self._wake_writer.close()
+
+    def _wake(self) -> None:
+        with suppress(OSError):  # its buffer is full, so the thread is awake
+            self._wake_writer.send(b"!")
+
+    def _run(self) -> None:
+        while not self._is_closing:
+            try:
+                self._receive()
+            except StoreError as error:  # code that writes to the store reports the problem to the user
+                _log.debug("no news of the store: %s", error)
+                self._wait(None, RECONNECT_PAUSE)
+
+    def _receive(self) -> None:
+        link = self._connections.open()
+        location = self._connections.address.location
+        try:
+            with translated(location):
+                link.execute(f"LISTEN {CHANNEL}".encode())
+                self._arrivals.add()  # earlier changes caused no notification
+                if self._receives_notifications(link):
+                    self._listen(link)
+                else:
+                    self._poll(link)
+        except ReadOnlyStoreError:
+            # A standby sends no notifications, and a user that may only read cannot write the table of followers
+            # (test_who_may_only_read_asks_for_news).
+            with translated(location):
+                self._poll(link, time.monotonic() + FOLLOW_SECONDS)
+        finally:
+            with suppress(StoreError), translated(location):
+                link.execute(self._connections.statement(_LEAVE).encode(), (self._follower,))
+            link.close()
+
+    def _receives_notifications(self, link: Link) -> bool:
+        # From another connection: behind a pool, this one would receive the notification of its own transaction.
+        self._connections.read("SELECT pg_notify(%s, 'trial')", (CHANNEL,))
+        deadline = time.monotonic() + PROBE_SECONDS
+        while not self._is_closing and (remaining := deadline - time.monotonic()) > 0:
+            if self._has_notification(link):
+                return True
+            self._wait(link, remaining)
+        return False
+
+    def _listen(self, link: Link) -> None:
+        announced: frozenset[str] = frozenset()
+        renew_at = 0.0
+        while not self._is_closing:
+            self._connections.close_idle()
+            announced, renew_at = self._announce_followed(link, announced, renew_at)
+            if self._has_notification(link):
+                self._arrivals.add()
+            else:
+                self._wait(link, max(0.0, renew_at - time.monotonic()))
+
+    def _announce_followed(
+        self, link: Link, announced: frozenset[str], renew_at: float
+    ) -> tuple[frozenset[str], float]:
+        """Write the followed logs into the table of followers, if they have changed or the rows expire soon.
+
+        Return the followed logs, and the monotonic time at which to renew the rows.
+        """
+        with self._lock:
+            followed = frozenset(self._followed)
+        if followed <= announced and time.monotonic() < renew_at:
+            return announced, renew_at
+        if followed:
+            ids = [escaped(name) for name in followed]
+            link.execute(self._connections.statement(_FOLLOW).encode(), (self._follower, FOLLOW_SECONDS, ids))
+        self._arrivals.add()  # earlier appends to these logs caused no notification
+        return followed, time.monotonic() + FOLLOW_RENEWAL
+
+    def _poll(self, link: Link, deadline: float = math.inf) -> None:
+        last_written = ""
+        pause = MIN_POLL_PAUSE
+        while not self._is_closing and time.monotonic() < deadline:
+            self._connections.close_idle()
+            ((written,),) = link.execute(_WRITTEN).fetchall()
+            if written != last_written:
+                last_written = written
+                pause = MIN_POLL_PAUSE
+                self._arrivals.add()
+            self._wait(None, pause)
+            pause = min(MAX_POLL_PAUSE, pause * 1.5)
+
+    def _has_notification(self, link: Link) -> bool:
+        """Return True if a notification has arrived since the last call; do not wait."""
+        return bool(list(link.notifies(timeout=0)))
+
+    def _wait(self, link: Link | None, seconds: float) -> None:
+        sources: list[socket.socket | Link] = [self._wake_reader] if link is None else [self._wake_reader, link]
+        if self._wake_reader in ready(sources, seconds):
+            with suppress(OSError):
+                self._wake_reader.recv(4096)

@@ -1,6 +1,7 @@
-"""Leases as rows: the token in the execution's row, where every commit compares it, the rest in a row of its own.
+"""Tables of a Postgres database beside the logs: leases, messages, queues, lists, large values and checkpoints.
 
-They end by the server's clock, which is the same for all machines.
+The functions contain the SQL statements. `ask` sends a statement on a reading connection, or in the caller's
+transaction.
 """
 
 from __future__ import annotations
@@ -32,16 +33,22 @@ from divebook.store.leases import (
     worker_to_data,
 )
 from divebook.store.postgres.connections import Connections, Rows, SendStatement, escaped, unescaped
-from divebook.store.postgres.log import COLUMNS as ROWS_COLUMNS
-from divebook.store.postgres.log import MOST, RECORD, TypeNumbers, line_of, load_line
+from divebook.store.postgres.logs import COLUMNS as ROWS_COLUMNS
+from divebook.store.postgres.logs import MOST, RECORD, TypeNumbers, line_of, load_line
 from divebook.store.postgres.schema import IN_KNOWN_FORMAT, KEEPING, PATIENCE, TABLES
 from divebook.text.redaction import logger
+
+# --- leases ---
+# The token is in the execution's row, where every commit compares it; the rest has a row of its own. Leases expire by
+# the server's clock, which is the same for all machines.
+
 
 COLUMNS = "token, host, pid, started, name, boot, expires_at"
 _ALL = f"SELECT id, {COLUMNS} FROM divebook.leases JOIN divebook.executions USING (key)"  # noqa: S608 - our own text
 _OF_ONE = f"SELECT id, {COLUMNS} FROM divebook.executions LEFT JOIN divebook.leases USING (key) WHERE id = %s"  # noqa: S608
 WITH_PATIENCE = f"WITH patience AS MATERIALIZED (SELECT {PATIENCE})"
-"""Before a statement that locks rows of what it joins with ``patience``, and for the rest of its transaction."""
+"""Beginning of a statement that locks rows of tables joined with ``patience``: limits the wait, also in the rest of the
+transaction."""
 _LOCK = f"{WITH_PATIENCE} SELECT FROM divebook.executions, patience WHERE id = %s FOR UPDATE OF executions"
 _NEXT = """
 WITH advanced AS (
@@ -68,17 +75,18 @@ NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
 def load_leases(ask: SendStatement) -> list[Lease]:
     """Return all leases."""
-    return [lease for row in ask(_ALL) if (lease := lease_of(row[0], row[1:])) is not None]
+    leases = [lease_from_columns(row[0], row[1:]) for row in ask(_ALL)]
+    return [lease for lease in leases if lease is not None]
 
 
 def load_lease(ask: SendStatement, execution_id: str) -> tuple[Lease | None] | None:
-    """Return the lease of one execution, or None in its place if it has none; None if there is no such execution."""
+    """Return the lease of one execution in a tuple, ``(None,)`` if it has none; None if it does not exist."""
     rows = ask(_OF_ONE, (escaped(execution_id),))
-    return (lease_of(rows[0][0], rows[0][1:]),) if rows else None
+    return (lease_from_columns(rows[0][0], rows[0][1:]),) if rows else None
 
 
-def lease_of(execution_id: str, columns: Sequence[Any]) -> Lease | None:
-    """Return the lease that `COLUMNS` say; None if they have none."""
+def lease_from_columns(execution_id: str, columns: Sequence[Any]) -> Lease | None:
+    """Return the lease in `COLUMNS`; None if they are NULL."""
     token, host, pid, started, name, boot, expires_at = columns
     if host is None:
         return None
@@ -86,31 +94,32 @@ def lease_of(execution_id: str, columns: Sequence[Any]) -> Lease | None:
     return Lease(unescaped(execution_id), token, owner, expires_at)
 
 
-def lock(ask: SendStatement, execution_id: str) -> None:
-    """Let nobody else change an execution's row, nor delete it, until the transaction has ended."""
+def lock_execution(ask: SendStatement, execution_id: str) -> None:
+    """Lock an execution's row against changes and deletion until the end of the transaction."""
     ask(_LOCK, (escaped(execution_id),))
 
 
-def put_next(ask: SendStatement, execution_id: str, owner: Owner, until: Moment) -> Lease:
-    """Write a lease with the next token, in place of an older one."""
-    named = (escaped(owner.host), owner.pid, owner.started, escaped(owner.name), escaped(owner.boot), until.wall)
-    ((token, was_left),) = ask(_NEXT, (escaped(execution_id), *named))
+def write_next_lease(ask: SendStatement, execution_id: str, owner: Owner, until: Moment) -> Lease:
+    """Write a lease with the next token in place of an older lease."""
+    columns = (escaped(owner.host), owner.pid, owner.started, escaped(owner.name), escaped(owner.boot), until.wall)
+    ((token, was_left),) = ask(_NEXT, (escaped(execution_id), *columns))
     return Lease(execution_id, token, owner, until.wall, was_left=was_left)
 
 
-def renew(ask: SendStatement, leases: Sequence[Lease], until: Moment) -> list[bool]:
-    """Prolong leases; say for each whether it is the present one."""
-    named = ([escaped(lease.execution_id) for lease in leases], [lease.token for lease in leases])
-    held = {unescaped(name) for (name,) in ask(_RENEW, (until.wall, *named))}
-    return [lease.execution_id in held for lease in leases]
+def renew_leases(ask: SendStatement, leases: Sequence[Lease], until: Moment) -> list[bool]:
+    """Renew leases; return, for each, False if the execution has a newer one, or none."""
+    columns = ([escaped(lease.execution_id) for lease in leases], [lease.token for lease in leases])
+    renewed = {unescaped(name) for (name,) in ask(_RENEW, (until.wall, *columns))}
+    return [lease.execution_id in renewed for lease in leases]
 
 
-def release(ask: SendStatement, lease: Lease) -> None:
-    """Delete a lease if it is the present one."""
+def release_lease(ask: SendStatement, lease: Lease) -> None:
+    """Delete a lease unless the execution has a newer one."""
     ask(_RELEASE, (escaped(lease.execution_id), lease.token))
 
 
-# Messages as rows, numbered in the order in which others see them.
+# --- messages ---
+# Their numbers ascend in the order in which readers see them.
 
 
 _POST = f"SELECT divebook.post_message(%s, %s, %s, %s, %s, %s, %s, %s) {IN_KNOWN_FORMAT}"
@@ -124,7 +133,7 @@ SELECT executions.id, messages.kind, messages.name, payload, source, posted_at, 
 FROM divebook.messages JOIN divebook.executions USING (key)
 """
 _ONE = f"{_SELECT} WHERE number = %s"
-# Of an execution without messages there is a row without a message.
+# An execution without messages has one row, with NULL in place of a message.
 _MESSAGES_OF_ONE = """
 SELECT executions.id, messages.kind, messages.name, payload, source, posted_at, number, messages.checksum
 FROM divebook.executions LEFT JOIN divebook.messages ON messages.key = executions.key AND number > %s
@@ -150,13 +159,16 @@ def _place(kind: str, key: str) -> bytes:
     return sha256(f"{kind}\n{key}".encode(errors="surrogatepass")).digest()
 
 
-def post(connections: Connections, message: Message, payload: bytes) -> int | None:
-    """Write a message unless its place is taken; return the number of the one that has it; None: no such execution."""
+def post_message(connections: Connections, message: Message, payload: bytes) -> int | None:
+    """Write a message unless there is one with this execution, kind and key; return the number of the stored one.
+
+    Return None if it does not exist.
+    """
     row = (message.kind, message.key, payload, message.source, message.posted_at)
     checksum = of_row((message.execution_id, *row))
-    texts = (escaped(message.key), payload, escaped(message.source))
-    place = _place(message.kind, message.key)
-    values = (escaped(message.execution_id), place, message.kind, *texts, message.posted_at, checksum)
+    strings = (escaped(message.key), payload, escaped(message.source))
+    place_hash = _place(message.kind, message.key)
+    values = (escaped(message.execution_id), place_hash, message.kind, *strings, message.posted_at, checksum)
     answer = connections.write(_POST, values)
     if not answer:
         raise connections.refused_format()
@@ -164,31 +176,31 @@ def post(connections: Connections, message: Message, payload: bytes) -> int | No
     return None if number is None else int(number)
 
 
-def insert(ask: SendStatement, message: Message, payload: bytes) -> bool:
-    """Write a message with its number; return whether there is such an execution."""
+def insert_message(ask: SendStatement, message: Message, payload: bytes) -> bool:
+    """Write a message with its number; return False if the execution does not exist."""
     row = (message.kind, message.key, payload, message.source, message.posted_at)
     checksum = of_row((message.execution_id, *row))
-    texts = (escaped(message.key), payload, escaped(message.source))
-    named = (message.number, message.number, _place(message.kind, message.key), message.kind, *texts)
-    return bool(ask(_BRING, (*named, message.posted_at, checksum, escaped(message.execution_id))))
+    strings = (escaped(message.key), payload, escaped(message.source))
+    columns = (message.number, message.number, _place(message.kind, message.key), message.kind, *strings)
+    return bool(ask(_BRING, (*columns, message.posted_at, checksum, escaped(message.execution_id))))
 
 
-def load_one(ask: SendStatement, sealing: Sealing, number: int) -> Message | None:
-    """Return the message of a number; None if it was deleted."""
+def load_message(ask: SendStatement, sealing: Sealing, number: int) -> Message | None:
+    """Return the message with a number; None if it was deleted."""
     rows = ask(_ONE, (number,))
     return _message(rows[0], sealing) if rows else None
 
 
 def load_inbox(ask: SendStatement, sealing: Sealing, execution_id: str, after: int) -> list[Message] | None:
-    """Return the messages of one execution; None if there is none."""
+    """Return the messages of one execution with numbers above `after`; None if it does not exist."""
     rows = ask(_MESSAGES_OF_ONE, (after, escaped(execution_id)))
     return [_message(row, sealing) for row in rows if row[1] is not None] if rows else None
 
 
-def load_all(ask: SendStatement, sealing: Sealing, after: int) -> list[Message]:
-    """Return the messages of all executions, except those that are damaged or cannot be opened.
+def load_new_messages(ask: SendStatement, sealing: Sealing, after: int) -> list[Message]:
+    """Return the messages of all executions with numbers above `after`; omit damaged and undecryptable ones.
 
-    These concern their own executions only, whose inboxes say so.
+    A damaged message affects only its own execution, and reading that inbox raises an error.
     """
     messages = []
     for row in ask(_OF_ALL, (after,)):
@@ -197,30 +209,30 @@ def load_all(ask: SendStatement, sealing: Sealing, after: int) -> list[Message]:
     return messages
 
 
-def find_faults(ask: SendStatement) -> list[str]:
-    """Return which messages are damaged."""
+def find_message_faults(ask: SendStatement) -> list[str]:
+    """Return descriptions of damaged messages."""
     return [_damage(row) for row in _plain(ask(_OF_ALL, (0,))) if not _is_sound(row)]
 
 
-def last_number(ask: SendStatement) -> int:
-    """Return the highest number ever given."""
+def last_message_number(ask: SendStatement) -> int:
+    """Return the highest number that a message ever had."""
     ((number,),) = ask(_LAST)
     return int(number)
 
 
 def untaken(ask: SendStatement) -> set[str]:
-    """Return the executions that have not ended, with messages that are not in their logs."""
+    """Return the executions that have not ended and have messages that are not in their logs."""
     return {unescaped(execution_id) for (execution_id,) in ask(_UNTAKEN)}
 
 
 def has_untaken(ask: SendStatement, execution_id: str) -> bool | None:
-    """Return whether an execution that has not ended has messages that are not in its log; None if there is none."""
+    """Return True if an execution has not ended and has messages that are not in its log; None if it does not exist."""
     rows = ask(_HAS_UNTAKEN, (escaped(execution_id),))
     return bool(rows[0][0]) if rows else None
 
 
 def last_addressee(ask: SendStatement, kind: str, key: str) -> str | None:
-    """Return the execution that got the latest message of such a kind and key."""
+    """Return the execution that got the latest message of a kind and key, or None."""
     rows = ask(_LAST_ADDRESSEE, (_place(kind, key),))
     return unescaped(rows[0][0]) if rows else None
 
@@ -239,19 +251,20 @@ def _damage(row: tuple[Any, ...]) -> str:
     return f"message {row[-2]} to execution {row[0]} does not have the checksum it was written with"
 
 
-def _message(found: tuple[Any, ...], sealing: Sealing) -> Message:
-    (row,) = _plain([found])
+def _message(stored_row: tuple[Any, ...], sealing: Sealing) -> Message:
+    (row,) = _plain([stored_row])
     if not _is_sound(row):
         raise CorruptStoreError(f"{_damage(row)}; delete that execution, or restore a backup")
     execution_id, kind, name, payload, source, posted_at, number, _ = row
     return Message(execution_id, kind, name, decode(sealing.open(payload)), source, posted_at, number)
 
 
-# Queues as rows: which executions they have, kept with every commit, and the workers that say they are there.
+# --- queues, schedules and workers ---
+# Every commit updates the row of its execution, so that a claim reads no logs.
 
 
-# Those that another one claims at this moment are passed over, so that no worker waits for another. Which leases were
-# left by owners that have died is not for SQL to know: these are looked for before, among those of this host.
+# SKIP LOCKED: a worker skips executions that another one is claiming, so that none waits for another. SQL cannot decide
+# whether the owner of a lease has died. `claim_executions` finds such leases of this host before, as `left`.
 _TO_DO = f"""
 SELECT executions.id FROM divebook.queued JOIN divebook.executions USING (key)
 LEFT JOIN divebook.leases USING (key)
@@ -276,7 +289,7 @@ SELECT id, queue, priority, workflow_name, fingerprint FROM divebook.queued JOIN
 WHERE {} AND ended_at IS NULL AND origin <> 'fork'
 ORDER BY queue COLLATE "C", priority DESC, queued.key
 """
-_WHICH = "NOT withheld", "withheld"
+_WHICH = "NOT withheld", "withheld"  # by the argument `withheld`
 _SEEN = "SELECT seen FROM divebook.schedules WHERE id = %s"
 _SEE_FIRST = "INSERT INTO divebook.schedules VALUES (%s, %s) ON CONFLICT DO NOTHING"
 _SEE = """
@@ -295,35 +308,35 @@ ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, data = excluded
 _RETIRE = "DELETE FROM divebook.workers WHERE id = %s"
 
 
-def claim(ask: SendStatement, wanted: Claim, owner: Owner, moment: Moment, until: Moment) -> list[Lease]:
-    """Take the leases of executions that have something to do, in a transaction."""
+def claim_executions(ask: SendStatement, claim: Claim, owner: Owner, moment: Moment, until: Moment) -> list[Lease]:
+    """Acquire the leases of executions that fit a claim, can continue and have no live lease. Call in a transaction."""
     rows = ask(_HELD_HERE, (escaped(owner.host), moment.wall))
-    here = [(name, lease_of(name, columns)) for name, *columns in rows]
-    asked: dict[str, Any] = {
-        "names": [escaped(name) for name in wanted.workflows],
-        "prints": [escaped(fingerprint) for fingerprint in wanted.workflows.values()],
-        "without": [escaped(name) for name in wanted.without],
-        "left": [name for name, lease in here if lease is not None and not lease.keeps_out(moment)],
+    held_here = [(name, lease_from_columns(name, columns)) for name, *columns in rows]
+    parameters: dict[str, Any] = {
+        "names": [escaped(name) for name in claim.workflows],
+        "prints": [escaped(fingerprint) for fingerprint in claim.workflows.values()],
+        "without": [escaped(name) for name in claim.without],
+        "left": [name for name, lease in held_here if lease is not None and not lease.keeps_out(moment)],
         "now": moment.wall,
     }
-    taken: list[Lease] = []
-    for queue in wanted.queues:
-        if len(taken) < wanted.limit:
-            rows = ask(_TO_DO, {**asked, "queue": escaped(queue), "limit": wanted.limit - len(taken)})
-            taken += [put_next(ask, unescaped(name), owner, until) for (name,) in rows]
-    return taken
+    leases: list[Lease] = []
+    for queue in claim.queues:
+        if len(leases) < claim.limit:
+            rows = ask(_TO_DO, {**parameters, "queue": escaped(queue), "limit": claim.limit - len(leases)})
+            leases += [write_next_lease(ask, unescaped(name), owner, until) for (name,) in rows]
+    return leases
 
 
-def load(ask: SendStatement, *, withheld: bool) -> list[QueuedExecution]:
-    """Return what the queues have; or what workers leave alone of it."""
+def load_queued(ask: SendStatement, *, withheld: bool) -> list[QueuedExecution]:
+    """Return the queued executions, or those that workers skip."""
     return [
         QueuedExecution(unescaped(name), unescaped(queue), priority, unescaped(workflow), unescaped(fingerprint))
         for name, queue, priority, workflow, fingerprint in ask(_ALL_QUEUES.format(_WHICH[withheld]))
     ]
 
 
-def seen_to(read: SendStatement, write: SendStatement, schedule: str, moment: int) -> int:
-    """Return up to when the due times of a schedule are seen to; of a new one note that they are up to a moment."""
+def load_schedule(read: SendStatement, write: SendStatement, schedule: str, moment: int) -> int:
+    """Return up to when the due times of a schedule have been handled; a new schedule starts at `moment`."""
     name = escaped(schedule)
     rows = read(_SEEN, (name,))
     if not rows:
@@ -332,29 +345,29 @@ def seen_to(read: SendStatement, write: SendStatement, schedule: str, moment: in
     return int(rows[0][0])
 
 
-def see_to(write: SendStatement, schedule: str, moment: int) -> None:
-    """Note that they are up to a moment, if they are not beyond it."""
+def advance_schedule(write: SendStatement, schedule: str, moment: int) -> None:
+    """Record that the due times of a schedule up to a moment have been handled. An earlier moment has no effect."""
     write(_SEE, (escaped(schedule), moment))
 
 
-def withhold(ask: SendStatement, execution_id: str) -> None:
-    """Note that workers are to leave an execution alone, if it is in a queue."""
+def withhold_execution(ask: SendStatement, execution_id: str) -> None:
+    """Make workers skip an execution; has no effect if it is not in a queue."""
     ask(_WITHHOLD, (escaped(execution_id),))
 
 
-def announce(ask: SendStatement, worker: WorkerRecord, until: int, forgotten: int) -> None:
-    """Write what a worker says of itself; forget those that have said nothing since a moment."""
+def write_worker(ask: SendStatement, worker: WorkerRecord, until: int, delete_before: int) -> None:
+    """Write the record of a worker; delete the records that expired before a moment."""
     name = escaped(worker.id)
-    ask(_ANNOUNCE, (forgotten, name, name, until, escaped(encode(worker_to_data(worker)).decode())))
+    ask(_ANNOUNCE, (delete_before, name, name, until, escaped(encode(worker_to_data(worker)).decode())))
 
 
-def retire(ask: SendStatement, worker_id: str) -> None:
-    """Forget a worker."""
+def delete_worker(ask: SendStatement, worker_id: str) -> None:
+    """Delete the record of a worker."""
     ask(_RETIRE, (escaped(worker_id),))
 
 
 def load_workers(ask: SendStatement) -> list[WorkerRecord]:
-    """Return what workers have said of themselves."""
+    """Return the records of all workers, including expired ones."""
     rows = ask("SELECT id, expires_at, data FROM divebook.workers")
     return [_worker(unescaped(name), expires_at, unescaped(data)) for name, expires_at, data in rows]
 
@@ -366,7 +379,7 @@ def _worker(worker_id: str, expires_at: int, data: str) -> WorkerRecord:
         raise CorruptStoreError(f"what worker {worker_id} says of itself is damaged: {error}") from error
 
 
-# Which executions fit what is asked of a list, and what lists show beside their rows.
+# --- lists of executions, and summaries ---
 
 
 _log = logger(__name__)
@@ -384,7 +397,7 @@ _CONDITIONS = {
 }
 IDS = f"SELECT id FROM divebook.executions {_NEWEST}"  # noqa: S608 - our own text
 UNENDED = f"{RECORD} WHERE ended_at IS NULL {_NEWEST}"
-# With the lease that each has, or had; whether one is live is not for SQL to know: its owner may have died.
+# With the lease of each, live or not: SQL cannot decide whether the owner has died.
 ORPHANS = f"""
 SELECT {ROWS_COLUMNS}, {COLUMNS} FROM divebook.executions LEFT JOIN divebook.leases USING (key)
 WHERE ended_at IS NULL AND (
@@ -392,7 +405,7 @@ WHERE ended_at IS NULL AND (
   OR EXISTS (SELECT FROM divebook.messages WHERE messages.key = executions.key AND number > taken)
 ) {_NEWEST}
 """  # noqa: S608 - our own text
-# UNION, and not UNION ALL: rows that name each other as parents, which only damage can make, end the search.
+# UNION and not UNION ALL, so that rows which name each other as parents (only damage can cause that) end the search.
 _DESCENDANTS = f"""
 WITH RECURSIVE below (id) AS (
   SELECT id FROM divebook.executions WHERE {_CUT.format("parent", "parent")} AND origin = '{CHILD}'
@@ -420,13 +433,13 @@ SELECT id, sequence, summaries.checksum, data FROM divebook.summaries JOIN diveb
 """
 
 
-def fitting(wanted: RecordFilter, limit: int, offset: int) -> tuple[str, dict[str, Any]]:
-    """Return the statement that lists the executions that fit, newest first, and its parameters."""
-    asked = {name: value for name, value in asdict(wanted).items() if value is not None}
-    conditions = [] if asked.pop("with_books") else [f"origin <> '{BOOK}'"]
-    conditions += [_CONDITIONS[name] for name in asked]
+def list_statement(record_filter: RecordFilter, limit: int, offset: int) -> tuple[str, dict[str, Any]]:
+    """Return the statement that lists the matching executions, newest first, and its parameters."""
+    filters = {name: value for name, value in asdict(record_filter).items() if value is not None}
+    conditions = [] if filters.pop("with_books") else [f"origin <> '{BOOK}'"]
+    conditions += [_CONDITIONS[name] for name in filters]
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-    values = {name: escaped(value) for name, value in asked.items()}
+    values = {name: escaped(value) for name, value in filters.items()}
     return f"{RECORD} {where} {_NEWEST} LIMIT %(limit)s OFFSET %(offset)s", {
         **values,
         "limit": limit or None,
@@ -440,26 +453,29 @@ def candidates(ask: SendStatement, prefix: str) -> list[str]:
 
 
 def descendants(read: SendStatement, execution_id: str) -> int:
-    """Return how many executions are below one."""
+    """Return the number of direct and indirect child executions."""
     ((count,),) = read(_DESCENDANTS, {"parent": escaped(execution_id)})
     return int(count)
 
 
-def asking(ask: SendStatement, question_id: str | None) -> list[tuple[str, str]]:
-    """Return the open questions of executions that have not ended: all, or those of one id."""
-    asked = escaped(question_id)
-    return [(unescaped(name), unescaped(question)) for name, question in ask(_ASKING, (asked, asked))]
+def load_open_questions(ask: SendStatement, question_id: str | None) -> list[tuple[str, str]]:
+    """Return pairs of execution id and question id of executions that have not ended: all, or those of one id."""
+    escaped_id = escaped(question_id)
+    return [(unescaped(name), unescaped(question)) for name, question in ask(_ASKING, (escaped_id, escaped_id))]
 
 
-def put_summaries(write: SendStatement, summaries: Mapping[str, StoredSummary]) -> None:
+def write_summaries(write: SendStatement, summaries: Mapping[str, StoredSummary]) -> None:
     """Write summaries in place of older ones."""
-    rows = [(escaped(name), kept.sequence, _checksum(name, *kept), kept.data) for name, kept in summaries.items()]
+    rows = [
+        (escaped(execution_id), summary.sequence, _checksum(execution_id, *summary), summary.data)
+        for execution_id, summary in summaries.items()
+    ]
     if rows:
         write(_PUT, [list(column) for column in zip(*rows, strict=True)])
 
 
 def load_summaries(ask: SendStatement, execution_ids: Sequence[str]) -> dict[str, StoredSummary]:
-    """Return the summaries of some executions, as far as they are as they were written."""
+    """Return the summaries of some executions that match their checksums."""
     rows = ask(f"{_SUMMARIES} WHERE id = ANY(%s)", ([escaped(name) for name in execution_ids],))
     return {
         unescaped(name): StoredSummary(sequence, data)
@@ -469,7 +485,7 @@ def load_summaries(ask: SendStatement, execution_ids: Sequence[str]) -> dict[str
 
 
 def find_list_faults(ask: SendStatement) -> list[str]:
-    """Return which summaries are damaged."""
+    """Return descriptions of damaged summaries."""
     return [
         f"the summary of execution {unescaped(name)} is damaged. It is not used, and nothing is lost: it is made again "
         "when the execution is listed"
@@ -482,7 +498,7 @@ def _checksum(execution_id: str, sequence: int, data: bytes) -> int:
     return crc32(data, of_row((execution_id, sequence)))
 
 
-# Deleting executions with everything that belongs to them, large values, checkpoints, and logs as they are stored.
+# --- deletion, large values, checkpoints, and undecoded logs ---
 
 
 _FIND = f"""
@@ -540,45 +556,46 @@ _STRAY = (
 # --- deleting --------------------------------------------------------------------------------------------------------
 
 
-def delete(ask: SendStatement, execution_id: str, sealing: Sealing) -> list[str]:
-    """Delete an execution; return which rows of others are other ones then, with its own id: none if there is none.
+def delete_execution(ask: SendStatement, execution_id: str, sealing: Sealing) -> list[str]:
+    """Delete an execution; return the ids of all executions whose rows change, none if it does not exist.
 
-    What forks share of it goes to the one that shares most, its heir, and the other forks refer to that one then.
+    Events that forks share with it move to the fork that shares most of them, the heir, and the other forks then refer
+    to the heir (`divebook.store.sqlite.tables.delete_execution` has an example).
     """
     rows = ask(_FIND, (escaped(execution_id),))
     if not rows:
         return []
     key, source, after = rows[0]
     ask(_SHARE, (KEEPING,))
-    changed = [execution_id, *_hand_over(ask, key, source, after or 0, sealing)]
+    changed_ids = [execution_id, *_move_shared_events(ask, key, source, after or 0, sealing)]
     ask("DELETE FROM divebook.events WHERE place BETWEEN %s AND %s", (key << 32, key << 32 | MOST))
     for table in ("executions", *TABLES):
         ask(f"DELETE FROM divebook.{table} WHERE key = %s", (key,))  # noqa: S608 - one of our own tables
-    return changed
+    return changed_ids
 
 
-def _hand_over(ask: SendStatement, key: int, source: int | None, after: int, sealing: Sealing) -> list[str]:
-    """Give what forks share of a log to its heir; return the id of that one."""
+def _move_shared_events(ask: SendStatement, key: int, source: int | None, after: int, sealing: Sealing) -> list[str]:
+    """Move the events that forks share with a log to its heir; return the heir's id, in a list."""
     forks = ask(_HEIRS, (key,))
     if not forks:
         return []
-    heir, name, upto = forks[0]
+    heir, heir_id, upto = forks[0]
     sizes = ask(_MOVE, ((heir - key) << 32, key << 32 | after + 1, key << 32 | upto))
     ask(_INHERIT, (source, after or None, heir))
     ask(_FOLLOW, (heir, key))
-    used = _reached(ask, heir << 32, heir << 32 | upto, sealing)
-    shared = [digest for (digest,) in ask(_USED, (key,)) if used is None or digest in used]
-    taken = ask(_TAKE_OVER, (heir, shared)) if shared else []
-    grown = sum(size for (size,) in sizes) + sum(len(_content(ask, digest) or b"") for (digest,) in taken)
-    with suppress(CorruptStoreError):  # a row that is damaged stays so, and `check` says it
+    reached_digests = _digests_reached(ask, heir << 32, heir << 32 | upto, sealing)
+    digests = [digest for (digest,) in ask(_USED, (key,)) if reached_digests is None or digest in reached_digests]
+    inherited = ask(_TAKE_OVER, (heir, digests)) if digests else []
+    grown = sum(size for (size,) in sizes) + sum(len(_content(ask, digest) or b"") for (digest,) in inherited)
+    with suppress(CorruptStoreError):  # a damaged row stays damaged, and `divebook check` reports it
         line = load_line(ask(f"{RECORD} WHERE key = %s", (heir,))[0])
         line = line._replace(size=line.size + grown)
         ask(_GROW, (line.size, line.seal(), heir))
-    return [unescaped(name)]
+    return [unescaped(heir_id)]
 
 
-def _reached(ask: SendStatement, first: int, last: int, sealing: Sealing) -> frozenset[bytes] | None:
-    """Return the large values that some records refer to; None for all, where that cannot be read."""
+def _digests_reached(ask: SendStatement, first: int, last: int, sealing: Sealing) -> frozenset[bytes] | None:
+    """Return the digests of the large values that some records refer to; None (all) if these cannot be read."""
 
     def fetch(digest: bytes) -> bytes | None:
         return sealing.open_content(digest, _content(ask, digest))
@@ -597,13 +614,13 @@ def _content(ask: SendStatement, digest: bytes) -> bytes | None:
 
 
 def ended_before(ask: SendStatement, before: int) -> list[str]:
-    """Return the executions that ended before a moment, in microseconds."""
+    """Return the executions that ended before a moment, in microseconds since 1970."""
     return [unescaped(name) for (name,) in ask(_ENDED, (before,))]
 
 
 def is_over(ask: SendStatement, execution_id: str, moment: Moment) -> bool:
-    """Return whether an execution has ended and no process has begun to resume it."""
-    lock(ask, execution_id)
+    """Return True if an execution has ended and no process is resuming it."""
+    lock_execution(ask, execution_id)
     rows = ask(f"{RECORD} WHERE id = %s", (escaped(execution_id),))
     if not rows or load_line(rows[0]).status not in TERMINAL:
         return False
@@ -615,12 +632,15 @@ def is_over(ask: SendStatement, execution_id: str, moment: Moment) -> bool:
 
 
 def list_blobs(ask: SendStatement, without: Collection[str]) -> list[StoredBlob]:
-    """Return the large values, and whether executions other than `without` refer to them."""
+    """Return the large values; `used` ignores references from the executions in `without`."""
     return [StoredBlob(*row) for row in ask(_BLOBS, ([escaped(name) for name in without],))]
 
 
 def drop_unused(ask: SendStatement) -> int:
-    """Delete what no execution refers to; return how many. Who refers to one meanwhile waits, and writes it anew."""
+    """Delete the large values that no execution refers to; return how many.
+
+    A commit that refers to one of them in the meantime waits for the lock, and then writes the value again.
+    """
     ask("SELECT pg_advisory_xact_lock(%s)", (KEEPING,))
     return len(ask(_DROP_BLOBS))
 
@@ -628,14 +648,14 @@ def drop_unused(ask: SendStatement) -> int:
 # --- checkpoints -----------------------------------------------------------------------------------------------------
 
 
-def put_checkpoint(ask: SendStatement, key: int, execution_id: str, sequence: int, data: bytes) -> None:
-    """Write a checkpoint in place of an older one."""
+def write_checkpoint(ask: SendStatement, key: int, execution_id: str, sequence: int, data: bytes) -> None:
+    """Write a checkpoint in place of an older one, but never of a newer one."""
     rows = ask(_CHAIN, (escaped(execution_id), sequence - 1, sequence))
     ask(_PUT_CHECKPOINT, (key, sequence, _checkpoint_checksum(execution_id, sequence, rows[-1][-1], data), data))
 
 
 def load_checkpoint(ask: SendStatement, execution_id: str) -> tuple[int, bytes] | None:
-    """Return sequence and data of an execution's checkpoint, unless it is damaged or does not belong to the log."""
+    """Return sequence number and data of an execution's checkpoint; None if missing, damaged or of another log."""
     name = escaped(execution_id)
     for sequence, checksum, data, chain in ask(_CHECKPOINT, (name, name)):
         if _checkpoint_checksum(execution_id, sequence, chain, data) == checksum:
@@ -644,7 +664,7 @@ def load_checkpoint(ask: SendStatement, execution_id: str) -> tuple[int, bytes] 
 
 
 def _checkpoint_checksum(execution_id: str, sequence: int, chain: int | None, data: bytes) -> int:
-    # That of the last record in the fold covers all before it: what was folded is what is there.
+    # The checksum of the last record covers all records before it, so it proves that these are the folded ones.
     return crc32(data, of_row((execution_id, sequence, chain)))
 
 
@@ -652,41 +672,44 @@ def _checkpoint_checksum(execution_id: str, sequence: int, chain: int | None, da
 
 
 def load_stored(ask: SendStatement, types: TypeNumbers, execution_id: str) -> StoredLog | None:
-    """Return a log as it is, record and events of the transaction's moment; None if there is none."""
-    name = escaped(execution_id)
-    rows = ask(f"{RECORD} WHERE id = %s", (name,))
-    looked = ask("SELECT * FROM divebook.read_log(%s, 0, %s)", (name, MOST))
-    if not rows or not looked:
+    """Return a log undecoded, row and events as of one moment of the transaction; None if it does not exist."""
+    escaped_id = escaped(execution_id)
+    rows = ask(f"{RECORD} WHERE id = %s", (escaped_id,))
+    log_rows = ask("SELECT * FROM divebook.read_log(%s, 0, %s)", (escaped_id, MOST))
+    if not rows or not log_rows:
         return None
     line, seal = line_of(rows[0])
-    key, *_, checksum = looked[0]
-    owners = {row[0] for row in looked[1:]} - {key}
-    asked = ask("SELECT id FROM divebook.questions WHERE key = %s", (key,))
+    key, *_, checksum = log_rows[0]
+    owners = {row[0] for row in log_rows[1:]} - {key}
+    question_rows = ask("SELECT id FROM divebook.questions WHERE key = %s", (key,))
     ((shared,),) = ask("SELECT coalesce(forked_at, 0) FROM divebook.executions WHERE key = %s", (key,))
     has_checkpoint = bool(ask("SELECT FROM divebook.checkpoints WHERE key = %s", (key,)))
     return StoredLog(
         record_of(line),
         checksum,
-        [types.stored(row) for row in looked[1:]],
-        _used(ask, key),
-        frozenset(unescaped(question) for (question,) in asked),
+        [types.stored(row) for row in log_rows[1:]],
+        _digests_used(ask, key),
+        frozenset(unescaped(question) for (question,) in question_rows),
         shared,
-        frozenset[bytes]().union(*(_used(ask, owner) for owner in owners)),
+        frozenset[bytes]().union(*(_digests_used(ask, owner) for owner in owners)),
         altered=seal != line.seal(),
         checkpoint_fits=not has_checkpoint or load_checkpoint(ask, execution_id) is not None,
     )
 
 
-def _used(ask: SendStatement, key: int) -> frozenset[bytes]:
+def _digests_used(ask: SendStatement, key: int) -> frozenset[bytes]:
     return frozenset(digest for (digest,) in ask(_USED, (key,)))
 
 
-def find_kept_faults(ask: SendStatement) -> list[str]:
-    """Return which rows belong to nothing, or are damaged; pages and indexes are the server's own (`amcheck`)."""
+def find_faults(ask: SendStatement) -> list[str]:
+    """Return descriptions of rows that belong to no execution, or are damaged.
+
+    The server's extension `amcheck` verifies pages and indexes.
+    """
     faults = []
     counts: list[tuple[str, Any]] = [("events", ask(_STRAY_EVENTS)[0][0])]
     counts += [(f"rows of table {table}", ask(_STRAY.format(table))[0][0]) for table in TABLES]
-    for what, count in counts:
+    for description, count in counts:
         if count:
-            faults.append(f"{count} {what} belong to no execution")
-    return faults + find_faults(ask) + find_list_faults(ask)
+            faults.append(f"{count} {description} belong to no execution")
+    return faults + find_message_faults(ask) + find_list_faults(ask)

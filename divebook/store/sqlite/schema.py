@@ -1,7 +1,7 @@
-"""The tables of a store file, as a list of numbered migrations.
+"""Tables of a store file, as a list of numbered migrations.
 
-A file carries the number of its last migration in `user_version`. A released migration never changes; a new form of the
-tables is a new entry at the end of `MIGRATIONS`, with a recorded file of the old form among ``tests/store/recorded``.
+A file has the number of its last migration in `user_version`. A released migration never changes. To change the
+tables, add an entry at the end of `MIGRATIONS`, and a recorded file of the old form to ``tests/store/recorded``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TypeAlias
 from divebook.errors import CorruptStoreError, NewerStoreError, ReadOnlyStoreError
 from divebook.events.catalog import PAYLOADS
 from divebook.store.encoding import of_row
-from divebook.store.sqlite.connections import at_one_moment, typed
+from divebook.store.sqlite.connections import snapshot, typed
 
 Migration: TypeAlias = tuple[str, ...]
 
@@ -63,8 +63,8 @@ _FIRST: Migration = (
     """,
 )
 
-# Checksums, leases, large values and checkpoints. Events that are there already keep no checksum: to write one for each
-# would take minutes for a file of some gigabytes.
+# Checksums, leases, large values and checkpoints. Existing events get no checksum: writing them would take minutes for
+# a file of some gigabytes.
 _SECOND: Migration = (
     "ALTER TABLE executions ADD COLUMN token INTEGER NOT NULL DEFAULT 0",  # grows with every lease
     "ALTER TABLE executions ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0",  # of the last event
@@ -106,8 +106,9 @@ _SECOND: Migration = (
     """,
 )
 
-# Messages, and what an execution waits for. What an older version left unended is said to run, and so can be recovered;
-# here it is said to wait if the last event of each of its paths is an unanswered question, an end, a branch or a join.
+# Messages, and the time at which an execution continues. Executions that an older version left unended count as
+# running, so that they are recovered. Here their status becomes waiting if the last event of each of their paths is an
+# unanswered question, an end, a branch or a join.
 _THIRD: Migration = (
     "ALTER TABLE executions ADD COLUMN wake_at INTEGER",
     "ALTER TABLE executions ADD COLUMN taken INTEGER NOT NULL DEFAULT 0",  # messages.number
@@ -144,8 +145,8 @@ _THIRD: Migration = (
     """,
 )
 
-# What an execution began with, for lists and their filters, and checksums of what had none: rows of executions,
-# messages, and with each checkpoint its sequence. The questions that are open, so that no log need be read for them.
+# Facts of the beginning of an execution, for lists and their filters. Checksums for rows of executions, for messages,
+# and for checkpoints including their sequence number. Open questions, so that no log must be read for them.
 _FOURTH: Migration = (
     "ALTER TABLE executions ADD COLUMN start_key TEXT",
     "ALTER TABLE executions ADD COLUMN origin TEXT NOT NULL DEFAULT 'run'",
@@ -196,9 +197,9 @@ _FOURTH: Migration = (
     """,
 )
 
-# What lists, the inbox and recovery ask, answered by indexes alone, however many executions there are
-# (tests/store/test_plans.py). `untaken` and `is_over` say of a message and a question what its execution's row says as
-# well, so that those which matter no more cost nothing.
+# Indexes for the queries of lists, the inbox and recovery, whose work does not grow with the number of executions
+# (tests/store/test_plans.py). `untaken` of a message and `is_over` of a question repeat facts of the execution's row,
+# so that queries skip irrelevant messages and questions.
 _FIFTH: Migration = (
     "DROP INDEX executions_unended",
     "DROP INDEX executions_by_parent",
@@ -237,8 +238,8 @@ _FIFTH: Migration = (
     "CREATE INDEX questions_open ON questions (id, key) WHERE NOT is_over",
 )
 
-# Rows that stand for several events each (`divebook.store.encoding`). An older divebook knows no such rows, and must
-# not continue with the file; rows that are there already stay as they are.
+# Rows that stand for several events (`divebook.store.encoding`). An older divebook cannot read them, and must not
+# continue with the file. Existing rows do not change.
 _SIXTH: Migration = (
     "DROP VIEW log",
     # An event a row, for people with an SQL shell. What stands in the data for a value of another event of the same row
@@ -258,11 +259,11 @@ _SIXTH: Migration = (
     """,
 )
 
-# Data that are packed (`divebook.store.encoding`), as bytes in place of text; an older divebook would take them for
-# damaged. Rows that are there already stay as they are, and so do the tables.
+# Compressed data (`divebook.store.encoding`), as bytes in place of text. An older divebook would report them as
+# damaged. Existing rows and the tables do not change.
 _SEVENTH: Migration = ()
 
-# What lists show of an execution beside its row: a cached fold of its log (`divebook.store.base`).
+# Summaries for lists: cached folds of logs (`divebook.store.base`).
 _EIGHTH: Migration = (
     """
     CREATE TABLE summaries (
@@ -274,7 +275,7 @@ _EIGHTH: Migration = (
     """,
 )
 
-# Forks, which begin with the events of another execution up to one of them, and have no rows of their own for these.
+# Forks, which share the first events of another execution, and have no rows for these.
 _NINTH: Migration = (
     "ALTER TABLE executions ADD COLUMN opened INTEGER NOT NULL DEFAULT 1",  # number of its newest opening
     "ALTER TABLE executions ADD COLUMN source_key INTEGER",  # executions.key of the one whose first events it shares
@@ -302,7 +303,7 @@ _NINTH: Migration = (
     """,
 )
 
-# Executions that wait for a worker, and the workers that say they are there.
+# Queued executions, and the records of workers.
 _TENTH: Migration = (
     """
     CREATE TABLE queued (
@@ -322,7 +323,7 @@ _TENTH: Migration = (
     """,
 )
 
-# Up to when the due times of schedules are seen to.
+# Moments up to which the due times of schedules have been handled.
 _ELEVENTH: Migration = ("CREATE TABLE schedules (id TEXT PRIMARY KEY, seen INTEGER NOT NULL) WITHOUT ROWID",)
 
 MIGRATIONS: tuple[Migration, ...] = (
@@ -332,28 +333,28 @@ MIGRATIONS: tuple[Migration, ...] = (
 
 
 def place_of(key: int, sequence: int) -> int:
-    """Return the place of a record, by the number of its first event, in the table of events."""
+    """Return the place of a record in the table of events, by the sequence number of its first event."""
     return key << 32 | sequence
 
 
 def places_of(key: int) -> tuple[int, int]:
-    """Return the first and last place an execution's events may have."""
+    """Return the first and the last possible place of an execution's events."""
     return place_of(key, 0), place_of(key, 0xFFFF_FFFF)
 
 
 def check_version(connection: sqlite3.Connection, location: str, migrations: Sequence[Migration] = MIGRATIONS) -> int:
-    """Return the file's version after making sure that it is a store, and not a newer one."""
-    # Of one moment: another process may be making the file (test_a_store_that_is_being_made_is_no_foreign_database).
-    with at_one_moment(connection):
-        return _checked_version(connection, location, migrations)
+    """Return the file's version after a check that it is a store, and not a newer one."""
+    # In one snapshot: another process may be creating it (test_a_store_that_is_being_made_is_no_foreign_database).
+    with snapshot(connection):
+        return _read_version(connection, location, migrations)
 
 
-def _checked_version(connection: sqlite3.Connection, location: str, migrations: Sequence[Migration]) -> int:
+def _read_version(connection: sqlite3.Connection, location: str, migrations: Sequence[Migration]) -> int:
     version = _pragma(connection, "user_version")
     mark = _pragma(connection, "application_id")
-    if mark != APPLICATION_ID and (version or mark or _tables(connection)):
+    if mark != APPLICATION_ID and (version or mark or _table_names(connection)):
         raise CorruptStoreError(
-            f"{location} is a database of another program (tables: {', '.join(_tables(connection)) or 'none'}), "
+            f"{location} is a database of another program (tables: {', '.join(_table_names(connection)) or 'none'}), "
             "not a divebook store. Choose another path"
         )
     if version > len(migrations):
@@ -365,7 +366,7 @@ def _checked_version(connection: sqlite3.Connection, location: str, migrations: 
 
 
 def check_format(cursor: sqlite3.Cursor, location: str) -> None:
-    """Raise NewerStoreError if a newer divebook raised the format since the file was opened; within a transaction."""
+    """Raise NewerStoreError if a newer divebook raised the format since the file was opened. Call in a transaction."""
     version = int(cursor.execute("PRAGMA user_version").fetchone()[0])
     if version > len(MIGRATIONS):
         raise NewerStoreError(
@@ -376,7 +377,7 @@ def check_format(cursor: sqlite3.Cursor, location: str) -> None:
 
 
 def check_current(connection: sqlite3.Connection, location: str) -> None:
-    """Make sure that a file which cannot be migrated, being read-only, does not need it."""
+    """Raise ReadOnlyStoreError if a read-only file has an older format, since it cannot be migrated."""
     version = check_version(connection, location)
     if version < len(MIGRATIONS):
         raise ReadOnlyStoreError(
@@ -386,14 +387,14 @@ def check_current(connection: sqlite3.Connection, location: str) -> None:
 
 
 def migrate(connection: sqlite3.Connection, location: str, migrations: Sequence[Migration] = MIGRATIONS) -> None:
-    """Bring a file up to the last migration, all or none of the way."""
+    """Run the missing migrations of a file in one transaction."""
     if check_version(connection, location, migrations) == len(migrations):
         return
     connection.create_function("of_row", -1, lambda *columns: of_row(columns), deterministic=True)
     connection.execute("BEGIN IMMEDIATE")
     try:
-        # Asked again: another process may have migrated while this one waited for the lock.
-        for number in range(_checked_version(connection, location, migrations), len(migrations)):
+        # Read again: another process may have migrated while this one waited for the lock.
+        for number in range(_read_version(connection, location, migrations), len(migrations)):
             for statement in migrations[number]:
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {number + 1}")
@@ -408,15 +409,12 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
     return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
 
 
-def _tables(connection: sqlite3.Connection) -> list[str]:
+def _table_names(connection: sqlite3.Connection) -> list[str]:
     return [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
 
 
-# The types of records as numbers.
-
-
 class EventTypes:
-    """The numbers a file gives to types of records; a newer version, or another process, may have added some."""
+    """Numbers that a file gives to types of records. A newer version, or another process, may have added some."""
 
     def __init__(self, location: str) -> None:
         self._location = location
@@ -433,7 +431,7 @@ class EventTypes:
             self.numbers = {name: number for number, name in rows}
 
     def register(self, connection: sqlite3.Connection) -> None:
-        """Give a number to every event type of this version that has none yet."""
+        """Add a number for every event type of this version that has none yet."""
         self.load(connection)
         missing = [(name,) for name in PAYLOADS if name not in self.numbers]
         if missing:
@@ -443,24 +441,30 @@ class EventTypes:
             self.load(connection)
 
     def add(self, cursor: sqlite3.Cursor, name: str) -> int:
-        """Return the number of a type that is new here; part of the caller's transaction, which may be undone."""
+        """Add a type and return its number. The caller's transaction may be rolled back, so nothing is cached."""
         self._is_stale = True
         cursor.execute("INSERT OR IGNORE INTO event_types (name) VALUES (?)", (name,))
         number: int = cursor.execute("SELECT number FROM event_types WHERE name = ?", (name,)).fetchone()[0]
         return number
 
     def refresh(self, connection: sqlite3.Cursor) -> None:
-        """Read the table if numbers were added; call it as a transaction begins."""
+        """Read the table if `add` was called. Call this at the beginning of a transaction."""
         if self._is_stale:
             self._is_stale = False
             self.load(connection)
 
     def name(self, number: int, connection: sqlite3.Connection | sqlite3.Cursor) -> str:
-        """Return the name that a number stands for, looking again if it is new."""
-        found = self.names.get(number)
-        if found is None:
+        """Return the name of a type number; read the table again if the number is new.
+
+        Raises
+        ------
+        CorruptStoreError
+            The number has no name.
+        """
+        name = self.names.get(number)
+        if name is None:
             self.load(connection)
-            found = self.names.get(number)
-        if found is None:
+            name = self.names.get(number)
+        if name is None:
             raise CorruptStoreError(f"{self._location} holds a record of type number {number}, which has no name")
-        return found
+        return name

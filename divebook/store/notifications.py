@@ -1,0 +1,166 @@
+"""Notifications of a store: events that this process appended, and news that come from other processes.
+
+- `Subscribers` calls listeners with the events of each commit, in the thread that appended them.
+- `Arrivals` counts news (messages, and writes of other processes), so that threads can wait for the next one.
+- `News` calls listeners at each change of that count, from one thread per store.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from divebook.errors import StoreClosedError, StoreError
+from divebook.events.event import Event, Record
+from divebook.text.redaction import logger
+
+Listener: TypeAlias = Callable[[str, Sequence[Event]], None]
+NewsListener: TypeAlias = Callable[[], object]
+Wait: TypeAlias = Callable[[int, float], int]
+
+LINGER = 1.0
+"""Seconds that the thread of `News` runs after the last listener was removed, since the next one often comes soon."""
+
+_log = logger(__name__)
+
+
+class Subscribers:
+    """Listeners to the appended events of one store. The caller of `notify` holds the store's lock, for the order."""
+
+    def __init__(self) -> None:
+        # Each listener is in a tuple of its own, so that one listener added twice is two entries.
+        self.listeners: tuple[tuple[Listener], ...] = ()
+        # Not the store's lock: a commit to a server may hold that for a long time.
+        self._lock = threading.Lock()
+        self._queue: deque[tuple[str, Sequence[Event]]] = deque()
+        self._is_notifying = False
+
+    def add(self, listener: Listener) -> Callable[[], None]:
+        """Add a listener; return a function that removes it."""
+        entry = (listener,)
+        with self._lock:
+            self.listeners = (*self.listeners, entry)
+
+        def unsubscribe() -> None:
+            with self._lock:
+                self.listeners = tuple(other for other in self.listeners if other is not entry)
+
+        return unsubscribe
+
+    def notify(self, execution_id: str, records: Sequence[Record]) -> None:
+        """Call every listener with the events of some records.
+
+        A listener may append events itself. All listeners get these after the present ones.
+        """
+        if not self.listeners:
+            return
+        self._queue.append((execution_id, tuple(event for record in records for event in record.events())))
+        if self._is_notifying:
+            return
+        self._is_notifying = True
+        try:
+            while self._queue:
+                self._call_listeners(*self._queue.popleft())
+        finally:
+            self._is_notifying = False
+
+    def _call_listeners(self, execution_id: str, events: Sequence[Event]) -> None:
+        for (listener,) in self.listeners:
+            try:
+                listener(execution_id, events)
+            except Exception:  # noqa: BLE001 - the events are committed: the appender must not take this for a failure
+                _log.exception("a listener of the event store failed at execution %s", execution_id)
+
+
+class Arrivals:
+    """Count of news, and a condition to wait for the next one."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._count = 0
+
+    def add(self) -> None:
+        """Count one more, and wake the waiting threads."""
+        with self._condition:
+            self._count += 1
+            self._condition.notify_all()
+
+    def wait(self, seen: int, seconds: float) -> int:
+        """Return the count as soon as it differs from `seen`, or after `seconds`."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._count != seen, seconds)
+            return self._count
+
+
+class News:
+    """Listeners to the news of one store, and the thread that waits for them.
+
+    One thread waits, however many executions and views listen
+    (test_news_are_waited_for_by_one_thread_however_many_listen). It starts with the first listener, and ends when it
+    finds no listener, or when the store is closed.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._listeners: tuple[tuple[NewsListener], ...] = ()
+        self._thread: threading.Thread | None = None
+
+    def add(self, listener: NewsListener, wait: Wait) -> Callable[[], None]:
+        """Add a listener, which is called once soon, and then at all news; return a function that removes it.
+
+        `wait` is the store's `wait_for_news`.
+        """
+        entry = (listener,)  # a tuple of its own, so that one listener added twice is two entries
+
+        def remove() -> None:
+            with self._lock:
+                self._listeners = tuple(other for other in self._listeners if other is not entry)
+
+        with self._lock:
+            self._listeners = (*self._listeners, entry)
+            if self._thread is None or not self._thread.is_alive():  # none is alive in a forked process
+                self._thread = threading.Thread(target=self._watch, args=(wait,), name="divebook-news", daemon=True)
+                self._thread.start()
+                return remove  # a new thread begins with a call of all listeners
+        listener()
+        return remove
+
+    def join(self) -> None:
+        """Wait for the thread to end, once the store is closed (test_unloading_leaves_no_thread_file_or_socket)."""
+        with self._lock:
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(LINGER)
+
+    def _watch(self, wait: Wait) -> None:
+        seen = -1
+        while self._has_listeners():
+            try:
+                count = wait(seen, LINGER)
+            except StoreClosedError:
+                with self._lock:
+                    self._thread = None
+                return
+            except StoreError as error:  # code that writes to the store reports the problem to the user
+                _log.debug("no news of the store: %s", error)
+                threading.Event().wait(LINGER)
+                continue
+            if count != seen:
+                seen = count
+                self._call_listeners()
+
+    def _call_listeners(self) -> None:
+        for (listener,) in self._listeners:
+            try:
+                listener()
+            except Exception:  # noqa: BLE001 - the other listeners must be called as well
+                _log.exception("a listener to the store's news failed")
+
+    def _has_listeners(self) -> bool:
+        """Return True if there are listeners. If not, note under the same lock that the thread ends."""
+        with self._lock:
+            if not self._listeners:
+                self._thread = None
+            return bool(self._listeners)

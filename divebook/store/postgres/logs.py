@@ -1,0 +1,766 @@
+"""Logs in the tables of a Postgres database: writing of batches in one round trip, and reading.
+
+`LogWriter` caches the ends of the logs that this process writes. It prepares a batch from the cached end of its log,
+and sends that end along. A function of the server (`divebook.store.postgres.schema`) writes the batch only if the
+execution's row still matches it. For example, a process has cached that the log of A ends with event 7, and sends
+events 8 and 9, but another process has appended an event 8 in the meantime. The server then writes nothing, and
+`LogWriter` reads the log again, and refuses the batch or sends it once more.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+from divebook.errors import (
+    ConcurrentAppendError,
+    ConnectionLostError,
+    CorruptStoreError,
+    DecryptionError,
+    ExecutionNotFoundError,
+    InvalidEventError,
+    NewerStoreError,
+    StartKeyTakenError,
+    StoreBusyError,
+    StoreError,
+)
+from divebook.events.catalog import PAYLOADS
+from divebook.events.codec import decode, encode
+from divebook.events.event import Record, successor
+from divebook.store.append import (
+    RELAXED,
+    Beginning,
+    Durability,
+    ExecutionRecord,
+    Ids,
+    KnownIds,
+    Line,
+    PreparedBatch,
+    Refusal,
+    first_line,
+    line_after,
+    no_place_to_fork,
+    record_of,
+)
+from divebook.store.base import StoredRecord
+from divebook.store.codec import Sealing
+from divebook.store.encoding import Fetch, Packed, pack_blob, pack_id, unpack_blob, unpack_id, width_of
+from divebook.store.leases import Lease
+from divebook.store.postgres.connections import (
+    BIGINT,
+    BOOLEAN,
+    BYTEA,
+    INTEGER,
+    TEXT,
+    BinaryArray,
+    Connections,
+    SentStatement,
+    array_of,
+    escaped,
+    unescaped,
+)
+from divebook.store.postgres.schema import IN_KNOWN_FORMAT
+
+COLUMNS = """
+executions.id, status, created_at, ended_at, last_sequence, error, size, wake_at, taken, durability,
+  workflow_name, fingerprint, start_key, origin, parent, tags, note, notebook, cell, opened, seal
+"""
+WIDTH = COLUMNS.count(",") + 1
+RECORD = f"SELECT {COLUMNS} FROM divebook.executions"  # noqa: S608 - our own text
+_TAGS = Line._fields.index("tags")
+_OTHER_FORM = b"\xff"
+MOST = 0xFFFF_FFFF
+"""The highest number that an event can have."""
+MAX_CACHED_LOGS = 1000
+"""Maximum number of cached logs. Others, which are mostly waiting, are read again when they continue."""
+MAX_SENT_BYTES = 1 << 16
+"""Maximum size of a batch that is sent while the engine's event loop waits."""
+MAX_ATTEMPTS = 8
+"""Maximum number of rounds in which no batch is written or refused, since other processes change the logs first."""
+Notify: TypeAlias = Callable[[Sequence[PreparedBatch], Sequence[Refusal | None]], None]
+"""Function that notifies listeners of the outcome of batches."""
+Row: TypeAlias = tuple[Any, ...]
+_READ = "SELECT * FROM divebook.read_log(%s, %s, %s)"
+_IDS = "SELECT id, type FROM divebook.read_log(%s, 0, %s) WHERE sequence > 0"
+_AROUND = """
+SELECT found.* FROM unnest(%s::bigint[]) AS wanted(sequence)
+CROSS JOIN LATERAL divebook.read_log(%s, wanted.sequence - 1, wanted.sequence) AS found
+"""
+_BLOB = "SELECT compressed, data FROM divebook.blobs WHERE digest = %s"
+_COMMIT = f"""
+SELECT divebook.commit_batches(
+  %s::json, %s, %s, %b::integer[], %b::bigint[], %b::bigint[], %b::integer[], %b::bytea[], %b::text[], %b::text[],
+  %b::bytea[], %b::bigint[], %b::integer[], %b::bytea[], %b::boolean[], %b::bytea[]
+) {IN_KNOWN_FORMAT}
+"""
+_EXTEND_LOGS = f"""
+SELECT divebook.commit_batches_carrying_on(
+  $1::boolean, $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[], $8::bigint[],
+  $9::bigint[], $10::bigint[], $11::bigint[], $12::integer[], $13::bigint[], $14::bigint[], $15::integer[],
+  $16::bytea[], $17::text[], $18::text[], $19::bytea[], $20::bigint[]
+) {IN_KNOWN_FORMAT}
+"""
+_LOG = (BIGINT, BIGINT, BIGINT, BIGINT, TEXT, BIGINT, BIGINT, BIGINT, BIGINT, BIGINT)
+_ROW = (INTEGER, BIGINT, BIGINT, INTEGER, BYTEA, TEXT, TEXT, BYTEA, BIGINT)
+_USE = (INTEGER, BYTEA, BOOLEAN, BYTEA)
+"""Types of the columns that are sent as arrays: of extended logs (`_LOG`), records, and references to large values."""
+_LOAD = f"""
+SELECT {COLUMNS}, executions.key, token, executions.checksum, forked_at, latest.id, latest.type,
+  ARRAY(SELECT digest FROM divebook.blob_uses AS used WHERE used.key = executions.key)
+FROM divebook.executions LEFT JOIN LATERAL (
+  SELECT id, type FROM divebook.events
+  WHERE place BETWEEN executions.key << 32 AND executions.key << 32 | 4294967295 ORDER BY id DESC LIMIT 1
+) AS latest ON true
+WHERE executions.id = ANY(%s)
+"""  # noqa: S608 - our own text
+_HOLDER = "SELECT id FROM divebook.executions WHERE start_key = %s"
+
+
+# --- writing ---
+
+
+class LogWriter:
+    """Writes batches to logs, and caches the logs that this process writes. Callers hold the store's lock."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        types: TypeNumbers,
+        reader: LogReader,
+        unknown: Callable[[str], ExecutionNotFoundError],
+    ) -> None:
+        self._connections = connections
+        self._types = types
+        self._reader = reader
+        self._unknown = unknown
+        self._logs: dict[str, CachedLog] = {}
+
+    def write(self, batches: Sequence[PreparedBatch], durability: Durability) -> list[Refusal | None]:
+        """Write batches; return, for each, why it was refused, or None.
+
+        Each round sends at most one batch for each execution. Batches that the server did not accept, and later batches
+        of the same execution, remain for the next round.
+        """
+        self._connections.settle()
+        answers: list[Refusal | None] = [None] * len(batches)
+        pending = list(range(len(batches)))
+        rounds_without_progress = 0
+        is_first = True
+        try:
+            while pending and rounds_without_progress < MAX_ATTEMPTS:
+                remaining = self._round(batches, pending, answers, durability, is_first=is_first)
+                has_progress = len(remaining) < len(pending)
+                rounds_without_progress = 0 if has_progress else rounds_without_progress + 1
+                pending = remaining
+                is_first = False
+        except BaseException as error:
+            self.forget([batch.execution_id for batch in batches])  # the ends of these logs are unknown
+            # Earlier rounds were committed, so that only the pending batches are refused.
+            if is_first or not isinstance(error, StoreError) or isinstance(error, ConnectionLostError):
+                raise
+            for index in pending:
+                answers[index] = error
+            return answers
+        for index in pending:
+            answers[index] = StoreBusyError(
+                f"execution {batches[index].execution_id} cannot be written: other processes always change it before. "
+                "Try again"
+            )
+        self.forget([batch.execution_id for batch in batches if batch.ends])
+        while len(self._logs) > MAX_CACHED_LOGS:
+            del self._logs[next(iter(self._logs))]
+        return answers
+
+    def begin(self, batches: Sequence[PreparedBatch], durability: Durability, notify: Notify) -> SentBatches | None:
+        """Send batches without waiting for the answer; return None if that is not possible.
+
+        It is possible for batches that only extend cached logs, so that no query is necessary before. The answer is
+        processed by `outcome`, or by the next write.
+        """
+        is_one_each = len({batch.execution_id for batch in batches}) == len(batches)
+        if not (is_one_each and self._connections.can_send() and all(map(self._can_send_at_once, batches))):
+            return None
+        try:
+            drafts = {index: self._draft(batch, durability, is_first=True) for index, batch in enumerate(batches)}
+        except (StoreError, InvalidEventError):  # `write` refuses the batch, or reads its log again
+            return None
+        if not all(draft.only_extends_log(batches[index]) for index, draft in drafts.items()):
+            return None
+        rows, _ = self._rows(batches, drafts)
+        is_relaxed = _is_relaxed(batches, drafts, durability)
+        sent = SentBatches(
+            batches, drafts, self._send_extensions(drafts, rows, is_relaxed=is_relaxed), durability, notify
+        )
+        self._connections.unanswered = lambda: self._settle(sent)
+        return sent
+
+    def _can_send_at_once(self, batch: PreparedBatch) -> bool:
+        """Return True if a batch is small, and can be sent without a query before."""
+        log = self._logs.get(batch.execution_id)
+        is_cached = log is not None and log.ids.are_below(batch.ids) and self._types.are_known(batch.types)
+        return batch.beginning is None and is_cached and batch.size <= MAX_SENT_BYTES
+
+    def outcome(self, sent: SentBatches) -> list[Refusal | None]:
+        """Wait for the answer to sent batches; return why each was refused, or None. Raises as `write` does."""
+        if sent.answers is None and sent.error is None:
+            self._connections.settle()
+        if sent.answers is None:
+            assert sent.error is not None  # noqa: S101 - it is settled
+            raise sent.error
+        return sent.answers
+
+    def _settle(self, sent: SentBatches) -> None:
+        """Wait for the answer to sent batches, and store the outcome in `sent`. An interrupted call can be repeated."""
+        try:
+            entered = sent.statement.numbers()
+            self._connections.unanswered = None
+            sent.answers = self._finish_sent(sent, entered)
+        except Exception as error:  # noqa: BLE001 - `outcome` raises it to the sender, not to the next writer
+            self._connections.unanswered = None
+            sent.error = error
+            self.forget([batch.execution_id for batch in sent.batches])
+        else:
+            sent.notify(sent.batches, sent.answers)
+
+    def _finish_sent(self, sent: SentBatches, entered: Collection[int]) -> list[Refusal | None]:
+        """Return the outcome of sent batches; write those again that the server did not accept."""
+        answers: list[Refusal | None] = [None] * len(sent.batches)
+        refused = self._update_cache(sent.batches, sent.drafts, _keys(sent.drafts, entered))
+        if refused:
+            try:
+                new_answers = self.write([sent.batches[index] for index in refused], sent.durability)
+            except ConnectionLostError:
+                raise
+            except StoreError as error:  # the other batches were written
+                new_answers = [error] * len(refused)
+            for index, answer in zip(refused, new_answers, strict=True):
+                answers[index] = answer
+        return answers
+
+    def forget(self, execution_ids: Iterable[str]) -> None:
+        """Remove logs from the cache, so that the next write reads them again."""
+        for execution_id in execution_ids:
+            self._logs.pop(execution_id, None)
+
+    def _round(
+        self,
+        batches: Sequence[PreparedBatch],
+        pending: Sequence[int],
+        answers: list[Refusal | None],
+        durability: Durability,
+        *,
+        is_first: bool,
+    ) -> list[int]:
+        """Send the first pending batch of each execution; return the indices of batches that are still pending.
+
+        In the first round, a batch that begins a log is sent without a query: it is almost always new. A fork waits for
+        the next round if its source is written in this one. A batch that does not fit a cached log stays pending, since
+        another process may have written to the log; after a query it is refused.
+        """
+        firsts: dict[str, int] = {}
+        for index in pending:
+            firsts.setdefault(batches[index].execution_id, index)
+        remaining = [index for index in pending if firsts[batches[index].execution_id] != index]
+        if is_first:
+            self.forget([batches[index].execution_id for index in firsts.values() if batches[index].beginning])
+        loaded = self._load_uncached(
+            batches[index] for index in firsts.values() if batches[index].beginning is None or not is_first
+        )
+        drafts: dict[int, DraftBatch] = {}
+        for execution_id, index in firsts.items():
+            batch = batches[index]
+            if batch.source in firsts and firsts[batch.source] < index:
+                remaining.append(index)
+                continue
+            try:
+                drafts[index] = self._draft(batch, durability, is_first=is_first)
+            except (StoreError, InvalidEventError) as refusal:
+                self.forget([execution_id])
+                if isinstance(refusal, StoreBusyError):
+                    raise
+                if batch.beginning is None and execution_id not in loaded:
+                    remaining.append(index)  # another process may have written to it since
+                else:
+                    answers[index] = refusal
+        if drafts:
+            remaining += self._send(batches, drafts, durability)
+        return sorted(remaining)
+
+    def _load_uncached(self, batches: Iterable[PreparedBatch]) -> Collection[str]:
+        """Load the logs of batches that are not cached; return their ids, whether or not the logs exist."""
+        uncached = [batch.execution_id for batch in batches if batch.execution_id not in self._logs]
+        if not uncached:
+            return ()
+        for row in self._connections.read(_LOAD, ([escaped(name) for name in uncached],)):
+            line = load_line(row[:WIDTH])
+            key, token, checksum, forked_at, latest, number, used = row[WIDTH:]
+            self._logs[line.id] = CachedLog(key, token, line, checksum, self._ids(forked_at, latest, number), {*used})
+        return uncached
+
+    def _ids(self, forked_at: int | None, latest: bytes | None, number: int | None) -> KnownIds:
+        """Return the ids of a log from its highest one. It is not sufficient for a fork, or ids of another form."""
+        if forked_at is not None or latest is None or number is None or has_other_form(latest):
+            return KnownIds(None)
+        try:
+            return KnownIds(successor(unpack_event_id(latest), width_of(self._types.name(number)) - 1))
+        except ValueError:  # divebook does not write such an id
+            return KnownIds(None)
+
+    def _draft(self, batch: PreparedBatch, durability: Durability, *, is_first: bool) -> DraftBatch:
+        """Return a batch as it is sent; raise StoreError or InvalidEventError if it does not fit the cached log."""
+        log = self._logs.get(batch.execution_id)
+        if batch.beginning is not None:
+            if log is not None:
+                raise ConcurrentAppendError(batch.execution_id, 0, log.line.last_sequence)
+            return self._begin(batch, batch.beginning, durability, is_first=is_first)
+        if log is None:
+            raise self._unknown(batch.execution_id)
+        if log.token != batch.token:
+            raise batch.fenced(log.token)
+        if log.line.last_sequence != batch.expected_sequence:
+            raise ConcurrentAppendError(batch.execution_id, batch.expected_sequence, log.line.last_sequence)
+        batch.check_may_follow(log.line.status)
+        log.ids.refuse(batch.records, batch.ids, lambda: self._reader.ids(batch.execution_id))
+        new_blobs = {digest: content for digest, content in batch.blobs.items() if digest not in log.digests}
+        size = log.line.size + batch.size + sum(map(len, new_blobs.values()))
+        checksums = batch.checksums(log.checksum)
+        after = CachedLog(
+            log.key,
+            log.token,
+            line_after(log.line, batch, size),
+            checksums[-1],
+            log.ids,
+            log.digests | new_blobs.keys(),
+        )
+        return DraftBatch(log, {}, checksums, after, new_blobs)
+
+    def _begin(
+        self, batch: PreparedBatch, beginning: Beginning, durability: Durability, *, is_first: bool
+    ) -> DraftBatch:
+        """Return the first batch of a log as it is sent.
+
+        The server refuses it if the log or the start key exists. The next round finds out which of them it was.
+        """
+        if batch.token:
+            raise batch.fenced(0)
+        if beginning.key is not None and not is_first:
+            self._refuse_used_start_key(beginning.key)
+        before, shared = (0, {}) if batch.source is None else self._fork_point(batch, batch.source)
+        size = batch.size + sum(map(len, batch.blobs.values()))
+        line = line_after(first_line(batch, beginning, batch.durability or durability), batch, size)
+        checksums = batch.checksums(before)
+        token = batch.lease.token if batch.lease else 0
+        ids = KnownIds(None) if shared else KnownIds()
+        after = CachedLog(0, token, line, checksums[-1], ids, {*batch.blobs})
+        lease = {} if batch.lease is None else lease_columns(batch.lease)
+        head = {"before": before, "token": token, **shared, **lease}
+        return DraftBatch(None, head, checksums, after, dict(batch.blobs))
+
+    def _refuse_used_start_key(self, key: str) -> None:
+        for (holder,) in self._connections.read(_HOLDER, (escaped(key),)):
+            raise StartKeyTakenError(key, unescaped(holder))
+
+    def _fork_point(self, batch: PreparedBatch, source: str) -> tuple[int, dict[str, Any]]:
+        """Return the checksum of the last event that a fork shares with its source, and the position of its row."""
+        sequence = batch.expected_sequence
+        log = self._reader.find(source, sequence - 1, sequence)
+        if log is None:
+            raise self._unknown(source)
+        records = list(self._reader.records(log, min(sequence, log.last_sequence)))
+        if not records or records[-1].last_sequence != sequence:
+            raise no_place_to_fork(batch)
+        owner_key = log.rows[-1][0]
+        source_place = owner_key << 32 | records[-1].sequence
+        return records[-1].checksum or 0, {"source_key": owner_key, "forked_at": sequence, "source_place": source_place}
+
+    def _send(
+        self, batches: Sequence[PreparedBatch], drafts: dict[int, DraftBatch], durability: Durability
+    ) -> list[int]:
+        """Send drafts in one transaction; return the indices of batches that the server did not accept."""
+        rows, uses = self._rows(batches, drafts)
+        is_relaxed = _is_relaxed(batches, drafts, durability)
+        if all(draft.only_extends_log(batches[index]) for index, draft in drafts.items()):
+            keys = _keys(drafts, self._send_extensions(drafts, rows, is_relaxed=is_relaxed).numbers())
+        else:
+            heads = encode([draft.head(batches[index]) for index, draft in drafts.items()]).decode()
+            values = (heads, is_relaxed, time.time_ns() // 1000, *_arrays(_ROW, rows), *_arrays(_USE, uses))
+            answer = self._connections.write(_COMMIT, values)
+            if not answer:
+                raise self._connections.refused_format()
+            ((keys,),) = answer
+        return self._update_cache(batches, drafts, keys)
+
+    def _send_extensions(
+        self, drafts: Mapping[int, DraftBatch], rows: Sequence[Row], *, is_relaxed: bool
+    ) -> SentStatement:
+        """Send drafts that only extend logs, without waiting for the answer."""
+        logs = [draft.row() for draft in drafts.values()]
+        return self._connections.send(_EXTEND_LOGS, (is_relaxed, *_arrays(_LOG, logs), *_arrays(_ROW, rows)))
+
+    def _rows(self, batches: Sequence[PreparedBatch], drafts: Mapping[int, DraftBatch]) -> tuple[list[Row], list[Row]]:
+        """Return the rows of the records in drafts, and those of the references to large values."""
+        rows: list[Row] = []
+        uses: list[Row] = []
+        for number, (index, draft) in enumerate(drafts.items(), 1):
+            batch = batches[index]
+            entries = zip(batch.records, batch.types, batch.payloads, draft.checksums, strict=True)
+            for record, name, payload, checksum in entries:
+                identity = (
+                    number,
+                    record.sequence,
+                    record.recorded_at,
+                    self._types.number(name),
+                    pack_event_id(record.id),
+                )
+                rows.append((*identity, escaped(record.path), escaped(record.step), payload, checksum))
+            for digest, content in draft.new_blobs.items():
+                packed = batch.packed.get(digest) or pack_blob(content)
+                uses.append((number, digest, packed.compressed, packed.data))
+        return rows, uses
+
+    def _update_cache(
+        self, batches: Sequence[PreparedBatch], drafts: Mapping[int, DraftBatch], keys: Sequence[int]
+    ) -> list[int]:
+        """Add the logs of accepted drafts, whose keys are not 0, to the cache; return the indices of the others."""
+        refused = []
+        for (index, draft), key in zip(drafts.items(), keys, strict=True):
+            self._logs.pop(batches[index].execution_id, None)  # the log that was written last is the last key
+            if key:
+                draft.log.key = key
+                draft.log.ids.add(batches[index].records, batches[index].ids)
+                self._logs[batches[index].execution_id] = draft.log
+            else:
+                refused.append(index)
+        return refused
+
+
+@dataclass(slots=True)
+class CachedLog:
+    """Cached end of a log that this process writes, and the ids in it."""
+
+    key: int
+    token: int
+    """Token of the execution's latest lease."""
+    line: Line
+    """The execution's row."""
+    checksum: int
+    """Checksum of the last record."""
+    ids: KnownIds = field(default_factory=KnownIds)
+    digests: set[bytes] = field(default_factory=set)
+    """Digests of the large values that are recorded as referenced by the execution."""
+
+
+@dataclass(slots=True)
+class DraftBatch:
+    """A batch as it is sent, and the end of its log after the batch."""
+
+    before: CachedLog | None
+    """End of the log before the batch; None if the batch begins the log."""
+    head_of_new_log: dict[str, Any]
+    """Columns that only the first batch of a log has."""
+    checksums: list[int]
+    """Checksums of the records."""
+    log: CachedLog
+    """End of the log after the batch."""
+    new_blobs: dict[bytes, bytes]
+    """Large values that the execution did not refer to before."""
+
+    def only_extends_log(self, batch: PreparedBatch) -> bool:
+        """Return True if the batch extends a log, and changes nothing else. Such a batch needs no JSON."""
+        has_turn = batch.turn is not None or batch.wake_at is not None
+        has_more = batch.questions or batch.annotations or batch.enqueued is not None or batch.withheld is not None
+        return self.before is not None and not (has_turn or has_more or self.new_blobs)
+
+    def row(self) -> tuple[Any, ...]:
+        """Return the columns that the server compares with the row of an extended log, and the new columns."""
+        before = self.before
+        after = self.log
+        assert before is not None  # noqa: S101 - the batch extends a log
+        line = after.line
+        compared = before.key, before.line.seal(), before.token, before.checksum
+        return (*compared, line.status, line.last_sequence, line.size, line.taken, line.seal(), after.checksum)
+
+    def head(self, batch: PreparedBatch) -> dict[str, Any]:
+        """Return the columns that the server compares with the execution's row, and the new columns, as JSON data."""
+        before = self.before
+        compared = self.head_of_new_log
+        if before is not None:
+            compared = {"key": before.key, "known_seal": before.line.seal(), "known_token": before.token}
+            compared["before"] = before.checksum
+        return {**compared, **_head(batch, self.log)}
+
+
+@dataclass(slots=True)
+class SentBatches:
+    """Batches that were sent, each of which only extends a log, and their outcome."""
+
+    batches: Sequence[PreparedBatch]
+    drafts: dict[int, DraftBatch]
+    statement: SentStatement
+    durability: Durability
+    notify: Notify
+    answers: list[Refusal | None] | None = None
+    """Why each batch was refused, or None; set when the answer was processed."""
+    error: Exception | None = None
+    """Error that ended the statement. Unless the connection was lost, no batch was written."""
+
+    def is_answered(self, seconds: float) -> bool:
+        """Wait for at most `seconds`; return True if the server has answered, or the connection was lost."""
+        try:
+            return self.statement.has_answer(seconds)
+        except StoreError:  # `outcome` raises it
+            return True
+
+
+def _head(batch: PreparedBatch, after: CachedLog) -> dict[str, Any]:
+    open_questions = [escaped(name) for name, is_open in batch.questions.items() if is_open]
+    settled = [escaped(name) for name, is_open in batch.questions.items() if not is_open]
+    questions = {"asked": open_questions or None, "settled": settled or None}
+    withheld = batch.withheld if batch.beginning is None or batch.enqueued is not None else None
+    queue = (
+        {} if batch.enqueued is None else {"queue": escaped(batch.enqueued.queue), "priority": batch.enqueued.priority}
+    )
+    state = {"is_over": batch.ends, "withheld": withheld, **queue}
+    return {**columns_of(after.line), "checksum": after.checksum, **state, **questions}
+
+
+def lease_columns(lease: Lease) -> dict[str, Any]:
+    """Return the columns of a lease that is sent with the first batch of a log."""
+    owner = lease.owner
+    strings = {"host": owner.host, "owner": owner.name, "boot": owner.boot}
+    columns = {name: escaped(text) for name, text in strings.items()}
+    return {**columns, "pid": owner.pid, "started": owner.started, "expires_at": lease.expires_at}
+
+
+def _is_relaxed(batches: Sequence[PreparedBatch], drafts: Mapping[int, DraftBatch], durability: Durability) -> bool:
+    return {batches[index].durability or durability for index in drafts} == {RELAXED}
+
+
+def _keys(drafts: Mapping[int, DraftBatch], entered: Collection[int]) -> list[int]:
+    """Return the key of each draft's log if the server accepted it, or else 0."""
+    keys = [draft.log.key for draft in drafts.values()]
+    return [key if key in entered else 0 for key in keys]
+
+
+def _arrays(kinds: Sequence[int], rows: Sequence[tuple[Any, ...]]) -> list[BinaryArray]:
+    columns = zip(*rows, strict=True) if rows else [()] * len(kinds)
+    return [array_of(kind, column) for kind, column in zip(kinds, columns, strict=True)]
+
+
+# --- reading ---
+
+
+class LogReader:
+    """Reads logs and verifies their checksums."""
+
+    def __init__(self, connections: Connections, types: TypeNumbers) -> None:
+        self._connections = connections
+        self._types = types
+
+    def find(self, execution_id: str, after: int, last: int) -> LogRows | None:
+        """Return the rows with the events above `after` up to `last`; None if the log does not exist."""
+        values = (escaped(execution_id), min(after, MOST), min(last, MOST))
+        rows = self._connections.read(_READ, values)
+        if not rows:
+            return None
+        key, _, length, *_, checksum = rows[0]
+        return LogRows(execution_id, key, length, checksum, rows[1:])
+
+    def records(self, log: LogRows, last: int) -> Iterator[StoredRecord]:
+        """Yield the requested records of a log, each after a check of its checksum.
+
+        Raises
+        ------
+        CorruptStoreError
+            A record is missing, or was changed.
+        """
+        records = [self._types.stored(row) for row in log.rows]
+        expected = 1
+        checksum = 0
+        if records and records[0].sequence > 1:
+            expected = records[0].last_sequence + 1
+            checksum = records[0].checksum or 0
+            del records[0]
+        for record in records:
+            if record.sequence != expected:
+                break
+            expected = record.last_sequence + 1
+            checksum = record.checksum_after(checksum)
+            if checksum != record.checksum or (record.last_sequence == log.last_sequence and checksum != log.checksum):
+                raise _damaged(log, record, "it does not have the checksum it was written with")
+            yield record
+        if expected <= min(last, log.last_sequence):
+            raise CorruptStoreError(
+                f"event {expected} of execution {log.execution_id} is missing; the events before it are readable"
+            )
+
+    def decoded_records(self, log: LogRows, last: int, sealing: Sealing) -> list[Record]:
+        """Return the decoded records of a log; raises as `records` does."""
+        fetch = self.fetcher(sealing)
+        return [_decoded(record, sealing, fetch, log) for record in self.records(log, last)]
+
+    def around(self, execution_id: str, sequences: Sequence[int]) -> list[LogRows]:
+        """Return, for each event, the rows around the record that holds it; an empty list if the log does not exist."""
+        rows = self._connections.read(_AROUND, (list(sequences), escaped(execution_id)))
+        logs: list[LogRows] = []
+        for row in rows:
+            if row[1] == 0:
+                logs.append(LogRows(execution_id, row[0], row[2], row[-1], []))
+            else:
+                logs[-1].rows.append(row)
+        return logs
+
+    def ids(self, execution_id: str) -> list[Ids]:
+        """Return the ids of the records of a log."""
+        rows = self._connections.read(_IDS, (escaped(execution_id), MOST))
+        return [(unpack_event_id(event_id), width_of(self._types.name(number))) for event_id, number in rows]
+
+    def blob(self, digest: bytes) -> bytes | None:
+        """Return a large value, still encrypted; None if missing, CorruptStoreError if it cannot be decompressed."""
+        rows = self._connections.read(_BLOB, (digest,))
+        return unpack_blob(Packed(*rows[0])) if rows else None
+
+    def fetcher(self, sealing: Sealing) -> Fetch:
+        """Return a function that loads, decrypts and verifies each large value once."""
+        loaded: dict[bytes, bytes | None] = {}
+
+        def fetch(digest: bytes) -> bytes | None:
+            if digest not in loaded:
+                loaded[digest] = sealing.open_content(digest, self.blob(digest))
+            return loaded[digest]
+
+        return fetch
+
+
+class LogRows(NamedTuple):
+    """Rows of a log that one query returned."""
+
+    execution_id: str
+    key: int
+    last_sequence: int
+    checksum: int
+    """Checksum of the last record, from the execution's row."""
+    rows: list[tuple[Any, ...]]
+    """The requested records, after one or two preceding ones. The first column is the key of the execution that has the
+    row."""
+
+
+def _damaged(log: LogRows, record: StoredRecord, reason: object) -> CorruptStoreError:
+    first = record.sequence
+    last = record.last_sequence
+    description = f"event {first}" if first == last else f"the record of events {first} to {last}"
+    return CorruptStoreError(
+        f"{description} of execution {log.execution_id} is damaged: {reason}. The events before it and the other "
+        "executions are readable"
+    )
+
+
+def _decoded(record: StoredRecord, sealing: Sealing, fetch: Fetch, log: LogRows) -> Record:
+    try:
+        return record.record(log.execution_id, sealing.open_whole(record.payload, fetch))
+    except (NewerStoreError, DecryptionError) as error:
+        raise type(error)(f"event {record.sequence} of execution {log.execution_id}: {error}") from error
+    # The last three: valid JSON that does not have the form of the payload.
+    except (CorruptStoreError, TypeError, AttributeError, ValueError) as error:
+        raise _damaged(log, record, error) from error
+
+
+# --- rows ---
+
+
+def line_of(row: tuple[Any, ...]) -> tuple[Line, int]:
+    """Return the row in the columns of `RECORD`, and the checksum that it was written with."""
+    columns: list[Any]
+    *columns, seal = [unescaped(value) if isinstance(value, str) else value for value in row]
+    columns[_TAGS] = encode([unescaped(tag) for tag in columns[_TAGS]]).decode()
+    return Line(*columns), int(seal)
+
+
+def load_line(row: tuple[Any, ...]) -> Line:
+    """Return the row in the columns of `RECORD` after a check of its checksum.
+
+    Raises
+    ------
+    CorruptStoreError
+        The row was changed.
+    """
+    line, seal = line_of(row)
+    if line.seal() != seal:
+        raise CorruptStoreError(
+            f"the row of execution {line.id} does not have the checksum it was written with, so what lists show of it "
+            "is not to be trusted; `divebook check` says what is still readable"
+        )
+    return line
+
+
+def load_record(row: tuple[Any, ...]) -> ExecutionRecord:
+    """Return the record of an execution from the columns of `RECORD`; CorruptStoreError if the row was changed."""
+    return record_of(load_line(row))
+
+
+def columns_of(line: Line) -> dict[str, Any]:
+    """Return the columns of a row by name, as they are sent."""
+    columns = {name: escaped(value) if isinstance(value, str) else value for name, value in line._asdict().items()}
+    return {**columns, "tags": [escaped(tag) for tag in decode(line.tags)], "seal": line.seal()}
+
+
+def pack_event_id(event_id: str) -> bytes:
+    """Return an id as the table stores it, in a column of one type: 16 bytes, or FF and the text of another id."""
+    packed = pack_id(event_id)
+    return packed if isinstance(packed, bytes) and packed[:1] != _OTHER_FORM else _OTHER_FORM + event_id.encode()
+
+
+def unpack_event_id(packed: bytes) -> str:
+    """Undo `pack_event_id`; a damaged id becomes a text that no event has."""
+    return packed[1:].decode("utf-8", "replace") if has_other_form(packed) else unpack_id(packed)
+
+
+def has_other_form(packed: bytes) -> bool:
+    """Return True if a packed id does not have divebook's form, whose packed ids sort as their texts do."""
+    return packed[:1] == _OTHER_FORM
+
+
+class TypeNumbers:
+    """Numbers that the database gives to types of records. Another process may have added some."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self.names: dict[int, str] = {}
+        self._numbers: dict[str, int] = {}
+
+    def load(self) -> None:
+        """Read the table."""
+        rows = self._connections.read("SELECT number, name FROM divebook.event_types")
+        self.names = dict(rows)
+        self._numbers = {name: number for number, name in rows}
+
+    def number(self, name: str) -> int:
+        """Return the number of a type; the first call in a new store adds a number for each event type."""
+        if name not in self._numbers:
+            self._add({name, *PAYLOADS} - self._numbers.keys())
+        return self._numbers[name]
+
+    def are_known(self, names: Iterable[str]) -> bool:
+        """Return True if the numbers of types are cached, so that no query is necessary."""
+        return all(name in self._numbers for name in names)
+
+    def _add(self, names: Collection[str]) -> None:
+        insert = "INSERT INTO divebook.event_types (name) SELECT unnest(%s::text[]) ON CONFLICT DO NOTHING"
+        self._connections.write(insert, (sorted(names),))
+        self.load()
+
+    def name(self, number: int) -> str:
+        """Return the name of a type number, ``type 7`` if it has none; read the table again if it is new."""
+        if number not in self.names:
+            self.load()
+        return self.names.get(number, f"type {number}")
+
+    def stored(self, row: tuple[Any, ...]) -> StoredRecord:
+        """Return a record from a row of `divebook.read_log`."""
+        _, sequence, recorded_at, number, event_id, path, step, data, checksum = row
+        name = self.names.get(number) or self.name(number)
+        return StoredRecord(
+            sequence, recorded_at, name, unpack_event_id(event_id), unescaped(path), unescaped(step), data, checksum
+        )

@@ -1,0 +1,89 @@
+"""Large values in a store file: one row for each content, and one for each execution that refers to it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Collection, Mapping
+
+from divebook.store.base import StoredBlob
+from divebook.store.codec import Sealing
+from divebook.store.encoding import Blobs, Fetch, Packed, pack_blob, unpack_blob
+from divebook.store.sqlite.connections import typed
+
+_FIND = "SELECT number FROM blobs WHERE digest = ?"
+_INSERT = "INSERT INTO blobs (digest, compressed, data) VALUES (?, ?, ?) RETURNING number"
+_USE = "INSERT OR IGNORE INTO blob_uses (key, blob) VALUES (?, ?)"
+_INHERITED = """
+SELECT number, digest FROM blob_uses JOIN blobs ON number = blob
+WHERE key = ? AND blob NOT IN (SELECT blob FROM blob_uses WHERE key = ?)
+"""
+_LIST = """
+SELECT digest, length(data), number IN (
+  SELECT blob FROM blob_uses WHERE key NOT IN (SELECT key FROM executions WHERE id IN (SELECT value FROM json_each(?)))
+) FROM blobs
+"""
+_DROP = "DELETE FROM blobs WHERE number NOT IN (SELECT blob FROM blob_uses)"
+
+
+def insert_blobs(cursor: sqlite3.Cursor, key: int, blobs: Blobs, packed: Mapping[bytes, Packed]) -> int:
+    """Write new contents, and record that an execution refers to all of them; return by how many bytes it has grown.
+
+    `packed` has contents that were compressed before the transaction. A content that the execution already refers to
+    does not count.
+    """
+    grown = 0
+    for digest, content in blobs.items():
+        row = cursor.execute(_FIND, (digest,)).fetchone()
+        (number,) = row or _insert_blob(cursor, digest, packed.get(digest) or pack_blob(content))
+        if cursor.execute(_USE, (key, number)).rowcount:
+            grown += len(content)
+    return grown
+
+
+def inherit_blobs(cursor: sqlite3.Cursor, source: int, heir: int, used: Collection[bytes] | None) -> int:
+    """Record that `heir` refers to the large values of `source`; return by how many bytes it has grown.
+
+    `used` selects the values by digest; None means all.
+    """
+    grown = 0
+    for number, digest in cursor.execute(_INHERITED, (source, heir)).fetchall():
+        if used is None or digest in used:
+            grown += len(load_blob(cursor, digest) or b"")
+            cursor.execute(_USE, (heir, number))
+    return grown
+
+
+def load_blob(connection: sqlite3.Connection | sqlite3.Cursor, digest: bytes) -> bytes | None:
+    """Return a content, still encrypted; None if it is missing, CorruptStoreError if it cannot be decompressed."""
+    row = connection.execute("SELECT compressed, data FROM blobs WHERE digest = ?", (digest,)).fetchone()
+    return None if row is None else unpack_blob(Packed(bool(row[0]), row[1]))
+
+
+def fetcher(connection: sqlite3.Connection | sqlite3.Cursor, sealing: Sealing) -> Fetch:
+    """Return a function that loads, decrypts and verifies each content once."""
+    loaded: dict[bytes, bytes | None] = {}
+
+    def fetch(digest: bytes) -> bytes | None:
+        if digest not in loaded:
+            loaded[digest] = sealing.open_content(digest, load_blob(connection, digest))
+        return loaded[digest]
+
+    return fetch
+
+
+def list_blobs(connection: sqlite3.Connection, without: Collection[str]) -> list[StoredBlob]:
+    """Return the large values; `used` ignores references from the executions in `without`."""
+    rows = connection.execute(_LIST, (json.dumps(list(without)),)).fetchall()
+    typed_rows = (typed("large value", row, (bytes, int, int)) for row in rows)
+    return [StoredBlob(digest, stored, bool(used)) for digest, stored, used in typed_rows]
+
+
+def drop_unused_blobs(cursor: sqlite3.Cursor) -> int:
+    """Delete the large values that no execution refers to; return how many."""
+    return cursor.execute(_DROP).rowcount
+
+
+def _insert_blob(cursor: sqlite3.Cursor, digest: bytes, packed: Packed) -> tuple[int]:
+    row: tuple[int] = cursor.execute(_INSERT, (digest, packed.compressed, packed.data)).fetchone()
+    return row

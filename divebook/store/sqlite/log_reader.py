@@ -1,0 +1,519 @@
+"""Reading of logs in a store file: positions, records with a check of their checksums, and columns.
+
+A log is a range of the table of events. The place of a record is the key of its execution times 2**32, plus the
+sequence number of its first event. A fork has no rows for the events that it shares: its log consists of several parts,
+for example events 1 to 7 in the rows of execution A and events from 8 on in its own rows.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from types import NoneType
+from typing import TYPE_CHECKING, Any, NamedTuple
+from zlib import crc32
+
+from divebook.errors import CorruptStoreError, DecryptionError, NewerStoreError
+from divebook.events.catalog import PAYLOADS, Payload
+from divebook.events.codec import encode
+from divebook.events.event import Record
+from divebook.store.append import ExecutionRecord, Line, record_of
+from divebook.store.base import StoredRecord
+from divebook.store.codec import Sealing
+from divebook.store.encoding import Fetch, head, split, unpack_id, width_of
+from divebook.store.sqlite.blobs import fetcher
+from divebook.store.sqlite.connections import Types, typed
+from divebook.store.sqlite.schema import EventTypes, place_of
+
+if TYPE_CHECKING:
+    from divebook.store.pages import EventPage, Rows, SplitRecord
+
+# By the row itself: what an index says of a row may be damaged, and would lead to another execution.
+_FIND = """
+SELECT id, key, last_sequence, checksum, token, source_key, forked_at FROM executions NOT INDEXED
+WHERE key = (SELECT key FROM executions WHERE id = ?)
+"""
+# The executions whose events a fork shares, the nearest first.
+_SOURCES = """
+WITH RECURSIVE sources (key, upto) AS (
+  VALUES (:source, :upto)
+  UNION ALL
+  SELECT above.source_key, above.forked_at FROM sources JOIN executions AS above ON above.key = sources.key
+  WHERE above.source_key IS NOT NULL AND above.forked_at < upto
+)
+SELECT key, upto FROM sources
+"""
+_LOG_TYPES = (str, int, int, int, int, (int, NoneType), (int, NoneType))
+MOST = 0xFFFF_FFFF
+"""Highest possible sequence number of an event."""
+# In the order of their places, as SQLite visits them; rows in another order have another checksum.
+_JOINED_COLUMNS = """
+SELECT CAST(group_concat(recorded_at) AS BLOB), CAST(group_concat(type) AS BLOB), CAST(group_concat(id, '') AS BLOB),
+  CAST(group_concat(path, char(10)) AS BLOB), CAST(group_concat(step, char(10)) AS BLOB),
+  CAST(group_concat(data, '') AS BLOB), CAST(group_concat(length(CAST(data AS BLOB))) AS BLOB),
+  count(*), count(checksum), min(place & 4294967295), max(place & 4294967295)
+FROM """
+_ROWS_OF_LOG = "events WHERE place >= ? AND place <= ?"
+# For a fork: the parts of its log one after the other, each in the order of its places.
+_ROWS_OF_PART = "SELECT * FROM (SELECT * FROM events WHERE place >= ? AND place <= ? ORDER BY place)"
+_CHECKSUM_AT = "SELECT checksum FROM events WHERE place <= ? ORDER BY place DESC LIMIT 1"
+# The last column is 1 if the log of an execution that has not ended is longer than its row states (`Reach`).
+COLUMNS = """
+id, status, created_at, ended_at, last_sequence, error, size, wake_at, taken, durability,
+  workflow_name, fingerprint, start_key, origin, parent, tags, note, notebook, cell, opened, seal,
+  ended_at IS NULL AND EXISTS (
+    SELECT 1 FROM events
+    WHERE place BETWEEN executions.key << 32 | last_sequence + 1 AND executions.key << 32 | 4294967295
+  )
+"""
+RECORD = f"SELECT {COLUMNS} FROM executions"  # noqa: S608 - our own text
+# As BLOB, so that a damaged text reaches the decoder, which can name the event.
+_RECORDS = """
+SELECT place, recorded_at, type, id, path, step, CAST(data AS BLOB), checksum FROM events
+WHERE place >= ? AND place <= ? ORDER BY place
+"""
+_FACTS = """
+SELECT events.place, events.recorded_at, events.type, events.id, events.path, events.step, CAST(events.data AS BLOB),
+  events.checksum, before.place, before.type, before.checksum
+FROM events LEFT JOIN events AS before ON before.place = (
+  SELECT max(place) FROM events AS earlier WHERE earlier.place > :first AND earlier.place < events.place
+)
+WHERE events.place IN (
+  SELECT (SELECT max(place) FROM events AS holder WHERE holder.place > :first AND holder.place <= value)
+  FROM json_each(:places)
+)
+"""
+# The record that holds an event, or the last one before it, and the one before that.
+_AROUND = "SELECT place, type, checksum FROM events WHERE place > ? AND place <= ? ORDER BY place DESC LIMIT 2"
+_FIRST_CHECKED = """
+SELECT recorded_at, name, events.id, path, step, CAST(data AS BLOB), checksum
+FROM events JOIN event_types ON number = type
+WHERE place > ? AND place <= ? AND checksum IS NOT NULL ORDER BY place LIMIT 1
+"""
+_TEXT = (str, NoneType)
+LINE_TYPES: Types = (
+    *(str, str, int, (int, NoneType), int, _TEXT, int, (int, NoneType), int, str),
+    *(str, _TEXT, _TEXT, str, _TEXT, str, _TEXT, _TEXT, _TEXT, int),
+)
+"""Types of the columns of a `Line`."""
+
+
+# --- position of a log in the file ---
+
+
+class Log(NamedTuple):
+    """Position of a log in the file, and its minimum length, from its execution's row."""
+
+    execution_id: str
+    key: int
+    last_sequence: int
+    checksum: int
+    token: int
+    parts: tuple[LogPart, ...]
+    """Oldest first; only a fork has several."""
+
+    @property
+    def shared(self) -> int:
+        """Number of events shared with the execution that was forked."""
+        return self.parts[-1].after
+
+    def ranges(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Return the ranges of places, in order, of the records that begin with the events from `first` to `last`."""
+        if len(self.parts) == 1:
+            return [(place_of(self.key, first), place_of(self.key, min(last, MOST)))]
+        ranges: list[tuple[int, int]] = []
+        for part in self.parts:
+            begin = max(first, part.after + 1)
+            end = min(last, part.upto)
+            if begin <= end:
+                ranges.append((place_of(part.key, begin), place_of(part.key, end)))
+        return ranges
+
+
+class LogPart(NamedTuple):
+    """Part of a log: rows of its own execution, or of one that it was forked from."""
+
+    key: int
+    """Key of the execution that has the rows."""
+    after: int
+    """Sequence number of the event before the part."""
+    upto: int
+
+
+def find(connection: sqlite3.Connection | sqlite3.Cursor, execution_id: str) -> Log | None:
+    """Return the position of a log, None if it does not exist; CorruptStoreError if the index is damaged."""
+    row = connection.execute(_FIND, (execution_id,)).fetchone()
+    if row is None:
+        return None
+    name, key, last, checksum, token, source, upto = typed("row of an execution", row, _LOG_TYPES)
+    parts = (LogPart(key, 0, MOST),) if source is None else _parts(connection, key, source, upto)
+    log = Log(name, key, last, checksum, token, parts)
+    if log.execution_id != execution_id:
+        raise CorruptStoreError(
+            f"execution {execution_id} cannot be found: its place in the file holds {log.execution_id}. "
+            "Run `divebook check`, and restore a backup"
+        )
+    return log
+
+
+def _parts(connection: sqlite3.Connection | sqlite3.Cursor, key: int, source: int, upto: int) -> tuple[LogPart, ...]:
+    """Return the parts of a fork's log."""
+    shared = connection.execute(_SOURCES, {"source": source, "upto": upto}).fetchall()
+    parts = []
+    after = 0
+    for owner, end in reversed(shared):
+        parts.append(LogPart(owner, after, end))
+        after = end
+    return (*parts, LogPart(key, after, MOST))
+
+
+# --- rows of executions ---
+
+
+def load_line(row: tuple[Any, ...]) -> Line:
+    """Return a row of `RECORD` after a check of its checksum.
+
+    Raises
+    ------
+    CorruptStoreError
+        The row was changed.
+    """
+    *columns, seal, _ = row
+    line = Line(*columns)
+    if line.seal() != seal:
+        raise CorruptStoreError(
+            f"the row of execution {line.id} does not have the checksum it was written with, so what lists show of it "
+            "is not to be trusted; `divebook check` says what is still readable"
+        )
+    return line
+
+
+def load_record(connection: sqlite3.Connection, types: EventTypes, row: tuple[Any, ...]) -> ExecutionRecord:
+    """Return the record of an execution from a row of `RECORD`; CorruptStoreError if the row was changed."""
+    line = load_line(row)
+    may_be_longer = row[-1]
+    log = find(connection, line.id) if may_be_longer else None
+    if log is not None:
+        reach = reach_of(connection, types, log)
+        line = line._replace(last_sequence=reach.last_sequence, size=line.size + reach.added)
+    return record_of(line)
+
+
+class Reach(NamedTuple):
+    """End of a log, which may be beyond the end that its execution's row states.
+
+    Writing the row with each commit would cost as much as the records do. It is therefore written when a column changes
+    that lists or recovery need, and otherwise every `RECORDS_PER_ROW_UPDATE` records (`log_writer`). Its
+    last sequence, size and checksum are as of that moment; readers that need the present ones read the few records
+    after it. For example, the row states 40 events, and two more records of one event each follow: the reach is event
+    42, with 2 records.
+    """
+
+    last_sequence: int
+    checksum: int
+    """Checksum of the last record."""
+    added: int = 0
+    """Bytes of payload since the row was written."""
+    records: int = 0
+    """Number of records since the row was written."""
+
+
+def reach_of(connection: sqlite3.Connection | sqlite3.Cursor, types: EventTypes, log: Log) -> Reach:
+    """Return the end of a log; CorruptStoreError if it is damaged."""
+    reach = Reach(log.last_sequence, log.checksum)
+    for record in load_records(connection, types, log, after=log.last_sequence, last=sys.maxsize):
+        if record.sequence > log.last_sequence:
+            added = reach.added + len(record.payload)
+            count = reach.records + 1
+            reach = Reach(record.last_sequence, record.checksum or 0, added, count)
+    return reach
+
+
+# --- records ---
+
+
+def load_decoded_records(
+    connection: sqlite3.Connection, types: EventTypes, sealing: Sealing, log: Log, *, after: int, last: int
+) -> list[Record]:
+    """Read the records that hold the events above `after` up to `last`; raises as `load_records` does."""
+    decoding = (sealing, fetcher(connection, sealing))
+    return [_decoded(record, decoding, log) for record in load_records(connection, types, log, after=after, last=last)]
+
+
+def load_facts(
+    connection: sqlite3.Connection, types: EventTypes, sealing: Sealing, log: Log, sequences: Sequence[int]
+) -> dict[int, Payload]:
+    """Read the payloads of some events by sequence number, with one query for each part of the log.
+
+    Raises
+    ------
+    CorruptStoreError
+        An event is missing, or its record was changed.
+    """
+    decoding = (sealing, fetcher(connection, sealing))
+    sequence_set = set(sequences)
+    facts = dict[int, Payload]()
+    for *row, earlier, number, preceding_checksum in _around_facts(connection, log, sequences):
+        record = _stored(types, log, row, connection)
+        checksum_before = preceding_checksum
+        if earlier is None and record.sequence > 1:  # the record before it is in another part of the log
+            _, checksum_before = record_start(connection, types, log, record.sequence - 1)
+        has_checksum = record.checksum is not None or checksum_before is not None
+        if has_checksum and record.checksum != record.checksum_after(checksum_before or 0):
+            raise _damaged(log, record, "it does not have the checksum it was written with")
+        if earlier is not None:
+            _check_place(connection, types, log, row[0], (earlier, number))
+        for sequence, fact in enumerate(_decoded(record, decoding, log).facts, record.sequence):
+            if sequence in sequence_set:
+                facts[sequence] = fact
+    missing = sequence_set - facts.keys()
+    if missing:
+        raise CorruptStoreError(f"event {min(missing)} of execution {log.execution_id} is missing")
+    return facts
+
+
+def load_records(
+    connection: sqlite3.Connection | sqlite3.Cursor, types: EventTypes, log: Log, *, after: int, last: int
+) -> Iterator[StoredRecord]:
+    """Yield the records that hold the events above `after` up to `last`, each after a check of its checksum.
+
+    The checksums cost about 1 microsecond a record; tests/store/test_damage.py shows the damage that they detect.
+    Records from before the introduction of checksums have none. They are accepted only at the beginning of a log.
+
+    Raises
+    ------
+    CorruptStoreError
+        A record is missing, or was changed.
+    """
+    expected, checksum = record_start(connection, types, log, after)
+    is_unchecked = False  # True if this record may have no checksum
+    ranges = log.ranges(expected, last)
+    # On a new cursor: another query on the caller's cursor, such as that for a type's name, would end these rows
+    # (test_a_log_that_another_process_went_on_with_in_new_types_is_followed_to_its_end).
+    own_connection = connection.connection if isinstance(connection, sqlite3.Cursor) else connection
+    for row in chain.from_iterable(own_connection.execute(_RECORDS, places) for places in ranges):
+        place = row[0]
+        stored_checksum = row[-1]
+        sequence = place & MOST
+        if sequence > expected:
+            break
+        record = _stored(types, log, row, connection)
+        if sequence < expected:
+            raise _damaged(log, record, "it stands inside the record before it")
+        if stored_checksum is None and checksum is None:
+            is_unchecked = is_unchecked or _is_older(connection, log, sequence)
+        expected = record.last_sequence + 1
+        if not is_unchecked or checksum is not None or stored_checksum is not None:
+            checksum = record.checksum_after(checksum or 0)
+            if checksum != stored_checksum or (expected == log.last_sequence + 1 and checksum != log.checksum):
+                raise _damaged(log, record, "it does not have the checksum it was written with")
+        yield record
+    if expected <= min(last, log.last_sequence):
+        raise CorruptStoreError(
+            f"event {expected} of execution {log.execution_id} is missing; the events before it are readable"
+        )
+
+
+def record_start(
+    connection: sqlite3.Connection | sqlite3.Cursor, types: EventTypes, log: Log, after: int
+) -> tuple[int, int | None]:
+    """Return the first sequence of the record that holds the event after `after`, and the preceding checksum.
+
+    Raises
+    ------
+    CorruptStoreError
+        The record is at a place where none can begin.
+    """
+    if not after:
+        return 1, None
+    around: list[Any] = []
+    for first, last in reversed(log.ranges(1, after + 1)):
+        around += connection.execute(_AROUND, (first - 1, last)).fetchall()
+        if len(around) > 1:
+            break
+    if len(around) < 2:
+        return around[0][0] & MOST if around else 1, None
+    (place, *_), (earlier, number, checksum), *_ = around
+    _check_place(connection, types, log, place, (earlier, number))
+    return place & MOST, checksum
+
+
+def _around_facts(connection: sqlite3.Connection, log: Log, sequences: Sequence[int]) -> Iterator[Any]:
+    for key, after, upto in log.parts:
+        places = [place_of(key, sequence) for sequence in sequences if after < sequence <= upto]
+        if places:
+            yield from connection.execute(_FACTS, {"places": encode(places).decode(), "first": place_of(key, after)})
+
+
+def _stored(
+    types: EventTypes, log: Log, row: Sequence[Any], connection: sqlite3.Connection | sqlite3.Cursor
+) -> StoredRecord:
+    place, recorded_at, number, event_id, path, step, payload, checksum = row
+    name = types.names.get(number) or _type_name(types, number, log, place & MOST, connection)
+    return StoredRecord(place & MOST, recorded_at, name, unpack_id(event_id), path, step, payload, checksum)
+
+
+def _check_place(
+    connection: sqlite3.Connection | sqlite3.Cursor, types: EventTypes, log: Log, place: int, preceding: tuple[int, int]
+) -> None:
+    """Raise CorruptStoreError if a record does not begin where the preceding one ends.
+
+    Checksums do not cover places: a record that moved into the preceding one, or away from it, still matches its
+    checksum (tests/simulation/damaged.py). If the preceding record is damaged itself, its end is unknown, and the place
+    is accepted.
+    """
+    earlier, number = preceding
+    sequence = earlier & MOST
+    if sequence + width_of(types.names.get(number, "")) == place & MOST:
+        return
+    try:
+        (record,) = load_records(connection, types, log, after=sequence - 1, last=sequence)
+    except CorruptStoreError:
+        return
+    if record.last_sequence + 1 != place & MOST:
+        description = f"a record that claims to begin with event {place & MOST}"
+        raise _damage(log, description, f"the one before it ends with event {record.last_sequence}")
+
+
+def _is_older(connection: sqlite3.Connection | sqlite3.Cursor, log: Log, sequence: int) -> bool:
+    """Return True if an event without a checksum was written by a version without checksums.
+
+    Then the first later event with a checksum begins the chain: its checksum continues from 0. An event that merely
+    lost its checksum stands in a chain that began before it.
+    """
+    if not log.checksum:
+        return True
+    ranges = log.ranges(sequence + 1, log.last_sequence)
+    rows = (connection.execute(_FIRST_CHECKED, (first - 1, last)).fetchone() for first, last in ranges)
+    row = next(filter(None, rows), None)
+    if row is None:
+        return False
+    recorded_at, name, event_id, path, step, payload, checksum = row
+    return bool(crc32(payload, crc32(head(recorded_at, name, unpack_id(event_id), path, step))) == checksum)
+
+
+def _type_name(
+    types: EventTypes, number: int, log: Log, sequence: int, connection: sqlite3.Connection | sqlite3.Cursor
+) -> str:
+    try:
+        return types.name(number, connection)
+    except CorruptStoreError as error:
+        raise _damage(log, f"event {sequence}", error) from error
+
+
+def _damaged(log: Log, record: StoredRecord, reason: object) -> CorruptStoreError:
+    first = record.sequence
+    last = record.last_sequence
+    return _damage(log, f"event {first}" if first == last else f"the record of events {first} to {last}", reason)
+
+
+def _damage(log: Log, description: str, reason: object) -> CorruptStoreError:
+    return CorruptStoreError(
+        f"{description} of execution {log.execution_id} is damaged: {reason}. The events before it and the other "
+        "executions are readable"
+    )
+
+
+def _decoded(record: StoredRecord, decoding: tuple[Sealing, Fetch], log: Log) -> Record:
+    sealing, fetch = decoding
+    try:
+        return record.record(log.execution_id, sealing.open_whole(record.payload, fetch))
+    except (NewerStoreError, DecryptionError) as error:
+        raise type(error)(f"event {record.sequence} of execution {log.execution_id}: {error}") from error
+    # The last three: valid JSON that does not have the form of the payload.
+    except (CorruptStoreError, TypeError, AttributeError, ValueError) as error:
+        raise _damaged(log, record, error) from error
+
+
+# --- records as columns ---
+# SQLite joins each column of a range of rows into one string, which is faster than fetching the rows one by one:
+#
+#     rows (1, "a"), (2, "b"), (3, "c")   ->   "1,2,3" and "abc"
+#
+# The chained checksum of the last row is that of all rows as one string, so that one comparison verifies a page. If
+# anything does not fit, the caller reads row by row, which finds the damaged one (tests/store/test_pages.py).
+
+
+def read_columns(
+    connection: sqlite3.Connection, types: EventTypes, sealing: Sealing, log: Log, *, after: int, limit: int
+) -> EventPage | None:
+    """Return events of one log as columns after a check of their checksums; None if anything does not fit."""
+    from divebook.store.pages import MismatchError
+
+    last = after + limit
+    try:
+        first, rows = _joined_rows(connection, types, log, after, last)
+        return _known_types(rows.page(first, _splitter(connection, sealing))).between(after, last)
+    except MismatchError:
+        return None
+
+
+def _joined_rows(
+    connection: sqlite3.Connection, types: EventTypes, log: Log, after: int, last: int
+) -> tuple[int, Rows]:
+    """Return the rows that hold the events above `after` up to `last`, after the sequence number of their first event.
+
+    Raises
+    ------
+    MismatchError
+        A row is missing, has no checksum, or was changed.
+    """
+    from divebook.store.pages import JoinedColumns, MismatchError, Rows
+
+    first, before = record_start(connection, types, log, after)
+    ranges = log.ranges(first, last)
+    source = _ROWS_OF_LOG if len(ranges) == 1 else f"({' UNION ALL '.join([_ROWS_OF_PART] * len(ranges))})"
+    places = [place for pair in ranges for place in pair]
+    *texts, count, checked, least, most = connection.execute(_JOINED_COLUMNS + source, places).fetchone()
+    if not count or checked != count or (before is None and first > 1):
+        raise MismatchError("rows are missing, or have no checksum")
+    joined_columns = JoinedColumns(count, *texts)
+    rows = Rows.of(joined_columns, lambda number: _type_name_or_mismatch(connection, types, number))
+    widths = rows.widths
+    end = first + int(widths.sum()) - 1
+    if (least, most) != (first, end - int(widths[-1]) + 1) or end < min(last, log.last_sequence):
+        raise MismatchError("rows are missing")
+    if rows.checksum(before or 0) != _checksum_at(connection, log, most):
+        raise MismatchError("a row does not have the checksum it was written with")
+    if first <= log.last_sequence <= end and _checksum_at(connection, log, log.last_sequence) != log.checksum:
+        raise MismatchError("the last row has another checksum than the execution's row says")
+    return first, rows
+
+
+def _type_name_or_mismatch(connection: sqlite3.Connection, types: EventTypes, number: int) -> str:
+    """Return the name of a type, which another process may have added; MismatchError if it has none."""
+    from divebook.store.pages import MismatchError
+
+    try:
+        return types.name(number, connection)
+    except CorruptStoreError as error:
+        raise MismatchError(str(error)) from error
+
+
+def _splitter(connection: sqlite3.Connection, sealing: Sealing) -> SplitRecord:
+    from divebook.store.pages import MismatchError
+
+    fetch = fetcher(connection, sealing)
+
+    def split_record(record_type: str, raw: bytes) -> list[bytes]:
+        try:
+            return split(record_type, sealing.open_whole(raw, fetch))
+        except (CorruptStoreError, DecryptionError) as error:
+            raise MismatchError(str(error)) from error
+
+    return split_record
+
+
+def _known_types(page: EventPage) -> EventPage:
+    from divebook.store.pages import MismatchError
+
+    if not PAYLOADS.keys() >= {*page.types.dictionary.to_pylist()}:
+        raise MismatchError("a type is of another version")
+    return page
+
+
+def _checksum_at(connection: sqlite3.Connection, log: Log, sequence: int) -> int | None:
+    row = connection.execute(_CHECKSUM_AT, (log.ranges(1, sequence)[-1][1],)).fetchone()
+    return None if row is None else row[0]

@@ -1,0 +1,325 @@
+"""Writing of batches into a store file: rows of records, and the rows of their executions.
+
+`LogWriter` compares the end of a log with the batch inside the transaction that inserts the records. Of two threads or
+processes that append to one log, one is therefore refused. The writer caches the ends of the logs that this process
+writes. The cache is valid as long as no other connection has written to the file (``PRAGMA data_version``); after that,
+each log is read again when it is next written.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from divebook.errors import (
+    ConcurrentAppendError,
+    ExecutionNotFoundError,
+    InvalidEventError,
+    StartKeyTakenError,
+    StoreError,
+)
+from divebook.events.codec import decode
+from divebook.events.event import successor
+from divebook.store.append import (
+    Beginning,
+    Durability,
+    Ids,
+    KnownIds,
+    Line,
+    PreparedBatch,
+    Refusal,
+    first_line,
+    line_after,
+    no_place_to_fork,
+)
+from divebook.store.encoding import PACKED, pack_id, unpack_id, width_of
+from divebook.store.sqlite import blobs, tables
+from divebook.store.sqlite.log_reader import MOST, RECORD, Log, Reach, find, load_line, load_records, reach_of
+from divebook.store.sqlite.schema import EventTypes, place_of
+
+RECORDS_PER_ROW_UPDATE = 32
+"""Number of records after which the execution's row is written in any case, so that `reach_of` is always fast."""
+MAX_CACHED_LOGS = 1000
+"""Maximum number of cached logs. Others, which are mostly waiting, are read again when they continue."""
+_INSERT_EXECUTION = """
+INSERT INTO executions
+  (id, status, created_at, ended_at, last_sequence, error, size, wake_at, taken, durability,
+  workflow_name, fingerprint, start_key, origin, parent, tags, note, notebook, cell, opened, seal, checksum, token,
+  source_key, forked_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_INSERT_RECORD = """
+INSERT INTO events (place, recorded_at, type, id, path, step, data, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_UPDATE_ROW = """
+UPDATE executions SET status = ?, ended_at = ?, last_sequence = ?, error = ?, size = ?, wake_at = ?, taken = ?,
+  checksum = ?, seal = ? WHERE key = ?
+"""
+_ANNOTATE = "UPDATE executions SET tags = ?, note = ? WHERE key = ?"
+# Only the columns that change with every record: SQLite updates the indexes of each column in SET, changed or not.
+_GROW = "UPDATE executions SET last_sequence = ?, size = ?, checksum = ?, seal = ? WHERE key = ?"
+# Packed ids sort as their texts do. SQLite takes the bare column `type` from the row with the highest id.
+_HIGHEST = """
+SELECT max(id), type, sum(typeof(id) <> 'blob' OR length(id) <> 16) FROM events WHERE place BETWEEN ? AND ?
+"""
+_IDS = "SELECT id, type FROM events WHERE place BETWEEN ? AND ?"
+_RELEASE = "DELETE FROM leases WHERE key = ?"
+
+
+class LogWriter:
+    """Writes batches to logs, and caches the logs that this process writes."""
+
+    def __init__(
+        self, types: EventTypes, durability: Durability, unknown: Callable[[str], ExecutionNotFoundError]
+    ) -> None:
+        self._types = types
+        self._durability = durability
+        """Durability of executions whose first batch does not specify one."""
+        self._unknown = unknown
+        self._logs: dict[str, CachedLog] = {}
+        """Least recently written first."""
+        self._version = -1
+        """``PRAGMA data_version`` at the last write: it changes when another connection writes."""
+        self._generation = 0
+        """Number of changes of the version. A cached log of an earlier generation may be outdated."""
+
+    def write(self, cursor: sqlite3.Cursor, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
+        """Write batches; return, for each, why it was refused, or None."""
+        self._types.refresh(cursor)
+        (version,) = cursor.execute("PRAGMA data_version").fetchone()
+        if version != self._version:
+            self._version = version
+            self._generation = self._generation + 1
+        answers = [self._write_batch(cursor, batch) for batch in batches]
+        while len(self._logs) > MAX_CACHED_LOGS:
+            del self._logs[next(iter(self._logs))]
+        return answers
+
+    def forget(self, execution_ids: Iterable[str]) -> None:
+        """Remove logs from the cache, so that the next write reads them again."""
+        for execution_id in execution_ids:
+            self._logs.pop(execution_id, None)
+
+    def _write_batch(self, cursor: sqlite3.Cursor, batch: PreparedBatch) -> Refusal | None:
+        """Write one batch; return why it is refused, or None.
+
+        First the rows that belong to the execution (its own row, lease, questions, queue), then its records.
+        """
+        ids = [pack_id(record.id) for record in batch.records]
+        try:
+            log, before = self._open_log(cursor, batch)
+        except (StoreError, InvalidEventError) as refusal:
+            return refusal
+        checksums = batch.checksums(before)
+        grown = blobs.insert_blobs(cursor, log.key, batch.blobs, batch.packed) if batch.blobs else 0
+        if batch.beginning is None:
+            log.advance(cursor, batch, checksums[-1], grown)
+        elif grown:
+            log.write_row(cursor, batch, grown)
+        if batch.ends:
+            cursor.execute(_RELEASE, (log.key,))
+        if batch.questions:
+            tables.write_questions(cursor, log.key, batch.questions)
+        if batch.turn is not None and (batch.questions or batch.beginning is None):
+            _set_over(cursor, log, is_over=batch.ends)
+        if batch.enqueued is not None:
+            tables.put_in_queue(cursor, log.key, batch.enqueued, withheld=bool(batch.withheld))
+        elif batch.withheld is not None and batch.beginning is None:
+            tables.set_withheld(cursor, log.key, withheld=batch.withheld)
+        log.ids.add(batch.records, batch.ids)
+        numbers = self._types.numbers
+        base = place_of(log.key, 0)
+        rows: list[tuple[Any, ...]] = []
+        entries = zip(batch.records, batch.types, ids, batch.payloads, checksums, strict=True)
+        for record, name, first_id, payload, checksum in entries:
+            number = numbers.get(name) or self._types.add(cursor, name)
+            place = base + record.sequence
+            data = payload if payload[:1] == PACKED else payload.decode()
+            rows.append((place, record.recorded_at, number, first_id, record.path, record.step, data, checksum))
+        cursor.executemany(_INSERT_RECORD, rows)
+        return None
+
+    def _open_log(self, cursor: sqlite3.Cursor, batch: PreparedBatch) -> tuple[CachedLog, int]:
+        """Return the log that a batch extends or begins, and the checksum before the batch; raise if it does not fit.
+
+        Raises
+        ------
+        StoreError, InvalidEventError
+            The batch is refused. Nothing was written.
+        """
+        if batch.beginning is not None:
+            log, before = self._begin(cursor, batch, batch.beginning)
+        else:
+            log = self._current(cursor, batch.execution_id)
+            if log.token != batch.token:
+                raise batch.fenced(log.token)
+            if log.reach.last_sequence != batch.expected_sequence:
+                raise ConcurrentAppendError(batch.execution_id, batch.expected_sequence, log.reach.last_sequence)
+            # Inside the transaction, since callers can only check before it. If two of them saw the execution running,
+            # the second is refused (test_nothing_follows_an_end_but_what_the_table_allows,
+            # tests/execution/test_meanwhile.py).
+            batch.check_may_follow(log.line.status)
+            log.ids.refuse(batch.records, batch.ids, lambda: self._ids_of(cursor, batch.execution_id))
+            before = log.reach.checksum
+        self._logs.pop(batch.execution_id, None)  # the log that was written last is the last key
+        self._logs[batch.execution_id] = log
+        return log, before
+
+    def _ids_of(self, cursor: sqlite3.Cursor, execution_id: str) -> list[Ids]:
+        log = find(cursor, execution_id)
+        return [] if log is None else load_ids(cursor, self._types, log)
+
+    def _begin(self, cursor: sqlite3.Cursor, batch: PreparedBatch, beginning: Beginning) -> tuple[CachedLog, int]:
+        if find(cursor, batch.execution_id) is not None:
+            existing = self._current(cursor, batch.execution_id)
+            raise ConcurrentAppendError(batch.execution_id, 0, existing.reach.last_sequence)
+        if batch.token:
+            raise batch.fenced(0)
+        if beginning.key is not None:
+            _refuse_used_start_key(cursor, beginning.key)
+        line = line_after(first_line(batch, beginning, batch.durability or self._durability), batch, batch.size)
+        fork_point = None if batch.source is None else self._fork_point(cursor, batch, batch.source)
+        checksum_before, source_key = (0, None) if fork_point is None else fork_point
+        checksum = batch.checksums(checksum_before)[-1]
+        token = batch.lease.token if batch.lease else 0
+        forked_at = batch.expected_sequence if source_key else None
+        cursor.execute(_INSERT_EXECUTION, (*line, line.seal(), checksum, token, source_key, forked_at))
+        key = cursor.lastrowid or 0
+        if beginning.tags:
+            tables.insert_tags(cursor, key, line.created_at, beginning.tags)
+        if batch.lease is not None:
+            tables.insert_lease(cursor, key, batch.lease)
+        log = CachedLog(key, token, line, Reach(batch.last_sequence, checksum), self._generation)
+        if source_key is not None:
+            log.ids = KnownIds(None)  # the ids that it shares are unknown, and read only if necessary
+        return log, checksum_before
+
+    def _fork_point(self, cursor: sqlite3.Cursor, batch: PreparedBatch, source: str) -> tuple[int, int]:
+        """Return the checksum of the last event that a fork shares, and the key of the execution that has its row."""
+        source_log = find(cursor, source)
+        sequence = batch.expected_sequence
+        if source_log is None:
+            raise self._unknown(source)
+        last = None
+        # Exhaust the iterator: `load_records` raises for a missing event at its end. It yields at most one record.
+        for record in load_records(cursor, self._types, source_log, after=sequence - 1, last=sequence):
+            last = record
+        if last is None or last.last_sequence != sequence:
+            raise no_place_to_fork(batch)
+        owner_key = next(part.key for part in source_log.parts if part.after < sequence <= part.upto)
+        return last.checksum or 0, owner_key
+
+    def _current(self, cursor: sqlite3.Cursor, execution_id: str) -> CachedLog:
+        """Return the present end of a log, from the cache or from the file."""
+        cached = self._logs.get(execution_id)
+        if cached is not None and cached.generation == self._generation:
+            return cached
+        position = find(cursor, execution_id)
+        if position is None:
+            raise self._unknown(execution_id)
+        line = load_line(cursor.execute(f"{RECORD} WHERE key = ?", (position.key,)).fetchone())
+        reach = reach_of(cursor, self._types, position)
+        log = CachedLog(position.key, position.token, line, reach, self._generation)
+        if cached is not None and cached.same_as(log):
+            log.ids = cached.ids
+        else:
+            log.ids = known_ids(cursor, self._types, position)
+        return log
+
+
+@dataclass(slots=True)
+class CachedLog:
+    """Cached end of a log that this process writes, and the ids in it.
+
+    The ids replace a unique index, which would cost 160 bytes a step and a quarter of the speed. Ids are UUIDv7, and a
+    batch that is sent twice is refused by its expected sequence. The only other duplicates are ids that one execution
+    uses twice, and the cached ids detect these. They are read from the file when this process begins to write a log.
+    """
+
+    key: int
+    token: int
+    """Token of the execution's latest lease."""
+    line: Line
+    """The execution's row in the file."""
+    reach: Reach
+    """End of the log."""
+    generation: int
+    """Generation of the `LogWriter` when the log was read or written."""
+    ids: KnownIds = field(default_factory=KnownIds)
+
+    def same_as(self, other: CachedLog) -> bool:
+        """Return True if both have the same token, row and end."""
+        return (self.token, self.line, self.reach) == (other.token, other.line, other.reach)
+
+    def advance(self, cursor: sqlite3.Cursor, batch: PreparedBatch, checksum: int, grown: int) -> None:
+        """Set the end to that of a batch, and write the execution's row if necessary; `grown` is of large values."""
+        added = self.reach.added + batch.size
+        records = self.reach.records + len(batch.records)
+        self.reach = Reach(batch.last_sequence, checksum, added, records)
+        line = self.line
+        is_changed = batch.turn is not None or batch.wake_at != line.wake_at or batch.taken > line.taken
+        if is_changed or batch.annotations or batch.status not in (None, line.status):
+            self.write_row(cursor, batch, grown)
+        elif grown or records >= RECORDS_PER_ROW_UPDATE:
+            self._update_growth(cursor, grown)
+
+    def _update_growth(self, cursor: sqlite3.Cursor, grown: int) -> None:
+        """Write the end of the log into the execution's row."""
+        last, checksum, added, _ = self.reach
+        line = self.line._replace(last_sequence=last, size=self.line.size + added + grown)
+        self.line = line
+        self.reach = Reach(last, checksum)
+        cursor.execute(_GROW, (last, line.size, checksum, line.seal(), self.key))
+
+    def write_row(self, cursor: sqlite3.Cursor, batch: PreparedBatch, grown: int) -> None:
+        """Write all changing columns of the execution's row after a batch."""
+        last, checksum, added, _ = self.reach
+        line = line_after(self.line, batch, self.line.size + added + grown)
+        status = (line.status, line.ended_at, line.last_sequence, line.error, line.size, line.wake_at, line.taken)
+        cursor.execute(_UPDATE_ROW, (*status, checksum, line.seal(), self.key))
+        if batch.annotations:
+            cursor.execute(_ANNOTATE, (line.tags, line.note, self.key))
+            tables.delete_tags(cursor, self.key)
+            tables.insert_tags(cursor, self.key, line.created_at, decode(line.tags))
+        if line.taken > self.line.taken:
+            tables.mark_messages_taken(cursor, self.key, line.taken)
+        self.line = line
+        self.reach = Reach(last, checksum)
+
+
+def known_ids(cursor: sqlite3.Cursor, types: EventTypes, log: Log) -> KnownIds:
+    """Return the ids of a log. Only the highest one is read if all of them have divebook's form."""
+    highest_of_parts: list[tuple[bytes, int]] = []
+    for places in log.ranges(1, MOST):
+        highest, number, other_count = cursor.execute(_HIGHEST, places).fetchone()
+        if other_count:
+            return KnownIds(None)
+        if highest is not None:
+            highest_of_parts.append((highest, number))
+    if not highest_of_parts:
+        return KnownIds("")
+    highest, number = max(highest_of_parts)
+    try:
+        return KnownIds(successor(unpack_id(highest), width_of(types.name(number, cursor)) - 1))
+    except ValueError:  # divebook does not write such an id
+        return KnownIds(None)
+
+
+def load_ids(cursor: sqlite3.Cursor, types: EventTypes, log: Log) -> list[Ids]:
+    """Return the ids of the records of a log."""
+    # Fetched first: a query for the name of a type on the same cursor would end these rows.
+    rows = [row for places in log.ranges(1, MOST) for row in cursor.execute(_IDS, places).fetchall()]
+    return [(unpack_id(event_id), width_of(types.name(number, cursor))) for event_id, number in rows]
+
+
+def _set_over(cursor: sqlite3.Cursor, log: CachedLog, *, is_over: bool) -> None:
+    tables.set_questions_over(cursor, log.key, is_over=is_over)
+    tables.set_messages_over(cursor, log.key, log.line.taken, is_over=is_over)
+
+
+def _refuse_used_start_key(cursor: sqlite3.Cursor, key: str) -> None:
+    row = cursor.execute(f"{RECORD} WHERE start_key = ?", (key,)).fetchone()
+    if row is not None:
+        raise StartKeyTakenError(key, load_line(row).id)
