@@ -37,104 +37,6 @@ from divebook.workspace.docker.workspace import DockerWorkspace
 from divebook.workspace.local import LocalWorkspace
 from divebook.workspace.shell import Command
 
-_FORBIDDEN = ("/etc", "/proc", "/sys", "/dev", "/run", "/var/run", "/boot")
-_LARGEST_PORT = 65_535
-_PORTS = re.compile(r"(?:(?P<at>[^:]*):)??(?:(?P<outside>[\d-]+):)?(?P<inside>[\d-]+)(?:/(?P<protocol>tcp|udp))?")
-
-
-class Mount(NamedTuple):
-    """A folder of this machine that a container mounts."""
-
-    source: Path
-    target: str
-    is_read_only: bool
-    is_managed: bool
-    """Whether it was created for the environment and is deleted with it."""
-
-    @property
-    def inside(self) -> str:
-        """Return the path in the container, with ``:ro`` for read-only, as `DockerWorkspace` expects it."""
-        return f"{self.target}:ro" if self.is_read_only else self.target
-
-
-def mounts_of(volumes: Iterable[str], folder: Path) -> list[Mount]:
-    """Parse volumes such as ``/data:/data:ro`` or ``cache:/cache``. A name is a folder managed by the environment.
-
-    Raises
-    ------
-    DevEnvError
-        The syntax of one is wrong.
-    EnvironmentDeniedError
-        A container may not mount it.
-    """
-    return [_mount(volume, folder) for volume in volumes]
-
-
-def _mount(volume: str, folder: Path) -> Mount:
-    text = volume.removesuffix(":rw")
-    is_read_only = text.endswith(":ro")
-    source, _, target = text.removesuffix(":ro").rpartition(":")
-    if not source or not target.startswith("/"):
-        raise DevEnvError(f"docker.volumes: {volume!r} is no SOURCE:TARGET with an absolute target, and :ro if wanted")
-    target = target.rstrip("/") or "/"
-    if not source.startswith(("/", ".", "~")):
-        return Mount(folder / "volumes" / checked_name(source, "volume"), target, is_read_only, is_managed=True)
-    path = Path(os.path.realpath(Path(source).expanduser()))
-    _require_allowed(path, folder, is_read_only=is_read_only)
-    return Mount(path, target, is_read_only, is_managed=False)
-
-
-def _require_allowed(path: Path, folder: Path, *, is_read_only: bool) -> None:
-    """Raise `EnvironmentDeniedError` if a container may not mount a folder. The environment's own folder is allowed."""
-    home = Path(os.path.realpath(Path.home()))
-    reason = None
-    if path in (Path("/"), Path("/var"), home) or any(path.is_relative_to(place) for place in _FORBIDDEN):
-        reason = "no container may see it"
-    elif path.is_relative_to(folder.parent) and not path.is_relative_to(folder):
-        reason = "it holds other environments"
-    elif path.is_relative_to(home) and path.relative_to(home).parts[0].startswith(".") and not is_read_only:
-        reason = "what is hidden in the home folder may be mounted with :ro only"
-    if reason is not None and not path.is_relative_to(folder):
-        raise EnvironmentDeniedError(f"docker.volumes: {path} cannot be mounted: {reason}")
-
-
-def ports_of(texts: Iterable[str]) -> list[PublishedPort]:
-    """Parse ports such as ``8080:80`` or ``0.0.0.0:53:53/udp``. Without an address, a port is published on the
-    loopback.
-
-    Raises `DevEnvError` if the syntax of one is wrong.
-    """
-    ports: dict[tuple[int, str], PublishedPort] = {}
-    for text in texts:
-        match = _PORTS.fullmatch(text)
-        if match is None:
-            raise DevEnvError(f"docker.ports: {text!r} is no [ADDRESS:][OUTSIDE:]INSIDE, and /tcp or /udp if wanted")
-        inside = _range(match["inside"], text)
-        outside = _range(match["outside"] or "", text)
-        if outside and len(outside) != len(inside):
-            raise DevEnvError(f"docker.ports: {text!r} has ranges of different lengths")
-        protocol = match["protocol"] or "tcp"
-        address = _address(match["at"] or "localhost", text)
-        for index, number in enumerate(inside):
-            ports[number, protocol] = PublishedPort(number, outside[index] if outside else None, protocol, address)
-    return [*ports.values()]
-
-
-def _range(text: str, port: str) -> list[int]:
-    first, _, last = text.partition("-")
-    numbers = list(range(int(first), int(last or first) + 1)) if first else []
-    if text and not (numbers and numbers[0] > 0 and numbers[-1] <= _LARGEST_PORT):
-        raise DevEnvError(f"docker.ports: {port!r} has no port between 1 and {_LARGEST_PORT}, or a range that falls")
-    return numbers
-
-
-def _address(text: str, port: str) -> str:
-    try:
-        return "127.0.0.1" if text == "localhost" else str(IPv4Address(text))
-    except ValueError as error:
-        raise DevEnvError(f"docker.ports: {port!r} has no address of this machine: {error}") from error
-
-
 IMAGE = "image"
 _ARCHIVE = "archive"
 _ARCHIVE_FILE = "image.tar"
@@ -443,3 +345,101 @@ async def engine_version() -> str:
         return await engine.version()
     finally:
         await engine.close()
+
+
+_FORBIDDEN = ("/etc", "/proc", "/sys", "/dev", "/run", "/var/run", "/boot")
+_LARGEST_PORT = 65_535
+_PORTS = re.compile(r"(?:(?P<at>[^:]*):)??(?:(?P<outside>[\d-]+):)?(?P<inside>[\d-]+)(?:/(?P<protocol>tcp|udp))?")
+
+
+class Mount(NamedTuple):
+    """A folder of this machine that a container mounts."""
+
+    source: Path
+    target: str
+    is_read_only: bool
+    is_managed: bool
+    """Whether it was created for the environment and is deleted with it."""
+
+    @property
+    def inside(self) -> str:
+        """Return the path in the container, with ``:ro`` for read-only, as `DockerWorkspace` expects it."""
+        return f"{self.target}:ro" if self.is_read_only else self.target
+
+
+def mounts_of(volumes: Iterable[str], folder: Path) -> list[Mount]:
+    """Parse volumes such as ``/data:/data:ro`` or ``cache:/cache``. A name is a folder managed by the environment.
+
+    Raises
+    ------
+    DevEnvError
+        The syntax of one is wrong.
+    EnvironmentDeniedError
+        A container may not mount it.
+    """
+    return [_mount(volume, folder) for volume in volumes]
+
+
+def _mount(volume: str, folder: Path) -> Mount:
+    text = volume.removesuffix(":rw")
+    is_read_only = text.endswith(":ro")
+    source, _, target = text.removesuffix(":ro").rpartition(":")
+    if not source or not target.startswith("/"):
+        raise DevEnvError(f"docker.volumes: {volume!r} is no SOURCE:TARGET with an absolute target, and :ro if wanted")
+    target = target.rstrip("/") or "/"
+    if not source.startswith(("/", ".", "~")):
+        return Mount(folder / "volumes" / checked_name(source, "volume"), target, is_read_only, is_managed=True)
+    path = Path(os.path.realpath(Path(source).expanduser()))
+    _require_allowed(path, folder, is_read_only=is_read_only)
+    return Mount(path, target, is_read_only, is_managed=False)
+
+
+def _require_allowed(path: Path, folder: Path, *, is_read_only: bool) -> None:
+    """Raise `EnvironmentDeniedError` if a container may not mount a folder. The environment's own folder is allowed."""
+    home = Path(os.path.realpath(Path.home()))
+    reason = None
+    if path in (Path("/"), Path("/var"), home) or any(path.is_relative_to(place) for place in _FORBIDDEN):
+        reason = "no container may see it"
+    elif path.is_relative_to(folder.parent) and not path.is_relative_to(folder):
+        reason = "it holds other environments"
+    elif path.is_relative_to(home) and path.relative_to(home).parts[0].startswith(".") and not is_read_only:
+        reason = "what is hidden in the home folder may be mounted with :ro only"
+    if reason is not None and not path.is_relative_to(folder):
+        raise EnvironmentDeniedError(f"docker.volumes: {path} cannot be mounted: {reason}")
+
+
+def ports_of(texts: Iterable[str]) -> list[PublishedPort]:
+    """Parse ports such as ``8080:80`` or ``0.0.0.0:53:53/udp``. Without an address, a port is published on the
+    loopback.
+
+    Raises `DevEnvError` if the syntax of one is wrong.
+    """
+    ports: dict[tuple[int, str], PublishedPort] = {}
+    for text in texts:
+        match = _PORTS.fullmatch(text)
+        if match is None:
+            raise DevEnvError(f"docker.ports: {text!r} is no [ADDRESS:][OUTSIDE:]INSIDE, and /tcp or /udp if wanted")
+        inside = _range(match["inside"], text)
+        outside = _range(match["outside"] or "", text)
+        if outside and len(outside) != len(inside):
+            raise DevEnvError(f"docker.ports: {text!r} has ranges of different lengths")
+        protocol = match["protocol"] or "tcp"
+        address = _address(match["at"] or "localhost", text)
+        for index, number in enumerate(inside):
+            ports[number, protocol] = PublishedPort(number, outside[index] if outside else None, protocol, address)
+    return [*ports.values()]
+
+
+def _range(text: str, port: str) -> list[int]:
+    first, _, last = text.partition("-")
+    numbers = list(range(int(first), int(last or first) + 1)) if first else []
+    if text and not (numbers and numbers[0] > 0 and numbers[-1] <= _LARGEST_PORT):
+        raise DevEnvError(f"docker.ports: {port!r} has no port between 1 and {_LARGEST_PORT}, or a range that falls")
+    return numbers
+
+
+def _address(text: str, port: str) -> str:
+    try:
+        return "127.0.0.1" if text == "localhost" else str(IPv4Address(text))
+    except ValueError as error:
+        raise DevEnvError(f"docker.ports: {port!r} has no address of this machine: {error}") from error

@@ -28,131 +28,6 @@ from divebook.workspace import terminal
 from divebook.workspace.local import LocalWorkspace, VirtualenvWorkspace
 from divebook.workspace.shell import Command, ShellResult
 
-MARK = "DEV_ENV_ID"
-"""Variable of all commands of an environment; its value is the environment's id."""
-_SAMPLE = 0.1
-_LONGEST = 5.0
-
-
-class ResourceUsage(NamedTuple):
-    """Current resource usage of an environment."""
-
-    cpu_percent: float
-    """100 is one core."""
-    memory_bytes: int
-    disk_bytes: int
-
-    def shown(self) -> dict[str, str]:
-        """Return the usage as text; 1 MB is 10^6 bytes."""
-        return {
-            "cpu": f"{self.cpu_percent:.1f}%",
-            "memory": size(self.memory_bytes),
-            "disk": size(self.disk_bytes),
-        }
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the usage as text and as numbers."""
-        return {
-            **self.shown(),
-            "cpu_percent": round(self.cpu_percent, 1),
-            "memory_bytes": self.memory_bytes,
-            "disk_bytes": self.disk_bytes,
-        }
-
-
-def marked_processes(environment_id: str) -> list[Any]:
-    """Return the running processes of an environment's commands, found by the variable `MARK`."""
-    import psutil
-
-    processes = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get(MARK) == environment_id and process.pid != os.getpid():
-                processes.append(process)
-        except (psutil.Error, OSError):  # it has ended, or belongs to another user
-            continue
-    return processes
-
-
-def use_of_processes(environment_id: str) -> tuple[float, int]:
-    """Return the percents of a core, measured for 0.1 s, and the bytes of memory of an environment's processes."""
-    import psutil
-
-    processes = marked_processes(environment_id)
-    started = time.monotonic()
-    before = _times(processes)
-    if processes:
-        time.sleep(_SAMPLE)
-    spent = _times(processes) - before
-    memory = 0
-    for process in processes:
-        try:
-            memory += process.memory_info().rss
-        except psutil.Error:
-            continue
-    return (100 * max(0.0, spent) / (time.monotonic() - started) if processes else 0.0), memory
-
-
-def _times(processes: Iterable[Any]) -> float:
-    import psutil
-
-    total = 0.0
-    for process in processes:
-        try:
-            total += sum(process.cpu_times()[:2])
-        except psutil.Error:
-            continue
-    return total
-
-
-def end_processes(environment_id: str) -> None:
-    """Kill all processes of an environment and wait until they have ended, except those stuck in the kernel."""
-    import psutil
-
-    processes = marked_processes(environment_id)
-    # A process may start others while it is killed, so this repeats until none are left.
-    while processes:
-        for process in processes:
-            try:
-                process.kill()
-            except psutil.Error:
-                continue
-        _, alive = psutil.wait_procs(processes, timeout=1)
-        if {process.pid for process in alive} == {process.pid for process in processes}:
-            return  # they are stuck in the kernel
-        processes = marked_processes(environment_id)
-
-
-def size_of(folder: Path) -> int:
-    """Return the bytes of the files below a folder.
-
-    Counting stops after five seconds, so that a huge folder blocks nothing.
-    """
-    total = 0
-    limit = time.monotonic() + _LONGEST
-    folders = [str(folder)]
-    while folders and time.monotonic() < limit:
-        try:
-            with os.scandir(folders.pop()) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        folders.append(entry.path)
-                    else:
-                        total += entry.stat(follow_symlinks=False).st_size
-        except OSError:  # it was removed meanwhile, or may not be read
-            continue
-    return total
-
-
-def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a file (hexadecimal); raises `DevEnvError` if it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            return file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise DevEnvError(f"a checkpoint cannot be read: {error}") from error
-
-
 State = dict[str, Any]
 Artefacts = Mapping[str, Mapping[str, Any]]
 """The parts of a checkpoint, by kind."""
@@ -381,6 +256,131 @@ class NativeIsolation(Isolation):
     def disk(self) -> int:
         """Return the bytes of the files in the working folder."""
         return size_of(self._working)
+
+
+MARK = "DEV_ENV_ID"
+"""Variable of all commands of an environment; its value is the environment's id."""
+_SAMPLE = 0.1
+_LONGEST = 5.0
+
+
+class ResourceUsage(NamedTuple):
+    """Current resource usage of an environment."""
+
+    cpu_percent: float
+    """100 is one core."""
+    memory_bytes: int
+    disk_bytes: int
+
+    def shown(self) -> dict[str, str]:
+        """Return the usage as text; 1 MB is 10^6 bytes."""
+        return {
+            "cpu": f"{self.cpu_percent:.1f}%",
+            "memory": size(self.memory_bytes),
+            "disk": size(self.disk_bytes),
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the usage as text and as numbers."""
+        return {
+            **self.shown(),
+            "cpu_percent": round(self.cpu_percent, 1),
+            "memory_bytes": self.memory_bytes,
+            "disk_bytes": self.disk_bytes,
+        }
+
+
+def marked_processes(environment_id: str) -> list[Any]:
+    """Return the running processes of an environment's commands, found by the variable `MARK`."""
+    import psutil
+
+    processes = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARK) == environment_id and process.pid != os.getpid():
+                processes.append(process)
+        except (psutil.Error, OSError):  # it has ended, or belongs to another user
+            continue
+    return processes
+
+
+def use_of_processes(environment_id: str) -> tuple[float, int]:
+    """Return the percents of a core, measured for 0.1 s, and the bytes of memory of an environment's processes."""
+    import psutil
+
+    processes = marked_processes(environment_id)
+    started = time.monotonic()
+    before = _times(processes)
+    if processes:
+        time.sleep(_SAMPLE)
+    spent = _times(processes) - before
+    memory = 0
+    for process in processes:
+        try:
+            memory += process.memory_info().rss
+        except psutil.Error:
+            continue
+    return (100 * max(0.0, spent) / (time.monotonic() - started) if processes else 0.0), memory
+
+
+def _times(processes: Iterable[Any]) -> float:
+    import psutil
+
+    total = 0.0
+    for process in processes:
+        try:
+            total += sum(process.cpu_times()[:2])
+        except psutil.Error:
+            continue
+    return total
+
+
+def end_processes(environment_id: str) -> None:
+    """Kill all processes of an environment and wait until they have ended, except those stuck in the kernel."""
+    import psutil
+
+    processes = marked_processes(environment_id)
+    # A process may start others while it is killed, so this repeats until none are left.
+    while processes:
+        for process in processes:
+            try:
+                process.kill()
+            except psutil.Error:
+                continue
+        _, alive = psutil.wait_procs(processes, timeout=1)
+        if {process.pid for process in alive} == {process.pid for process in processes}:
+            return  # they are stuck in the kernel
+        processes = marked_processes(environment_id)
+
+
+def size_of(folder: Path) -> int:
+    """Return the bytes of the files below a folder.
+
+    Counting stops after five seconds, so that a huge folder blocks nothing.
+    """
+    total = 0
+    limit = time.monotonic() + _LONGEST
+    folders = [str(folder)]
+    while folders and time.monotonic() < limit:
+        try:
+            with os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                    else:
+                        total += entry.stat(follow_symlinks=False).st_size
+        except OSError:  # it was removed meanwhile, or may not be read
+            continue
+    return total
+
+
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file (hexadecimal); raises `DevEnvError` if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DevEnvError(f"a checkpoint cannot be read: {error}") from error
 
 
 # --- virtual environments ---

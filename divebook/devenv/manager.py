@@ -58,7 +58,7 @@ from divebook.errors import (
     LimitExceededError,
 )
 from divebook.workspace.local import LocalWorkspace
-from divebook.workspace.shell import Command, Given, Listen, ShellResult
+from divebook.workspace.shell import Command, CommandInput, OutputListener, ShellResult
 
 FALLBACKS = ("docker", "virtualenv", "native")
 """The kinds of isolation, in the order in which one replaces another."""
@@ -320,8 +320,8 @@ class DevEnvManager:
         timeout: float = math.inf,  # noqa: ASYNC109 - it is of the command, which is ended when its time is up
         environ: Mapping[str, str] | None = None,
         cwd: str | None = None,
-        stdin: str | Given = b"",
-        listen: Listen | None = None,
+        stdin: str | CommandInput = b"",
+        listen: OutputListener | None = None,
         undecodable: str = "replace",
         start: bool = True,
         user: str | None = None,
@@ -727,8 +727,8 @@ async def run_command(
     timeout: float = math.inf,  # noqa: ASYNC109 - as of `execute`
     environ: Mapping[str, str] | None = None,
     cwd: str | None = None,
-    stdin: str | Given = b"",
-    on_output: Listen | None = None,
+    stdin: str | CommandInput = b"",
+    on_output: OutputListener | None = None,
     undecodable: str = "replace",
     manner: CommandManner = USUAL,
 ) -> ShellResult:
