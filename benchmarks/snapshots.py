@@ -19,7 +19,7 @@ from benchmarks.figure import Figure
 from divebook.events.codec import encode
 from divebook.store.encoding import pack_blob as pack
 from divebook.workspace.paths import Root
-from divebook.workspace.snapshots.take import Snapshots, Taken, manifest_of
+from divebook.workspace.snapshots.take import Snapshots, TreeSnapshot, manifest_of
 
 FILES, MEGABYTES, FOLDERS, ROUNDS, CHANGED = 10_000, 200, 667, 9, 5
 WATCHED_MS, MORE, MORE_BYTES = 50, 1.05, 1000
@@ -67,7 +67,7 @@ def snapshots() -> Iterator[Figure]:
                     file.write(chance.randbytes(100))
                 changed += path.stat().st_size
             took, taken = timed(watched.take)
-            assert isinstance(taken, Taken)
+            assert isinstance(taken, TreeSnapshot)
             assert len(taken.delta) == CHANGED
             grown += _stored(taken)
             times["watch"].append(took)
@@ -96,7 +96,7 @@ def _git(folder: Path, index: Path) -> Callable[[], object]:
     return taken
 
 
-def _stored(taken: Taken) -> int:
+def _stored(taken: TreeSnapshot) -> int:
     """Return how many bytes a store keeps of what is new in a tree."""
     new = {entry.content for entry in taken.delta.values() if entry is not None}
     contents = sum(len(pack(content).data) for digest, content in taken.contents.items() if digest in new)

@@ -25,7 +25,7 @@ DOORS = {
     "cloudpickle": ("divebook.runtime.compute.around",),
     "distributed": ("divebook.runtime.compute.dask", "divebook.runtime.compute.dask"),
     "docker": ("divebook.workspace",),
-    "filelock": ("divebook.devenv.checkpoints",),
+    "filelock": ("divebook.devenv.environments",),
     "httpx2": ("divebook.tools",),
     "immutables": ("divebook.engine", "divebook.runtime", "divebook.replay"),
     "ipywidgets": ("divebook.widgets",),

@@ -50,8 +50,8 @@ from divebook.workspace.docker.workspace import DockerWorkspace
 from divebook.workspace.files import CHUNK, Disk, FileOperator, LocalFileOperator, failures, require_slice
 from divebook.workspace.local import FencedWorkspace, FilesWorkspace, LocalWorkspace, VirtualenvWorkspace
 from divebook.workspace.paths import Root
-from divebook.workspace.shell import DEFAULT_TIMEOUT, AskedCommand, Shell, ShellResult, shielded
-from divebook.workspace.workspace import PRESENT, Workspace, shell_instructions
+from divebook.workspace.shell import DEFAULT_TIMEOUT, CommandRequest, Shell, ShellResult, shielded
+from divebook.workspace.workspace import CURRENT_WORKSPACE, Workspace, shell_instructions
 
 NOTE = "Commands run where the workspace is, which may be another machine."
 _SHORT = "it printed more than the backend holds"
@@ -215,9 +215,9 @@ class BackedShell(Shell):
         self._folder = folder
         self._files = files
 
-    async def _run(self, asked: AskedCommand) -> ShellResult:
+    async def _run(self, asked: CommandRequest) -> ShellResult:
         shown = asked.command if isinstance(asked.command, str) else " ".join(asked.command)
-        if asked.stdin or asked.begun is not None:
+        if asked.stdin or asked.on_start is not None:
             what = "reads input" if asked.stdin else "goes on beside others"
             raise ShellExecutionError(shown, f"no command that {what} can be run by a backend of pydantic-ai's")
         argv = ["/bin/sh", "-c", asked.command] if isinstance(asked.command, str) else [*asked.command]
@@ -230,7 +230,7 @@ class BackedShell(Shell):
                 asked.listen(stream, text)
         return result
 
-    async def _ended(self, argv: list[str], shown: str, asked: AskedCommand, cwd: str | None) -> ShellResult:
+    async def _ended(self, argv: list[str], shown: str, asked: CommandRequest, cwd: str | None) -> ShellResult:
         try:
             found = await self._theirs.run(argv, env=asked.environ, timeout=asked.seconds, cwd=cwd)
         except WorkspaceTimeoutError as error:
@@ -342,11 +342,11 @@ class WorkspaceTools(AbstractCapability[Any]):
     async def wrap_run(self, ctx: RunContext[Any], *, handler: WrapRunHandler) -> AgentRunResult[Any]:
         """Surround a run."""
         async with WorkspaceOfBackend(ctx.workspace, shell_timeout=self._shell_timeout) as workspace:
-            token = PRESENT.set(workspace)
+            token = CURRENT_WORKSPACE.set(workspace)
             try:
                 return await handler()
             finally:
-                PRESENT.reset(token)
+                CURRENT_WORKSPACE.reset(token)
 
 
 @contextmanager
@@ -620,7 +620,7 @@ def _reference(workspace: Workspace) -> WorkspaceRef:
 
 
 def _entry(disk: Disk, path: str) -> FileEntry:
-    found = disk.look(path)
+    found = disk.status(path)
     return FileEntry(
         name=posixpath.basename(path), path=path, is_dir=found.is_dir, size=found.size if found.is_file else None
     )

@@ -28,10 +28,11 @@ from divebook._version import __version__
 from divebook.cli.options import number_option
 from divebook.cli.output import json_escaped, note, run_with_streams, write
 from divebook.devenv import DevEnvManager
-from divebook.devenv.checkpoints import WAIT
+from divebook.devenv.command_log import FAILED, GENERAL, exit_code_of
 from divebook.devenv.docker import ALWAYS, MISSING, NEVER
-from divebook.devenv.jobs import FAILED, GENERAL, checked, exit_code_of
+from divebook.devenv.environments import WAIT
 from divebook.devenv.templates import profile_names, profile_of
+from divebook.devenv.upkeep import check_machine
 from divebook.errors import DevEnvError, DivebookError, ShellTimeoutError
 from divebook.text.ranges import SECONDS, SOME_SECONDS
 from divebook.workspace.shell import ShellResult
@@ -227,7 +228,7 @@ def list_templates(
     context: typer.Context, category: Annotated[str | None, typer.Argument(metavar="[CATEGORY]")] = None
 ) -> None:
     """Print what templates there are as JSON."""
-    print_json(asked(context).manager.templates.listed(category))
+    print_json(asked(context).manager.templates.summaries(category))
 
 
 @templates.command("create")
@@ -493,7 +494,7 @@ def _place(written: str) -> tuple[str | None, str]:
 @jobs.command("list")
 def list_jobs(context: typer.Context, environment: Environment) -> None:
     """Print the jobs of an environment as JSON, the oldest first."""
-    print_json(asked(context).manager.jobs(environment).listed())
+    print_json(asked(context).manager.jobs(environment).records())
 
 
 @jobs.command("output")
@@ -541,7 +542,7 @@ def gc(
 def doctor(context: typer.Context) -> None:
     """Print as JSON whether this machine has what environments need; exit code 1 where something must be mended."""
     one = asked(context)
-    checks = one.run(checked(one.manager.layout))
+    checks = one.run(check_machine(one.manager.layout))
     is_fine = all(check["ok"] for check in checks if check["required"])
     print_json({"ok": is_fine, "checks": checks})
     if not is_fine:

@@ -1,4 +1,4 @@
-"""Environments in containers, which stay until they are destroyed, and are kept as images."""
+"""Environments in containers, which exist until they are destroyed. Their checkpoints are images."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import secrets
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from hashlib import file_digest, sha256
+from hashlib import sha256
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -21,6 +21,7 @@ from divebook.devenv.isolation import (
     Isolation,
     ResourceUsage,
     State,
+    digest_of,
     size_of,
 )
 from divebook.devenv.templates import checked_name, size_in_bytes
@@ -36,183 +37,29 @@ from divebook.workspace.docker.workspace import DockerWorkspace
 from divebook.workspace.local import LocalWorkspace
 from divebook.workspace.shell import Command
 
-# What a container sees of this machine: folders and ports as templates write them, and which of them it may not.
-
-
-_FORBIDDEN = ("/etc", "/proc", "/sys", "/dev", "/run", "/var/run", "/boot")
-_LARGEST_PORT = 65_535
-_PORTS = re.compile(r"(?:(?P<at>[^:]*):)??(?:(?P<outside>[\d-]+):)?(?P<inside>[\d-]+)(?:/(?P<protocol>tcp|udp))?")
-
-
-class Mount(NamedTuple):
-    """A folder of this machine that a container sees."""
-
-    source: Path
-    target: str
-    is_read_only: bool
-    is_managed: bool
-    """Whether it was made for the environment, and goes with it."""
-
-    @property
-    def inside(self) -> str:
-        """Return where it is mounted, as `DockerWorkspace` is told."""
-        return f"{self.target}:ro" if self.is_read_only else self.target
-
-
-def mounts_of(volumes: Iterable[str], folder: Path) -> list[Mount]:
-    """Return what volumes mean, ``/data:/data:ro`` or ``cache:/cache``; a name is a folder of the environment's own.
-
-    Raises
-    ------
-    DevEnvError
-        One is not written so.
-    EnvironmentDeniedError
-        A container may not see it.
-    """
-    return [_mount(volume, folder) for volume in volumes]
-
-
-def _mount(volume: str, folder: Path) -> Mount:
-    written = volume.removesuffix(":rw")
-    is_read_only = written.endswith(":ro")
-    source, _, target = written.removesuffix(":ro").rpartition(":")
-    if not source or not target.startswith("/"):
-        raise DevEnvError(f"docker.volumes: {volume!r} is no SOURCE:TARGET with an absolute target, and :ro if wanted")
-    target = target.rstrip("/") or "/"
-    if not source.startswith(("/", ".", "~")):
-        return Mount(folder / "volumes" / checked_name(source, "volume"), target, is_read_only, is_managed=True)
-    path = Path(os.path.realpath(Path(source).expanduser()))
-    _require_allowed(path, folder, is_read_only=is_read_only)
-    return Mount(path, target, is_read_only, is_managed=False)
-
-
-def _require_allowed(path: Path, folder: Path, *, is_read_only: bool) -> None:
-    home = Path(os.path.realpath(Path.home()))
-    told = None
-    if path in (Path("/"), Path("/var"), home) or any(path.is_relative_to(place) for place in _FORBIDDEN):
-        told = "no container may see it"
-    elif path.is_relative_to(folder.parent) and not path.is_relative_to(folder):
-        told = "it holds other environments"
-    elif path.is_relative_to(home) and path.relative_to(home).parts[0].startswith(".") and not is_read_only:
-        told = "what is hidden in the home folder may be mounted with :ro only"
-    if told is not None and not path.is_relative_to(folder):
-        raise EnvironmentDeniedError(f"docker.volumes: {path} cannot be mounted: {told}")
-
-
-def ports_of(written: Iterable[str]) -> list[PublishedPort]:
-    """Return what ports mean, ``8080:80`` or ``0.0.0.0:53:53/udp``; without an address it is this machine's loopback.
-
-    Raises `DevEnvError` for one that is not written so.
-    """
-    found: dict[tuple[int, str], PublishedPort] = {}
-    for text in written:
-        match = _PORTS.fullmatch(text)
-        if match is None:
-            raise DevEnvError(f"docker.ports: {text!r} is no [ADDRESS:][OUTSIDE:]INSIDE, and /tcp or /udp if wanted")
-        inside = _range(match["inside"], text)
-        outside = _range(match["outside"] or "", text)
-        if outside and len(outside) != len(inside):
-            raise DevEnvError(f"docker.ports: {text!r} has ranges of different lengths")
-        protocol = match["protocol"] or "tcp"
-        address = _address(match["at"] or "localhost", text)
-        for index, number in enumerate(inside):
-            found[number, protocol] = PublishedPort(number, outside[index] if outside else None, protocol, address)
-    return [*found.values()]
-
-
-def _range(text: str, port: str) -> list[int]:
-    first, _, last = text.partition("-")
-    numbers = list(range(int(first), int(last or first) + 1)) if first else []
-    if text and not (numbers and numbers[0] > 0 and numbers[-1] <= _LARGEST_PORT):
-        raise DevEnvError(f"docker.ports: {port!r} has no port between 1 and {_LARGEST_PORT}, or a range that falls")
-    return numbers
-
-
-def _address(text: str, port: str) -> str:
-    try:
-        return "127.0.0.1" if text == "localhost" else str(IPv4Address(text))
-    except ValueError as error:
-        raise DevEnvError(f"docker.ports: {port!r} has no address of this machine: {error}") from error
-
-
-# The contents of files of checkpoints, each kept once under its SHA-256, hexadecimal.
-
-
-def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a file, hexadecimal; raises `DevEnvError` if it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            return file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise DevEnvError(f"a checkpoint cannot be read: {error}") from error
-
-
-class KeptContents:
-    """The contents that the checkpoints of one environment share.
-
-    Parameters
-    ----------
-    folder
-        Where they lie; made when the first one is kept.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def keep(self, contents: Mapping[str, bytes]) -> None:
-        """Keep contents by their digests; each is there whole, or not at all."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for digest, content in contents.items():
-            path = self._folder / digest
-            if path.exists():
-                continue
-            passing = self._folder / f".{secrets.token_hex(8)}"
-            opened = os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(opened, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            passing.replace(path)
-
-    def get(self, digest: str) -> bytes:
-        """Return a content; raises `DevEnvError` if it is missing, or is not what it was."""
-        try:
-            content = (self._folder / digest).read_bytes()
-        except OSError as error:
-            raise DevEnvError(f"the content {digest[:12]}... of a checkpoint cannot be read: {error}") from error
-        if sha256(content).hexdigest() != digest:
-            raise DevEnvError(f"the content {digest[:12]}... of a checkpoint is damaged: take another checkpoint")
-        return content
-
-    def forget_but(self, digests: set[str]) -> None:
-        """Remove all contents but some, and what a process that was killed has left."""
-        if self._folder.is_dir():
-            for path in self._folder.iterdir():
-                if path.name not in digests:
-                    path.unlink(missing_ok=True)
-
-
 IMAGE = "image"
 _ARCHIVE = "archive"
 _ARCHIVE_FILE = "image.tar"
-NEVER, MISSING, ALWAYS = "never", "missing", "always"
-"""When an image is fetched."""
+# When an image is fetched.
+NEVER = "never"
+MISSING = "missing"
+ALWAYS = "always"
 LABEL = "dev_env"
-"""What the labels of containers, images and networks begin with."""
+"""Prefix of the labels of containers, images and networks."""
 _NO_NETWORK = "none"
 _MEMORY = "/sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control"
-"""Of both versions of control groups, as a container sees its own."""
+"""Files with the count of processes that the memory limit ended, of both versions of control groups."""
 
 
 class DockerIsolation(Isolation):
-    """A container, whose working folder is a folder of the environment, or a volume of the person's own."""
+    """A container whose working folder is a folder of the environment, or a volume of the user."""
 
     enforcement: ClassVar[Mapping[str, str]] = {"cpu": ENFORCED, "memory": ENFORCED, "disk": CHECKED}
     warning: ClassVar[str | None] = None
     pull: str = MISSING
 
-    def planned(self) -> State:
-        """Return its image; raises `DevEnvError` for what a container may not have."""
+    def plan(self) -> State:
+        """Return the image; raises `DevEnvError` for a combination of settings that a container cannot have."""
         ports_of(self.section.get("ports", ()))
         if self.section.get("ports") and self.section.get("network") == _NO_NETWORK:
             raise DevEnvError("docker.ports: nothing is published of a container without a network: leave out one")
@@ -230,8 +77,8 @@ class DockerIsolation(Isolation):
 
     @property
     def _working(self) -> Path:
-        found = [mount.source for mount in self._mounts if mount.target == self._workdir]
-        return found[0] if found else self.folder / "work"
+        sources = [mount.source for mount in self._mounts if mount.target == self._workdir]
+        return sources[0] if sources else self.folder / "work"
 
     # --- its life --------------------------------------------------------------------------------------------------
 
@@ -245,8 +92,8 @@ class DockerIsolation(Isolation):
 
     @property
     def _labels(self) -> dict[str, str]:
-        told = {name: str(self.state[name]) for name in ("id", "name", "tenant", "owner")}
-        return {f"{LABEL}.{name}": text for name, text in {"root": self._root, **told}.items()}
+        labels = {name: str(self.state[name]) for name in ("id", "name", "tenant", "owner")}
+        return {f"{LABEL}.{name}": text for name, text in {"root": self._root, **labels}.items()}
 
     @property
     def _root(self) -> str:
@@ -257,7 +104,7 @@ class DockerIsolation(Isolation):
         return {f"{LABEL}.id": str(self.state["id"])}
 
     async def build(self) -> State:
-        """Make the container of its image, which is fetched if it is not there."""
+        """Create the container, and fetch its image first if it is missing."""
         image = self.state["image"]
         await self.retrying(lambda: self._fetch(image))
         async with self._engine() as engine:
@@ -324,28 +171,28 @@ class DockerIsolation(Isolation):
         return str(self.state["container_id"])
 
     async def stop(self) -> None:
-        """Stop the container, and with it all commands."""
+        """Stop the container with all its commands."""
         async with self._engine() as engine:
             await engine.stop(self._container)
 
     async def status(self) -> str:
-        """Return what the engine says of the container; as recorded, where no engine answers."""
+        """Return the status of the container; the recorded status if no engine answers."""
         try:
             async with self._engine() as engine:
-                found = await engine.state(self._container)
+                container = await engine.state(self._container)
         except EngineUnavailableError:
             return str(self.state["status"])
-        if found is None:
+        if container is None:
             return "error"
-        return "running" if found["Running"] else "stopped"
+        return "running" if container["Running"] else "stopped"
 
     async def is_gone(self) -> bool:
-        """Return whether there is no container any more."""
+        """Return whether the container has disappeared."""
         async with self._engine() as engine:
             return await engine.state(self._container) is None
 
     async def remove(self, *, keeps_checkpoints: bool = False) -> None:
-        """Remove the containers, the images of checkpoints, and the tenant's network if nobody else is in it."""
+        """Remove the containers, the images of checkpoints, and the tenant's network if nothing else uses it."""
         async with self._engine() as engine:
             await self._remove_but(engine, "")
             if not keeps_checkpoints:
@@ -353,13 +200,13 @@ class DockerIsolation(Isolation):
             await engine.remove_network(self._network_name)
 
     async def is_busy(self) -> bool:
-        """Return whether something runs in the container besides its first process."""
+        """Return whether the container runs a process besides its first one."""
         async with self._engine() as engine:
             return await engine.processes(self._container) > 1
 
-    async def _remove_but(self, engine: KeepingEngine, kept: str) -> None:
+    async def _remove_but(self, engine: KeepingEngine, keep: str) -> None:
         for container in await engine.labelled(self._own):
-            if container != kept:
+            if container != keep:
                 await engine.remove(container)
 
     # --- commands --------------------------------------------------------------------------------------------------
@@ -376,40 +223,43 @@ class DockerIsolation(Isolation):
             terminal=manner.terminal,
         )
 
-    def asked(self, command: Command, manner: CommandManner) -> Command:
-        """Return a command as it is: the engine has users and terminals."""
+    def command_for(self, command: Command, manner: CommandManner) -> Command:
+        """Return the command unchanged: the engine itself has users and terminals."""
         _ = manner
         return command
 
     def host_variables(self) -> dict[str, str]:
-        """Return nothing: commands have the variables of the image."""
+        """Return an empty dict: commands have the variables of the image."""
         return {}
 
     @property
     def inherits(self) -> bool:
-        """Return whether commands get the variables of the place where they run: those of the image."""
+        """Return True: commands get the variables of the image."""
         return True
 
     async def memory_kills(self, workspace: LocalWorkspace) -> int:
-        """Return how many processes its memory limit has ended; the engine tells it of the first process only."""
-        found = await workspace.shell.execute(f"cat {_MEMORY} 2>/dev/null")
-        told = re.search(r"^oom_kill (\d+)$", found.stdout, re.MULTILINE)
-        return int(told[1]) if told is not None else 0
+        """Return how many processes the memory limit has ended.
+
+        The count is read from the control group, because the engine reports the first process of the container only.
+        """
+        counters = await workspace.shell.execute(f"cat {_MEMORY} 2>/dev/null")
+        match = re.search(r"^oom_kill (\d+)$", counters.stdout, re.MULTILINE)
+        return int(match[1]) if match is not None else 0
 
     # --- checkpoints and use ---------------------------------------------------------------------------------------
 
     def folders(self) -> dict[str, Path]:
-        """Return the working folder, if it is the environment's own, and its managed volumes."""
+        """Return the working folder, unless it is a volume of the user, and the managed volumes."""
         managed = {f"volumes/{mount.source.name}": mount.source for mount in self._mounts if mount.is_managed}
         return {**({"work": self.folder / "work"} if self._working == self.folder / "work" else {}), **managed}
 
     def mounts(self) -> dict[str, Path]:
-        """Return the folders of the person's own that it may write."""
-        own = [mount for mount in self._mounts if not mount.is_managed and not mount.is_read_only]
-        return {mount.target: mount.source for mount in own if mount.source.is_dir()}
+        """Return the user's folders that the container may write."""
+        writable = [mount for mount in self._mounts if not mount.is_managed and not mount.is_read_only]
+        return {mount.target: mount.source for mount in writable if mount.source.is_dir()}
 
     async def keep(self, folder: Path, checkpoint: str) -> list[dict[str, Any]]:
-        """Keep what the container has written as an image."""
+        """Save the file system of the container as an image."""
         _ = folder
         async with self._engine() as engine:
             image = f"{self._repository}:{checkpoint}"
@@ -418,19 +268,23 @@ class DockerIsolation(Isolation):
 
     @property
     def _repository(self) -> str:
-        """Return the name of its images; letters that the engine does not take make room for the id."""
+        """Return the repository name of its images.
+
+        Engines accept lower-case letters and digits only. If the name has other letters, the id of the environment is
+        added, so that two names never share a repository.
+        """
         name, tenant = (re.sub(r"[^a-z0-9]+", "-", self.state[key].lower()).strip("-") for key in ("name", "tenant"))
-        told = name if name == self.state["name"] else f"{name}-{self.state['id']}"
-        return f"dev-env/{tenant}/{told}"
+        label = name if name == self.state["name"] else f"{name}-{self.state['id']}"
+        return f"dev-env/{tenant}/{label}"
 
     async def export(self, folder: Path, artefacts: Artefacts) -> list[dict[str, Any]]:
-        """Write the image into a file, from which an engine on another machine can load it."""
+        """Write the image into a file that an engine on another machine can load."""
         async with self._engine() as engine:
             await engine.write_image(str(artefacts[IMAGE]["image"]), folder / _ARCHIVE_FILE)
         return [{"kind": _ARCHIVE, "path": _ARCHIVE_FILE, "sha256": digest_of(folder / _ARCHIVE_FILE)}]
 
     async def require(self, folder: Path, artefacts: Artefacts) -> None:
-        """Raise `DevEnvError` unless the image is there, or can be loaded of the file with it."""
+        """Raise `DevEnvError` unless the image exists, or can be loaded from the exported file."""
         async with self._engine() as engine:
             try:
                 if _ARCHIVE in artefacts and not await engine.has_image(_image(artefacts)):
@@ -440,9 +294,10 @@ class DockerIsolation(Isolation):
                 raise DevEnvError(f"the image of the checkpoint is gone: {error}") from error
 
     async def put_back(self, folder: Path, artefacts: Artefacts) -> State:
-        """Make a new container of the image; the old one stops first, and is removed when that is done.
+        """Create a new container from the image, then remove the old one, which is stopped first.
 
-        The old one cannot go on meanwhile: it holds the published ports, and writes into the same folders.
+        The old one cannot run meanwhile: it holds the published ports and writes into the same folders. If the new
+        container cannot be created, the old one is started again and `NotReplacedError` is raised.
         """
         _ = folder
         async with self._engine() as engine:
@@ -451,7 +306,7 @@ class DockerIsolation(Isolation):
             if old is not None:
                 await engine.stop(self._container)
         try:
-            made = await self._made(_image(artefacts))
+            container = await self._made(_image(artefacts))
         except ContainerError as error:
             async with self._engine() as engine:
                 await self._remove_but(engine, self._container)
@@ -461,22 +316,22 @@ class DockerIsolation(Isolation):
                     await engine.begin(self._container)
             raise NotReplacedError(str(error)) from error
         async with self._engine() as engine:
-            await self._remove_but(engine, made["container_id"])
-        return made
+            await self._remove_but(engine, container["container_id"])
+        return container
 
-    async def forget_but(self, kept: Iterable[Artefacts]) -> None:
-        """Remove the images of checkpoints that are gone; that of the container stays."""
+    async def forget_but(self, remaining: Iterable[Artefacts]) -> None:
+        """Remove the images of deleted checkpoints, but not the image of the container."""
         async with self._engine() as engine:
-            await engine.remove_images(self._own, but=frozenset({*map(_image, kept), self.state["image"]}))
+            await engine.remove_images(self._own, but=frozenset({*map(_image, remaining), self.state["image"]}))
 
     async def use(self) -> ResourceUsage:
-        """Ask the engine what the container uses; its folders count as disk."""
+        """Measure the container through the engine; the folders of the environment count as disk."""
         disk = sum(size_of(folder) for folder in self.folders().values())
         if await self.status() != "running":
             return ResourceUsage(0.0, 0, disk)
         async with self._engine() as engine:
-            found = await engine.use(self._container)
-        return ResourceUsage(found.cpu_percent, found.memory_bytes, found.disk_bytes + disk)
+            usage = await engine.use(self._container)
+        return ResourceUsage(usage.cpu_percent, usage.memory_bytes, usage.disk_bytes + disk)
 
 
 def _image(artefacts: Artefacts) -> str:
@@ -490,3 +345,101 @@ async def engine_version() -> str:
         return await engine.version()
     finally:
         await engine.close()
+
+
+_FORBIDDEN = ("/etc", "/proc", "/sys", "/dev", "/run", "/var/run", "/boot")
+_LARGEST_PORT = 65_535
+_PORTS = re.compile(r"(?:(?P<at>[^:]*):)??(?:(?P<outside>[\d-]+):)?(?P<inside>[\d-]+)(?:/(?P<protocol>tcp|udp))?")
+
+
+class Mount(NamedTuple):
+    """A folder of this machine that a container mounts."""
+
+    source: Path
+    target: str
+    is_read_only: bool
+    is_managed: bool
+    """Whether it was created for the environment and is deleted with it."""
+
+    @property
+    def inside(self) -> str:
+        """Return the path in the container, with ``:ro`` for read-only, as `DockerWorkspace` expects it."""
+        return f"{self.target}:ro" if self.is_read_only else self.target
+
+
+def mounts_of(volumes: Iterable[str], folder: Path) -> list[Mount]:
+    """Parse volumes such as ``/data:/data:ro`` or ``cache:/cache``. A name is a folder managed by the environment.
+
+    Raises
+    ------
+    DevEnvError
+        The syntax of one is wrong.
+    EnvironmentDeniedError
+        A container may not mount it.
+    """
+    return [_mount(volume, folder) for volume in volumes]
+
+
+def _mount(volume: str, folder: Path) -> Mount:
+    text = volume.removesuffix(":rw")
+    is_read_only = text.endswith(":ro")
+    source, _, target = text.removesuffix(":ro").rpartition(":")
+    if not source or not target.startswith("/"):
+        raise DevEnvError(f"docker.volumes: {volume!r} is no SOURCE:TARGET with an absolute target, and :ro if wanted")
+    target = target.rstrip("/") or "/"
+    if not source.startswith(("/", ".", "~")):
+        return Mount(folder / "volumes" / checked_name(source, "volume"), target, is_read_only, is_managed=True)
+    path = Path(os.path.realpath(Path(source).expanduser()))
+    _require_allowed(path, folder, is_read_only=is_read_only)
+    return Mount(path, target, is_read_only, is_managed=False)
+
+
+def _require_allowed(path: Path, folder: Path, *, is_read_only: bool) -> None:
+    """Raise `EnvironmentDeniedError` if a container may not mount a folder. The environment's own folder is allowed."""
+    home = Path(os.path.realpath(Path.home()))
+    reason = None
+    if path in (Path("/"), Path("/var"), home) or any(path.is_relative_to(place) for place in _FORBIDDEN):
+        reason = "no container may see it"
+    elif path.is_relative_to(folder.parent) and not path.is_relative_to(folder):
+        reason = "it holds other environments"
+    elif path.is_relative_to(home) and path.relative_to(home).parts[0].startswith(".") and not is_read_only:
+        reason = "what is hidden in the home folder may be mounted with :ro only"
+    if reason is not None and not path.is_relative_to(folder):
+        raise EnvironmentDeniedError(f"docker.volumes: {path} cannot be mounted: {reason}")
+
+
+def ports_of(texts: Iterable[str]) -> list[PublishedPort]:
+    """Parse ports such as ``8080:80`` or ``0.0.0.0:53:53/udp``. Without an address, a port is published on the
+    loopback.
+
+    Raises `DevEnvError` if the syntax of one is wrong.
+    """
+    ports: dict[tuple[int, str], PublishedPort] = {}
+    for text in texts:
+        match = _PORTS.fullmatch(text)
+        if match is None:
+            raise DevEnvError(f"docker.ports: {text!r} is no [ADDRESS:][OUTSIDE:]INSIDE, and /tcp or /udp if wanted")
+        inside = _range(match["inside"], text)
+        outside = _range(match["outside"] or "", text)
+        if outside and len(outside) != len(inside):
+            raise DevEnvError(f"docker.ports: {text!r} has ranges of different lengths")
+        protocol = match["protocol"] or "tcp"
+        address = _address(match["at"] or "localhost", text)
+        for index, number in enumerate(inside):
+            ports[number, protocol] = PublishedPort(number, outside[index] if outside else None, protocol, address)
+    return [*ports.values()]
+
+
+def _range(text: str, port: str) -> list[int]:
+    first, _, last = text.partition("-")
+    numbers = list(range(int(first), int(last or first) + 1)) if first else []
+    if text and not (numbers and numbers[0] > 0 and numbers[-1] <= _LARGEST_PORT):
+        raise DevEnvError(f"docker.ports: {port!r} has no port between 1 and {_LARGEST_PORT}, or a range that falls")
+    return numbers
+
+
+def _address(text: str, port: str) -> str:
+    try:
+        return "127.0.0.1" if text == "localhost" else str(IPv4Address(text))
+    except ValueError as error:
+        raise DevEnvError(f"docker.ports: {port!r} has no address of this machine: {error}") from error

@@ -1,4 +1,4 @@
-"""How environments are kept apart from this machine: what all kinds have in common, and the one that does not."""
+"""Isolation of environments from this machine: the interface of all kinds, plain folders and virtual environments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, NamedTuple
 
@@ -28,17 +28,244 @@ from divebook.workspace import terminal
 from divebook.workspace.local import LocalWorkspace, VirtualenvWorkspace
 from divebook.workspace.shell import Command, ShellResult
 
-# What an environment uses of this machine: its processes, which bear its mark, and its folders.
+State = dict[str, Any]
+Artefacts = Mapping[str, Mapping[str, Any]]
+"""The parts of a checkpoint, by kind."""
+PASSED_ON = ("PATH", "HOME", "LANG", "TERM", "TMPDIR")
+"""The only variables of this process that commands on this machine get."""
+ENFORCED = "enforced"
+CHECKED = "checked"
+ADVISORY = "advisory"
+NO_BOUNDARY = "commands run as you, and may reach all that you may: this is no security boundary"
+
+
+class CommandManner(NamedTuple):
+    """Options for running one command."""
+
+    user: str | None = None
+    """User of the command; None for that of the environment."""
+    terminal: tuple[int, int] | None = None
+    """Rows and columns of the command's terminal; None for no terminal."""
+    has_secrets: bool = True
+    """Whether the command gets the secrets, which are then redacted in its output."""
+
+
+USUAL = CommandManner()
+
+
+@dataclass
+class Isolation(ABC):
+    """Isolation of one environment from this machine.
+
+    Parameters
+    ----------
+    folder
+        Folder of the environment.
+    configuration
+        Configuration, resolved when the environment was created.
+    state
+        Recorded state. `build` and `put_back` return the fields to update in it.
+    secrets
+        Folder with a file for each secret.
+    retrying
+        Repeats calls that failed for a reason that passes.
+    """
+
+    folder: Path
+    configuration: Configuration
+    state: State
+    secrets: Path
+    retrying: Retrying
+
+    enforcement: ClassVar[Mapping[str, str]] = {"cpu": ADVISORY, "memory": ADVISORY, "disk": CHECKED}
+    """How each limit is enforced."""
+    warning: ClassVar[str | None] = NO_BOUNDARY
+
+    @property
+    def section(self) -> Mapping[str, Any]:
+        """Return the section of the configuration for this kind of isolation."""
+        section: Mapping[str, Any] = self.configuration[self.configuration["isolation_type"]]
+        return section
+
+    def text(self, text: str) -> str:
+        """Return a configured text with its secrets and variables filled in."""
+        return at_start(text, self.secrets)
+
+    # --- its life --------------------------------------------------------------------------------------------------
+
+    def plan(self) -> State:
+        """Return the fields to record before `build`; raises `DevEnvError` for a configuration that cannot be built."""
+        return {}
+
+    @abstractmethod
+    async def build(self) -> State:
+        """Build the isolation; return the fields to record."""
+
+    async def start(self) -> None:  # noqa: B027 - many need nothing to be started
+        """Start whatever commands need. The default does nothing."""
+
+    async def stop(self) -> None:
+        """End all commands."""
+        await asyncio.to_thread(end_processes, self.state["id"])
+
+    async def status(self) -> str:
+        """Return the current status; by default the recorded one."""
+        return str(self.state["status"])
+
+    async def is_gone(self) -> bool:
+        """Return whether it was removed from outside, so that only a checkpoint can bring it back."""
+        return False
+
+    async def remove(self, *, keeps_checkpoints: bool = False) -> None:
+        """Remove everything outside the environment's folder except checkpoints, if they are to be kept. Idempotent."""
+        _ = keeps_checkpoints
+        await asyncio.to_thread(end_processes, self.state["id"])
+
+    async def is_busy(self) -> bool:
+        """Return whether commands are running."""
+        return bool(await asyncio.to_thread(marked_processes, self.state["id"]))
+
+    # --- commands --------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def workspace(self, manner: CommandManner = USUAL) -> LocalWorkspace:
+        """Return the workspace in which commands run, not entered yet."""
+
+    def command_for(self, command: Command, manner: CommandManner) -> Command:
+        """Return the command that the workspace runs; raises `DevEnvError` for options that this kind lacks.
+
+        By default commands run on this machine as the current user. A helper program provides their terminal.
+        """
+        if manner.user not in (None, getpass.getuser(), str(os.getuid())):
+            kind = self.state["isolation_type"]
+            raise DevEnvError(
+                f"--user {manner.user}: commands of {kind} environments run as you; a container has users"
+            )
+        if manner.terminal is None:
+            return command
+        words = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
+        return [sys.executable, "-I", "-S", terminal.__file__, *map(str, manner.terminal), *words]
+
+    def host_variables(self) -> dict[str, str]:
+        """Return the variables of this process that commands get."""
+        return {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+
+    def variables(self) -> dict[str, str]:
+        """Return the configured variables without secrets, which only the workspace adds."""
+        texts: Mapping[str, str] = self.section.get("env", {})
+        plain = {name: self.text(text) for name, text in texts.items() if not is_secret(text)}
+        return {MARK: self.state["id"], **plain}
+
+    def secret_variables(self) -> dict[str, str]:
+        """Return the variables that contain secrets, with their current values."""
+        texts: Mapping[str, str] = self.section.get("env", {})
+        return {name: self.text(text) for name, text in texts.items() if is_secret(text)}
+
+    def secrets_for(self, manner: CommandManner) -> Callable[[], Mapping[str, str]] | None:
+        """Return a function that returns the variables with secrets; None for commands without secrets."""
+        return self.secret_variables if manner.has_secrets else None
+
+    @property
+    def inherits(self) -> bool:
+        """Return whether commands get the variables of the place where they run."""
+        return False
+
+    async def memory_kills(self, workspace: LocalWorkspace) -> int:
+        """Return how many processes the memory limit has ended since the start. `workspace` is entered."""
+        _ = workspace
+        return 0
+
+    # --- checkpoints and use ---------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def folders(self) -> dict[str, Path]:
+        """Return the folders with the environment's files, by their names in checkpoints."""
+
+    def mounts(self) -> dict[str, Path]:
+        """Return the user's folders that the environment can write, by their paths in it."""
+        return {}
+
+    async def keep(self, folder: Path, checkpoint: str) -> list[dict[str, Any]]:
+        """Save the state outside the folders for a checkpoint; return its artefacts (kind, path or image, sha256)."""
+        _ = folder, checkpoint
+        return []
+
+    async def export(self, folder: Path, artefacts: Artefacts) -> list[dict[str, Any]]:
+        """Write files that another machine needs to restore the saved state; return their artefacts."""
+        _ = folder, artefacts
+        return []
+
+    async def require(self, folder: Path, artefacts: Artefacts) -> None:  # noqa: B027 - the caller checks the files
+        """Raise `DevEnvError` unless the saved state still exists. The environment is not changed."""
+
+    async def put_back(self, folder: Path, artefacts: Artefacts) -> State:
+        """Restore the saved state; return the fields to record.
+
+        Raises
+        ------
+        NotReplacedError
+            It could not be restored, and the environment is unchanged.
+        DevEnvError, ContainerError
+            It could not be restored, and the state of the environment is unknown.
+        """
+        _ = folder, artefacts
+        return {}
+
+    async def forget_but(self, remaining: Iterable[Artefacts]) -> None:  # noqa: B027 - folders need no action
+        """Remove saved state outside the folders that belongs to none of the `remaining` checkpoints."""
+
+    async def use(self) -> ResourceUsage:
+        """Measure the current resource usage."""
+        cpu, memory = await asyncio.to_thread(use_of_processes, self.state["id"])
+        return ResourceUsage(cpu, memory, await asyncio.to_thread(self.disk))
+
+    def disk(self) -> int:
+        """Return the bytes of the environment's files."""
+        return size_of(self.folder)
+
+
+class NativeIsolation(Isolation):
+    """A folder of this machine, without isolation."""
+
+    def plan(self) -> State:
+        """Return the working folder, and whether it is created with the environment and therefore deleted with it."""
+        working = Path(os.path.realpath(self.text(self.section["working_dir"])))
+        owns = not working.exists() and not working.is_relative_to(self.folder)
+        return {"working_dir": str(working), "owns_working_dir": owns}
+
+    @property
+    def _working(self) -> Path:
+        return Path(self.state["working_dir"])
+
+    async def build(self) -> State:
+        """Create the folder if it is missing."""
+        try:
+            self._working.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DevEnvError(f"native.working_dir: {self._working} cannot be made: {error}") from error
+        return {}
+
+    def workspace(self, manner: CommandManner = USUAL) -> LocalWorkspace:
+        """Return the folder as a workspace."""
+        return LocalWorkspace(self._working, environ=self.variables(), secrets=self.secrets_for(manner))
+
+    def folders(self) -> dict[str, Path]:
+        """Return the working folder."""
+        return {"work": self._working}
+
+    def disk(self) -> int:
+        """Return the bytes of the files in the working folder."""
+        return size_of(self._working)
 
 
 MARK = "DEV_ENV_ID"
-"""The variable of all commands of an environment; its value is the environment's id."""
+"""Variable of all commands of an environment; its value is the environment's id."""
 _SAMPLE = 0.1
 _LONGEST = 5.0
 
 
 class ResourceUsage(NamedTuple):
-    """What an environment uses now."""
+    """Current resource usage of an environment."""
 
     cpu_percent: float
     """100 is one core."""
@@ -46,15 +273,15 @@ class ResourceUsage(NamedTuple):
     disk_bytes: int
 
     def shown(self) -> dict[str, str]:
-        """Return it as people read it; 1 MB is 10^6 bytes."""
+        """Return the usage as text; 1 MB is 10^6 bytes."""
         return {
             "cpu": f"{self.cpu_percent:.1f}%",
             "memory": size(self.memory_bytes),
             "disk": size(self.disk_bytes),
         }
 
-    def told(self) -> dict[str, Any]:
-        """Return it as people and programs read it."""
+    def as_json(self) -> dict[str, Any]:
+        """Return the usage as text and as numbers."""
         return {
             **self.shown(),
             "cpu_percent": round(self.cpu_percent, 1),
@@ -64,25 +291,25 @@ class ResourceUsage(NamedTuple):
 
 
 def marked_processes(environment_id: str) -> list[Any]:
-    """Return the live processes of an environment's commands."""
+    """Return the running processes of an environment's commands, found by the variable `MARK`."""
     import psutil
 
-    found = []
+    processes = []
     for process in psutil.process_iter():
         try:
             if process.environ().get(MARK) == environment_id and process.pid != os.getpid():
-                found.append(process)
-        except (psutil.Error, OSError):  # it is gone, or somebody else's
+                processes.append(process)
+        except (psutil.Error, OSError):  # it has ended, or belongs to another user
             continue
-    return found
+    return processes
 
 
 def use_of_processes(environment_id: str) -> tuple[float, int]:
-    """Return percents of a core, measured for a moment, and bytes of memory."""
+    """Return the percents of a core, measured for 0.1 s, and the bytes of memory of an environment's processes."""
     import psutil
 
     processes = marked_processes(environment_id)
-    began = time.monotonic()
+    started = time.monotonic()
     before = _times(processes)
     if processes:
         time.sleep(_SAMPLE)
@@ -93,7 +320,7 @@ def use_of_processes(environment_id: str) -> tuple[float, int]:
             memory += process.memory_info().rss
         except psutil.Error:
             continue
-    return (100 * max(0.0, spent) / (time.monotonic() - began) if processes else 0.0), memory
+    return (100 * max(0.0, spent) / (time.monotonic() - started) if processes else 0.0), memory
 
 
 def _times(processes: Iterable[Any]) -> float:
@@ -109,22 +336,28 @@ def _times(processes: Iterable[Any]) -> float:
 
 
 def end_processes(environment_id: str) -> None:
-    """End all commands of an environment, and wait until they are gone."""
+    """Kill all processes of an environment and wait until they have ended, except those stuck in the kernel."""
     import psutil
 
-    while found := marked_processes(environment_id):
-        for process in found:
+    processes = marked_processes(environment_id)
+    # A process may start others while it is killed, so this repeats until none are left.
+    while processes:
+        for process in processes:
             try:
                 process.kill()
             except psutil.Error:
                 continue
-        _, alive = psutil.wait_procs(found, timeout=1)
-        if {process.pid for process in alive} == {process.pid for process in found}:
-            return  # they are stuck in the kernel, which nobody can end
+        _, alive = psutil.wait_procs(processes, timeout=1)
+        if {process.pid for process in alive} == {process.pid for process in processes}:
+            return  # they are stuck in the kernel
+        processes = marked_processes(environment_id)
 
 
 def size_of(folder: Path) -> int:
-    """Return the bytes of the files below a folder; what is counted within five seconds, of a huge one."""
+    """Return the bytes of the files below a folder.
+
+    Counting stops after five seconds, so that a huge folder blocks nothing.
+    """
     total = 0
     limit = time.monotonic() + _LONGEST
     folders = [str(folder)]
@@ -136,240 +369,21 @@ def size_of(folder: Path) -> int:
                         folders.append(entry.path)
                     else:
                         total += entry.stat(follow_symlinks=False).st_size
-        except OSError:  # it went meanwhile, or may not be read
+        except OSError:  # it was removed meanwhile, or may not be read
             continue
     return total
 
 
-State = dict[str, Any]
-Artefacts = Mapping[str, Mapping[str, Any]]
-"""What a checkpoint has, by its kind."""
-PASSED_ON = ("PATH", "HOME", "LANG", "TERM", "TMPDIR")
-"""Variables of this process that commands on this machine get; they get no others."""
-ENFORCED = "enforced"
-CHECKED = "checked"
-ADVISORY = "advisory"
-NO_BOUNDARY = "commands run as you, and may reach all that you may: this is no security boundary"
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file (hexadecimal); raises `DevEnvError` if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DevEnvError(f"a checkpoint cannot be read: {error}") from error
 
 
-class CommandManner(NamedTuple):
-    """How commands are run for once."""
-
-    user: str | None = None
-    """As whom; None for the environment's own."""
-    terminal: tuple[int, int] | None = None
-    """The rows and columns of the terminal that they find; None for none."""
-    has_secrets: bool = True
-    """Whether they get the secrets, which are hidden in what they print."""
-
-
-USUAL = CommandManner()
-
-
-@dataclass
-class Isolation(ABC):
-    """What keeps one environment apart.
-
-    Parameters
-    ----------
-    folder
-        Of the environment.
-    configuration
-        As it was resolved when the environment was made.
-    state
-        What is recorded of it; `build` and `put_back` return what is to be recorded anew.
-    secrets
-        The folder with a file for each secret.
-    """
-
-    folder: Path
-    configuration: Configuration
-    state: State
-    secrets: Path
-    retrying: Retrying
-
-    enforcement: ClassVar[Mapping[str, str]] = {"cpu": ADVISORY, "memory": ADVISORY, "disk": CHECKED}
-    """How each limit is kept."""
-    warning: ClassVar[str | None] = NO_BOUNDARY
-
-    @property
-    def section(self) -> Mapping[str, Any]:
-        """Return what is configured for this kind."""
-        found: Mapping[str, Any] = self.configuration[self.configuration["isolation_type"]]
-        return found
-
-    def text(self, said: str) -> str:
-        """Return a configured text with what is looked up now."""
-        return at_start(said, self.secrets)
-
-    # --- its life --------------------------------------------------------------------------------------------------
-
-    def planned(self) -> State:
-        """Return what is recorded before it is made; raises `DevEnvError` for what cannot be."""
-        return {}
-
-    @abstractmethod
-    async def build(self) -> State:
-        """Make it; return what is to be recorded."""
-
-    async def start(self) -> None:  # noqa: B027 - many need nothing to be started
-        """Have it ready for commands."""
-
-    async def stop(self) -> None:
-        """End its commands."""
-        await asyncio.to_thread(end_processes, self.state["id"])
-
-    async def status(self) -> str:
-        """Return its status as it is found; by default as it is recorded."""
-        return str(self.state["status"])
-
-    async def is_gone(self) -> bool:
-        """Return whether something else has removed it, so that only a checkpoint has it."""
-        return False
-
-    async def remove(self, *, keeps_checkpoints: bool = False) -> None:
-        """Remove what is not in its folder, but for what checkpoints have; twice is once."""
-        _ = keeps_checkpoints
-        await asyncio.to_thread(end_processes, self.state["id"])
-
-    async def is_busy(self) -> bool:
-        """Return whether commands run in it."""
-        return bool(await asyncio.to_thread(marked_processes, self.state["id"]))
-
-    # --- commands --------------------------------------------------------------------------------------------------
-
-    @abstractmethod
-    def workspace(self, manner: CommandManner = USUAL) -> LocalWorkspace:
-        """Return the workspace in which its commands run, to be entered."""
-
-    def asked(self, command: Command, manner: CommandManner) -> Command:
-        """Return a command as its workspace is to run it; raises `DevEnvError` for what cannot be.
-
-        By default it runs on this machine: as whoever asks, in a terminal that a program beside it makes.
-        """
-        if manner.user not in (None, getpass.getuser(), str(os.getuid())):
-            kind = self.state["isolation_type"]
-            raise DevEnvError(
-                f"--user {manner.user}: commands of {kind} environments run as you; a container has users"
-            )
-        if manner.terminal is None:
-            return command
-        words = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
-        return [sys.executable, "-I", "-S", terminal.__file__, *map(str, manner.terminal), *words]
-
-    def host_variables(self) -> dict[str, str]:
-        """Return what commands get of this process's variables."""
-        return {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-
-    def variables(self) -> dict[str, str]:
-        """Return the environment's own variables, but for secrets; its workspace has them all."""
-        said: Mapping[str, str] = self.section.get("env", {})
-        plain = {name: self.text(text) for name, text in said.items() if not is_secret(text)}
-        return {MARK: self.state["id"], **plain}
-
-    def secret_variables(self) -> dict[str, str]:
-        """Return the variables that name secrets, looked up now."""
-        said: Mapping[str, str] = self.section.get("env", {})
-        return {name: self.text(text) for name, text in said.items() if is_secret(text)}
-
-    def secrets_for(self, manner: CommandManner) -> Callable[[], Mapping[str, str]] | None:
-        """Return what looks up the variables that name secrets; None where commands get none."""
-        return self.secret_variables if manner.has_secrets else None
-
-    @property
-    def inherits(self) -> bool:
-        """Return whether commands get the variables of the place where they run."""
-        return False
-
-    async def memory_kills(self, workspace: LocalWorkspace) -> int:
-        """Return how many processes its memory limit has ended since it was started; `workspace` is entered."""
-        _ = workspace
-        return 0
-
-    # --- checkpoints and use ---------------------------------------------------------------------------------------
-
-    @abstractmethod
-    def folders(self) -> dict[str, Path]:
-        """Return the folders with its files, by the names that checkpoints give them."""
-
-    def mounts(self) -> dict[str, Path]:
-        """Return folders of the person's own that it sees."""
-        return {}
-
-    async def keep(self, folder: Path, checkpoint: str) -> list[dict[str, Any]]:
-        """Keep what is not in its folders, for a checkpoint; return its artefacts (kind, path or image, sha256)."""
-        _ = folder, checkpoint
-        return []
-
-    async def export(self, folder: Path, artefacts: Artefacts) -> list[dict[str, Any]]:
-        """Add what another machine needs to put back what `keep` has kept; return the artefacts of that."""
-        _ = folder, artefacts
-        return []
-
-    async def require(self, folder: Path, artefacts: Artefacts) -> None:  # noqa: B027 - files are looked at by who asks
-        """Raise `DevEnvError` unless what `keep` has kept is still there; the environment is not changed."""
-
-    async def put_back(self, folder: Path, artefacts: Artefacts) -> State:
-        """Restore what `keep` has kept; return what is to be recorded.
-
-        Raises
-        ------
-        NotReplacedError
-            It could not be restored, and the environment is as it was.
-        DevEnvError, ContainerError
-            It could not be restored, and nothing is known of the environment.
-        """
-        _ = folder, artefacts
-        return {}
-
-    async def forget_but(self, kept: Iterable[Artefacts]) -> None:  # noqa: B027 - what lies in folders goes with them
-        """Remove what checkpoints have outside their folders, but for those that are still there."""
-
-    async def use(self) -> ResourceUsage:
-        """Measure what it uses now."""
-        cpu, memory = await asyncio.to_thread(use_of_processes, self.state["id"])
-        return ResourceUsage(cpu, memory, await asyncio.to_thread(self.disk))
-
-    def disk(self) -> int:
-        """Return the bytes of its files."""
-        return size_of(self.folder)
-
-
-class NativeIsolation(Isolation):
-    """A folder of this machine, without isolation."""
-
-    def planned(self) -> State:
-        """Return the folder, and whether it is made with the environment, and so goes with it."""
-        working = Path(os.path.realpath(self.text(self.section["working_dir"])))
-        owns = not working.exists() and not working.is_relative_to(self.folder)
-        return {"working_dir": str(working), "owns_working_dir": owns}
-
-    @property
-    def _working(self) -> Path:
-        return Path(self.state["working_dir"])
-
-    async def build(self) -> State:
-        """Make the folder, if it is not there."""
-        try:
-            self._working.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise DevEnvError(f"native.working_dir: {self._working} cannot be made: {error}") from error
-        return {}
-
-    def workspace(self, manner: CommandManner = USUAL) -> LocalWorkspace:
-        """Return the folder as a workspace."""
-        return LocalWorkspace(self._working, environ=self.variables(), secrets=self.secrets_for(manner))
-
-    def folders(self) -> dict[str, Path]:
-        """Return the folder."""
-        return {"work": self._working}
-
-    def disk(self) -> int:
-        """Return the bytes of the files in the folder."""
-        return size_of(self._working)
-
-
-# Environments with a Python of their own: a workspace with a virtual environment, and its lock file.
+# --- virtual environments ---
 
 
 _PYTHON = re.compile(r"python(3\.\d+)")
@@ -377,24 +391,26 @@ LOCK = "lock"
 LOCK_FILE = "requirements.txt"
 
 
-def found_pythons() -> list[str]:
-    """Return the versions of the Pythons that can be named here, the newest first."""
-    found = set()
+def available_pythons() -> list[str]:
+    """Return the versions of the Pythons on the path, newest first."""
+    versions = set()
     for folder in os.get_exec_path():
         names = (_PYTHON.fullmatch(path.name) for path in Path(folder).glob("python3.*"))
-        found |= {match[1] for match in names if match is not None and shutil.which(match.string)}
-    return sorted(found, key=lambda version: int(version.partition(".")[2]), reverse=True)
+        versions |= {match[1] for match in names if match is not None and shutil.which(match.string)}
+    return sorted(versions, key=lambda version: int(version.partition(".")[2]), reverse=True)
 
 
 class VirtualenvIsolation(Isolation):
-    """A virtual environment and a folder, both in the environment's own folder."""
+    """A virtual environment and a working folder, both in the environment's folder."""
 
-    def planned(self) -> State:
-        """Return where the virtual environment lies; raises `DevEnvError` for a Python that is not here."""
+    def plan(self) -> State:
+        """Return the path of the virtual environment; raises `DevEnvError` if the Python version is not available."""
         version = self.section["python_version"]
         if shutil.which("uv") is None and shutil.which(f"python{version}") is None:
-            found = ", ".join(found_pythons()) or "none"
-            raise DevEnvError(f"virtualenv.python_version: there is no Python {version} here, but {found}; uv has all")
+            versions = ", ".join(available_pythons()) or "none"
+            raise DevEnvError(
+                f"virtualenv.python_version: there is no Python {version} here, but {versions}; uv has all"
+            )
         return {"virtualenv_path": str(self._path)}
 
     @property
@@ -402,21 +418,21 @@ class VirtualenvIsolation(Isolation):
         return self.folder / "venv"
 
     async def build(self) -> State:
-        """Make the virtual environment, and install what is configured."""
+        """Create the virtual environment and install the configured packages."""
         (self.folder / "work").mkdir(exist_ok=True)
 
-        async def make() -> None:
+        async def create() -> None:
             async with self.workspace():
                 pass
 
         try:
-            await self.retrying(make)
+            await self.retrying(create)
         except ShellExecutionError as error:
             raise DevEnvError(str(error)) from error
         return {}
 
     def workspace(self, manner: CommandManner = USUAL) -> VirtualenvWorkspace:
-        """Return the folder as a workspace with the virtual environment."""
+        """Return the working folder as a workspace with the virtual environment."""
         return VirtualenvWorkspace(
             self.folder / "work",
             python=self.section["python_version"],
@@ -427,15 +443,15 @@ class VirtualenvIsolation(Isolation):
         )
 
     def host_variables(self) -> dict[str, str]:
-        """Return what commands get of this process's variables, with the virtual environment in front."""
+        """Return the variables of this process that commands get, with the virtual environment first on PATH."""
         return self.workspace().activated(super().host_variables())
 
     def folders(self) -> dict[str, Path]:
-        """Return the folder in which commands run; the virtual environment comes from its lock file."""
+        """Return the working folder. The virtual environment is restored from its lock file instead."""
         return {"work": self.folder / "work"}
 
     async def keep(self, folder: Path, checkpoint: str) -> list[dict[str, Any]]:
-        """Write what is installed as a file of requirements."""
+        """Write the installed packages as a requirements file."""
         _ = checkpoint
         text = "".join(f"{line}\n" for line in await self._installed())
         (folder / LOCK_FILE).write_text(text, encoding="utf-8")
@@ -446,35 +462,36 @@ class VirtualenvIsolation(Isolation):
             return await workspace.requirements()
 
     async def put_back(self, folder: Path, artefacts: Artefacts) -> State:
-        """Install what was installed then, and nothing else."""
-        wanted = (folder / artefacts[LOCK]["path"]).read_text("utf-8").splitlines()
-        if await self._installed() == wanted:
+        """Install exactly the packages of the requirements file."""
+        requirements = (folder / artefacts[LOCK]["path"]).read_text("utf-8").splitlines()
+        if await self._installed() == requirements:
             return {}
 
         async def install() -> None:
             async with self.workspace() as workspace:
-                await workspace.install(wanted)
+                await workspace.install(requirements)
 
         try:
             await self.retrying(install)
         except ShellExecutionError as error:
             raise DevEnvError(str(error)) from error
-        if (found := await self._installed()) != wanted:
-            other = ", ".join(sorted(set(found) ^ set(wanted)))
+        installed = await self._installed()
+        if installed != requirements:
+            other = ", ".join(sorted(set(installed) ^ set(requirements)))
             raise DevEnvError(f"what is installed is not what it was, but differs in {other}")
         return {}
 
 
-# The tools that a template names, installed by whatever the environment has for that: pip, apk, apt-get or dnf.
+# --- installation of tools ---
 
 
 _PYTHON_PACKAGES = {
     *("pytest", "hypothesis", "coverage", "tox", "nox", "mypy", "ruff", "black", "flake8", "pylint", "isort"),
     *("ipython", "ipdb", "pudb", "debugpy", "jupyterlab", "notebook", "pre-commit", "uv", "build", "twine"),
 }
-"""Tools whose package in the index of Python's is named as they are."""
+"""Tools with a Python package of the same name."""
 _PACKAGES = {"node": "nodejs", "python": "python3", "pip": "python3-pip", "gcc": "gcc", "neovim": "neovim"}
-"""Packages of systems that are named otherwise than their tool."""
+"""System packages that are named differently from their tool."""
 _INSTALLERS = {
     "apk": "apk add --no-cache {}",
     "apt-get": "apt-get -o APT::Sandbox::User=root update -q && apt-get -o APT::Sandbox::User=root install -qy {}",
@@ -487,21 +504,22 @@ Run = Callable[..., Awaitable[ShellResult]]
 
 
 async def install(isolation: Isolation, run: Run) -> list[str]:
-    """Have an environment's tools there; return what is to be told of those that are not.
+    """Install the configured tools; return a message for each tool that could not be installed.
 
-    Raises `CommandFailedError` where an installer fails.
+    Virtual environments use pip, containers the first package manager that their image has. Raises `CommandFailedError`
+    if an installer fails.
     """
     tools = [tool for names in isolation.configuration.get("tools", {}).values() for tool in names]
-    known = [tool for tool in dict.fromkeys(tools) if _TOOL.fullmatch(tool)]
+    valid = [tool for tool in dict.fromkeys(tools) if _TOOL.fullmatch(tool)]
     async with isolation.workspace() as workspace:
-        missing = [tool for tool in known if not await _has(run, workspace, tool)]
+        missing = [tool for tool in valid if not await _has(run, workspace, tool)]
         kind = isolation.state["isolation_type"]
         if kind == "virtualenv" and (packages := [tool for tool in missing if tool in _PYTHON_PACKAGES]):
-            await _done(run, workspace, "python -m pip install --quiet " + " ".join(packages))
+            await _run_installer(run, workspace, "python -m pip install --quiet " + " ".join(packages))
         elif kind == "docker" and missing:
             await _install_in_image(isolation, run, workspace, missing)
-        left = [tool for tool in missing if not await _has(run, workspace, tool)]
-    return [f"the tool {tool!r} is not installed: install it by an init command" for tool in left]
+        remaining = [tool for tool in missing if not await _has(run, workspace, tool)]
+    return [f"the tool {tool!r} is not installed: install it by an init command" for tool in remaining]
 
 
 async def _has(run: Run, workspace: LocalWorkspace, tool: str) -> bool:
@@ -509,33 +527,34 @@ async def _has(run: Run, workspace: LocalWorkspace, tool: str) -> bool:
 
 
 async def _install_in_image(isolation: Isolation, run: Run, workspace: LocalWorkspace, tools: list[str]) -> None:
-    """Install tools by the first installer that the image has, which needs its root."""
+    """Install tools with the first package manager of the image, as root."""
     for installer, command in _INSTALLERS.items():
         if await _has(run, workspace, installer):
             manner = CommandManner(user=_ROOT)
             async with isolation.workspace(manner) as as_root:
                 packages = " ".join(_PACKAGES.get(tool, tool) for tool in tools)
-                await _done(run, as_root, command.format(packages), manner=manner)
+                await _run_installer(run, as_root, command.format(packages), manner=manner)
             return
 
 
-async def _done(run: Run, workspace: LocalWorkspace, command: str, **options: Any) -> None:
-    ended = await run(workspace, command, **options)
-    if ended.exit_code:
-        told = (ended.stderr.strip() or ended.stdout.strip())[-2000:]
-        raise CommandFailedError(f"installing tools, {command!r} ended with {ended.exit_code}: {told}")
+async def _run_installer(run: Run, workspace: LocalWorkspace, command: str, **options: Any) -> None:
+    result = await run(workspace, command, **options)
+    if result.exit_code:
+        output = (result.stderr.strip() or result.stdout.strip())[-2000:]
+        raise CommandFailedError(f"installing tools, {command!r} ended with {result.exit_code}: {output}")
 
 
-# Files are copied into an environment and out of it by its ``tar``: with their modes, and as its commands may.
+# --- copies of files into an environment and out of it ---
 
 
 _PIECE = 1 << 16
 
 
 async def copy_in(run: Run, source: Path, target: str) -> str:
-    """Copy a file or folder of this machine; return where it is in the environment.
+    """Copy a file or folder of this machine into the environment; return its path there.
 
-    Where `target` is a folder it gets below that, else that is what it is called.
+    Its ``tar`` unpacks the copy, so that modes are kept and its permissions apply. An existing folder `target` receives
+    the copy inside. Any other `target` is the new path of the copy.
     """
     into, name = posixpath.split(target)
     if target.endswith("/") or not (await run(f"test -d {shlex.quote(target)}")).exit_code:
@@ -543,42 +562,45 @@ async def copy_in(run: Run, source: Path, target: str) -> str:
         name = _name_of(source)
     with tempfile.TemporaryFile() as file:
         await asyncio.to_thread(_pack, source, name, file)
-        place = shlex.quote(into or ".")
-        await _run_checked(run, f"mkdir -p {place} && tar -xof - -C {place}", stdin=_pieces(file))
+        folder = shlex.quote(into or ".")
+        await _run_checked(run, f"mkdir -p {folder} && tar -xof - -C {folder}", stdin=_pieces(file))
     return posixpath.join(into, name)
 
 
 async def copy_out(run: Run, source: str, target: Path) -> Path:
-    """Copy a file or folder of the environment; return where it is on this machine, as `copy_in` says of names."""
+    """Copy a file or folder of the environment; return its path on this machine.
+
+    `target` is treated as in `copy_in`.
+    """
     folder, name = posixpath.split(source.rstrip("/") or "/")
-    with _beside(target) as passing:
-        archive = passing / "archive"
+    with _beside(target) as temporary:
+        archive = temporary / "archive"
         with archive.open("wb") as file:
 
-            def keep(stream: str, text: str) -> None:
+            def write(stream: str, text: str) -> None:
                 if stream == "stdout":
                     file.write(text.encode(errors="surrogateescape"))
 
             command = f"tar -cf - -C {shlex.quote(folder or '.')} {shlex.quote(name or '.')}"
-            await _run_checked(run, command, listen=keep, undecodable="surrogateescape")
-        return await asyncio.to_thread(_put, archive, name or ".", target)
+            await _run_checked(run, command, on_output=write, undecodable="surrogateescape")
+        return await asyncio.to_thread(_move_from_archive, archive, name or ".", target)
 
 
 @contextmanager
 def _beside(target: Path) -> Iterator[Path]:
-    """Give a folder for what is passing, on the disk on which the files are to be."""
+    """Yield a temporary folder on the disk of the target, so that files can be moved there by renaming."""
     place = target if target.is_dir() else target.parent
     try:
-        with tempfile.TemporaryDirectory(dir=place, prefix=".dev_env-") as passing:
-            yield Path(passing)
+        with tempfile.TemporaryDirectory(dir=place, prefix=".dev_env-") as temporary:
+            yield Path(temporary)
     except FileNotFoundError as error:
         raise DevEnvError(f"there is no folder {place} on this machine: make it first") from error
 
 
 async def _run_checked(run: Run, command: str, **options: object) -> None:
-    ended = await run(command, **options)
-    if ended.exit_code:
-        raise DevEnvError(f"the files cannot be copied: {ended.stderr.strip()[-2000:] or 'tar has failed'}")
+    result = await run(command, **options)
+    if result.exit_code:
+        raise DevEnvError(f"the files cannot be copied: {result.stderr.strip()[-2000:] or 'tar has failed'}")
 
 
 def _name_of(source: Path) -> str:
@@ -599,18 +621,18 @@ async def _pieces(file: BinaryIO) -> AsyncIterator[bytes]:
         yield piece
 
 
-def _put(archive: Path, name: str, target: Path) -> Path:
-    """Put at its place what an archive has, which may hold anything; return the place."""
+def _move_from_archive(archive: Path, name: str, target: Path) -> Path:
+    """Move the content of an untrusted archive to its target; return the path."""
     folder = archive.with_name("files")
     try:
-        with tarfile.open(archive) as opened:
-            opened.extractall(folder, filter="data")  # refuses what would lead out
-        found = folder / name
+        with tarfile.open(archive) as files:
+            files.extractall(folder, filter="data")  # refuses what would lead out
+        source = folder / name
         place = target / name if target.is_dir() and name not in (".", "..") else target
-        if found.is_dir() and not found.is_symlink():
-            shutil.copytree(found, place, symlinks=True, dirs_exist_ok=True)
+        if source.is_dir() and not source.is_symlink():
+            shutil.copytree(source, place, symlinks=True, dirs_exist_ok=True)
         else:
-            shutil.move(found, place)
+            shutil.move(source, place)
     except (tarfile.TarError, OSError) as error:
         raise DevEnvError(f"the files cannot be written at {target}: {error}") from error
     return place

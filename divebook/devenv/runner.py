@@ -1,4 +1,4 @@
-"""The process that runs one job: it is told on its input what to do, and its output is that of the command."""
+"""Program that runs one job. Its standard input is the request, its output is that of the command."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from divebook.devenv.jobs import BEGUN, ENDED, began_at
+from divebook.devenv.jobs import ENDED, STARTED, start_time
 from divebook.devenv.manager import DevEnvManager
 from divebook.devenv.templates import write_json
 from divebook.errors import DivebookError
 
 
-async def run(manager: DevEnvManager, asked: dict[str, Any]) -> dict[str, Any]:
-    """Run the command; return its exit code, None where it has none, and what went wrong."""
+async def run(manager: DevEnvManager, request: dict[str, Any]) -> dict[str, Any]:
+    """Run the command; return its exit code, or None, and the error."""
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 - this is one
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     try:
-        ended = await manager.execute(
-            asked["name"],
-            asked["command"],
-            timeout=asked["timeout"] or math.inf,
-            environ=asked["environ"],
-            cwd=asked["cwd"],
-            listen=hand_on,
-            user=asked["user"],
+        result = await manager.execute(
+            request["name"],
+            request["command"],
+            timeout=request["timeout"] or math.inf,
+            environ=request["environ"],
+            cwd=request["cwd"],
+            listen=forward_output,
+            user=request["user"],
             undecodable="surrogateescape",
         )
     except asyncio.CancelledError:
@@ -38,29 +38,31 @@ async def run(manager: DevEnvManager, asked: dict[str, Any]) -> dict[str, Any]:
     except DivebookError as error:
         os.write(2, f"dev_env: {error}\n".encode(errors="replace"))
         return {"exit_code": None, "error": str(error)}
-    return {"exit_code": ended.exit_code, "error": None}
+    return {"exit_code": result.exit_code, "error": None}
 
 
-def hand_on(stream: str, text: str) -> None:
-    """Write what a command prints, byte by byte as it came."""
+def forward_output(stream: str, text: str) -> None:
+    """Write the output of the command, byte by byte as it was printed."""
     data = text.encode(errors="surrogateescape")
     while data:
         data = data[os.write(2 if stream == "stderr" else 1, data) :]
 
 
 def main() -> None:
-    """Do what comes as JSON, in a process that this one does not wait for."""
-    asked = json.load(sys.stdin)
+    """Run the request on standard input, in a child process for which the caller does not wait."""
+    request = json.load(sys.stdin)
     os.close(0)
-    folder = Path(asked["folder"])
+    folder = Path(request["folder"])
     child = os.fork()
     if child:
-        write_json(folder / BEGUN, {**asked["job"], "pid": child, "began": began_at(child)})
+        write_json(folder / STARTED, {**request["job"], "pid": child, "began": start_time(child)})
         return
-    manager = DevEnvManager(Path(asked["root"]), asked["tenant"], asked["owner"], log_format=asked["log_format"])
-    ended = asyncio.run(run(manager, asked))
-    if folder.is_dir():  # else the environment was destroyed, and the job with it
-        write_json(folder / ENDED, {**ended, "ended_at": manager.now()})
+    manager = DevEnvManager(
+        Path(request["root"]), request["tenant"], request["owner"], log_format=request["log_format"]
+    )
+    result = asyncio.run(run(manager, request))
+    if folder.is_dir():  # otherwise the environment was destroyed meanwhile
+        write_json(folder / ENDED, {**result, "ended_at": manager.now()})
 
 
 if __name__ == "__main__":

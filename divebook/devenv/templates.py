@@ -1,4 +1,4 @@
-"""Templates of environments: those that are built in, and the person's own."""
+"""Templates of environments, built in or of the user: schema, inheritance, limits, and the files below a root."""
 
 from __future__ import annotations
 
@@ -32,7 +32,131 @@ from divebook.errors import (
 from divebook.text.passwords import looks_secret
 from divebook.text.redaction import shared
 
-# Names in a configuration's texts, ``${HOME}``, which are filled in when an environment is made.
+
+class Templates:
+    """The templates of a root.
+
+    Parameters
+    ----------
+    folder
+        Folder of the user's templates, which need not exist.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def read(self, name: str) -> Configuration:
+        """Return a template as its file states it; raises `TemplateNotFoundError`."""
+        return {**read_configuration(self._require(name), name), "name": name}
+
+    def _require(self, name: str) -> Path:
+        path = self._path(checked_name(name, "template"))
+        if path is None:
+            names = ", ".join(sorted(self._paths()))
+            raise TemplateNotFoundError(f"there is no template {name!r}; known are {names}")
+        return path
+
+    def resolved(self, name: str) -> tuple[Configuration, list[str]]:
+        """Return a template merged with its parents, and their names; raises `DevEnvError` if the result is invalid."""
+        configuration, inherits = resolved(name, self.read)
+        check(configuration, name)
+        return configuration, inherits
+
+    def summaries(self, category: str | None = None) -> list[dict[str, Any]]:
+        """Return a summary of each template, sorted by name. An invalid template has ``error`` with the reason."""
+        summaries = [self._summary(name, path) for name, path in sorted(self._paths().items())]
+        return [template for template in summaries if category in (None, template["category"])]
+
+    def create(self, name: str, text: str, *, force: bool = False, allow_secrets: bool = False) -> str | None:
+        """Store a template of the user; raises `DevEnvError` if it is invalid or its name exists.
+
+        A template with a secret is refused unless `allow_secrets`, because templates are files that people share.
+        Returns the name in the text, if it differs from `name`.
+        """
+        checked_name(name, "template")
+        if name in _built_in():
+            raise EnvironmentDeniedError(f"the template {name!r} is built in: choose another name, and extend it")
+        path = self._path(name) or self.folder / f"{name}.json"
+        names = [existing for existing in self._paths() if existing.lower() == name.lower()]
+        if names and not (force and path.is_file()):
+            raise DevEnvError(f"there is a template {names[0]!r}: choose another name, or replace it with --force")
+        template = self.require_valid(name, text)
+        secret = None if allow_secrets else _secret_in(template)
+        if secret is not None:
+            raise DevEnvError(
+                f"{secret} of the template {name!r} looks like a secret: write ${{secret:NAME}} in its place, "
+                "or --allow-plain-secrets"
+            )
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_json(path, template)
+        name_in_text: str = parsed(text, name).get("name", name)
+        return name_in_text if name_in_text != name else None
+
+    def require_valid(self, name: str, text: str) -> Configuration:
+        """Parse a text as the template `name` and return it; raises `DevEnvError` if it is invalid."""
+        template = {**parsed(text, name), "name": name}
+        configuration, _ = resolved(name, lambda parent: template if parent == name else self.read(parent))
+        check(configuration, name)
+        return template
+
+    def delete(self, name: str) -> None:
+        """Delete a template of the user. Environments created from it stay unchanged."""
+        path = self._require(name)
+        if name in _built_in():
+            raise EnvironmentDeniedError(f"the template {name!r} is built in: it cannot be deleted")
+        path.unlink()
+
+    def _summary(self, name: str, path: Path) -> dict[str, Any]:
+        template: Configuration = {}
+        merged_template = template
+        fault = {}
+        try:
+            template = self.read(name)
+            merged_template, _ = resolved(name, self.read)
+        except DevEnvError as error:  # an invalid template must not hide the others
+            fault = {"error": str(error)}
+        return {
+            **fault,
+            "name": name,
+            "description": template.get("description", ""),
+            "category": template.get("category", self._category(name, path)),
+            "isolation_type": merged_template.get("isolation_type"),
+            "extends": template.get("extends"),
+            "source": "builtin" if name in _built_in() else "user",
+            "version": template.get("version"),
+            "path": str(path),
+        }
+
+    def _category(self, name: str, path: Path) -> str:
+        """Return the subfolder of a template, or the part of its name before the first hyphen."""
+        is_below = path.is_relative_to(self.folder) and path.parent != self.folder
+        return path.relative_to(self.folder).parts[0] if is_below else name.partition("-")[0]
+
+    def _path(self, name: str) -> Path | None:
+        return self._paths().get(name)
+
+    def _paths(self) -> dict[str, Path]:
+        return {**{path.stem: path for path in self.folder.rglob("*.json")}, **_built_in()}
+
+
+def _secret_in(value: Any, place: tuple[str, ...] = ()) -> str | None:
+    """Return the place of the first text that looks like a secret; None if there is none."""
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        places = (_secret_in(part, (*place, str(key))) for key, part in items)
+        return next((path for path in places if path is not None), None)
+    if not isinstance(value, str) or not value or "${" in value:
+        return None
+    is_suspicious = ("env" in place and looks_secret(place[-1])) or shared().text(value) != value
+    return ".".join(place) if is_suspicious else None
+
+
+def _built_in() -> dict[str, Path]:
+    folder = Path(str(files(__package__) / "builtin"))
+    return {path.stem: path for path in folder.glob("*.json")}
+
+
+# --- names in configurations, such as ``${HOME}`` ---
 
 
 _NAMED = re.compile(r"\$(?:\$|\{([^}]*)\})")
@@ -40,9 +164,9 @@ _DEFERRED = re.compile(r"\$\{(secret|env):([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def filled(value: Any, names: Mapping[str, str], *, place: tuple[str, ...] = ()) -> Any:
-    """Return a configuration with ``${PWD}`` and the like filled in; raises `DevEnvError` for an unknown name.
+    """Return a configuration with ``${PWD}`` and similar names filled in; raises `DevEnvError` for an unknown name.
 
-    ``${secret:NAME}`` and ``${env:NAME}`` stay: they are resolved when a command runs, and are stored nowhere. The
+    ``${secret:NAME}`` and ``${env:NAME}`` stay: they are resolved when a command runs, and are never stored. The
     commands of ``init`` stay too, since they are text for a shell.
     """
     if isinstance(value, dict):
@@ -52,9 +176,9 @@ def filled(value: Any, names: Mapping[str, str], *, place: tuple[str, ...] = ())
     if isinstance(value, list):
         return [filled(item, names, place=(*place, str(index))) for index, item in enumerate(value)]
 
-    def one(match: re.Match[str]) -> str:
+    def value_of(match: re.Match[str]) -> str:
         if match.group() == "$$" or _DEFERRED.fullmatch(match.group()):
-            return match.group()  # `at_start` takes one dollar of two away, once nothing is left to fill in
+            return match.group()  # `at_start` turns two dollars into one, as the last step
         if match[1] not in names:
             known = ", ".join(f"${{{name}}}" for name in (*sorted(names), "env:NAME", "secret:NAME"))
             raise DevEnvError(
@@ -62,56 +186,56 @@ def filled(value: Any, names: Mapping[str, str], *, place: tuple[str, ...] = ())
             )
         return names[match[1]].replace("$", "$$")
 
-    return _NAMED.sub(one, value)
+    return _NAMED.sub(value_of, value)
 
 
 def is_secret(text: str) -> bool:
-    """Return whether a text names a secret."""
+    """Return whether a text contains a secret, ``${secret:NAME}``."""
     return any(match[1] == "secret" for match in _DEFERRED.finditer(text))
 
 
 def at_start(text: str, secrets: Path) -> str:
-    """Return a text as a command gets it; raises `DevEnvError` for a variable or secret that is not there.
+    """Return a configured text as a command gets it; raises `DevEnvError` for a missing variable or secret.
 
     Parameters
     ----------
     secrets
-        The folder with a file for each secret; one that has none is looked for among the variables of this process.
-        Both are hidden from then on in what is printed.
+        Folder with a file for each secret. A secret without a file is looked up in the variables of this process. All
+        values are redacted in output from then on.
     """
 
-    def one(match: re.Match[str]) -> str:
+    def value_of(match: re.Match[str]) -> str:
         if match.group() == "$$":
             return "$"
-        found = _DEFERRED.fullmatch(match.group())
-        if found is None:  # it was filled in when the environment was made
+        deferred = _DEFERRED.fullmatch(match.group())
+        if deferred is None:  # it was filled in when the environment was made
             return match.group()
-        file = secrets / found[2]
-        is_file = found[1] == "secret" and file.is_file()
+        file = secrets / deferred[2]
+        is_file = deferred[1] == "secret" and file.is_file()
         try:
-            value: str = references_resolved(f"file://{file}" if is_file else f"env://{found[2]}", Policy(*KINDS))
+            value: str = references_resolved(f"file://{file}" if is_file else f"env://{deferred[2]}", Policy(*KINDS))
         except SetupError as error:
-            way = f", or write it into {file}" if found[1] == "secret" else ""
-            raise DevEnvError(f"{match.group()}: {error}{way}") from error
+            advice = f", or write it into {file}" if deferred[1] == "secret" else ""
+            raise DevEnvError(f"{match.group()}: {error}{advice}") from error
         return value
 
-    return _NAMED.sub(one, text)
+    return _NAMED.sub(value_of, text)
 
 
-# What a template may say: the schema, and the problems of one that does not keep to it.
+# --- schema ---
 
 
 Configuration = dict[str, Any]
-"""A template as its file says it, or what came of it and those it extends."""
+"""A template as its file states it, or merged with the templates that it extends."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
-def checked_name(name: str, what: str) -> str:
-    """Return a name that may be one of a file; raises `DevEnvError` for another."""
+def checked_name(name: str, subject: str) -> str:
+    """Return a name that is safe as a file name; raises `DevEnvError` for another."""
     if _NAME.fullmatch(name) is None or ".." in name:
         raise DevEnvError(
-            f"the {what} name {name!r} is not allowed: use 1 to 63 letters, digits, dots, underscores and hyphens, "
+            f"the {subject} name {name!r} is not allowed: use 1 to 63 letters, digits, dots, underscores and hyphens, "
             "with a letter or digit first and no two dots in a row"
         )
     return name
@@ -126,11 +250,11 @@ def _validator() -> Any:
 
 
 def check(configuration: Configuration, name: str) -> None:
-    """Check a configuration after inheritance; raises `DevEnvError` with every problem and its place."""
-    found = sorted(_validator().iter_errors(configuration), key=lambda error: [str(part) for part in error.path])
-    if found:
-        told = "\n".join(f"  {_place(error)}: {error.message}{_hint(error)}" for error in found)
-        raise DevEnvError(f"the template {name!r} is not valid:\n{told}")
+    """Check a configuration after inheritance; raises `DevEnvError` with all problems and their places."""
+    errors = sorted(_validator().iter_errors(configuration), key=lambda error: [str(part) for part in error.path])
+    if errors:
+        text = "\n".join(f"  {_place(error)}: {error.message}{_hint(error)}" for error in errors)
+        raise DevEnvError(f"the template {name!r} is not valid:\n{text}")
 
 
 def _place(error: Any) -> str:
@@ -138,16 +262,16 @@ def _place(error: Any) -> str:
 
 
 def _hint(error: Any) -> str:
-    """Return the known key that an unknown one is close to."""
+    """Return a suggestion for each unknown key that is close to a known one."""
     if error.validator != "additionalProperties" or not isinstance(error.schema.get("properties"), dict):
         return ""
     known = error.schema["properties"]
-    near = {key: difflib.get_close_matches(key, known, 1) for key in error.instance if key not in known}
-    return "".join(f" (did you mean {match[0]!r} for {key!r}?)" for key, match in near.items() if match)
+    matches = {key: difflib.get_close_matches(key, known, 1) for key in error.instance if key not in known}
+    return "".join(f" (did you mean {match[0]!r} for {key!r}?)" for key, match in matches.items() if match)
 
 
 def read_configuration(path: Path, name: str) -> Configuration:
-    """Return the configuration of a file; raises `DevEnvError` where it cannot be read, and as `parsed`."""
+    """Return the configuration of a file; raises `DevEnvError` if it cannot be read, and as `parsed`."""
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -156,38 +280,39 @@ def read_configuration(path: Path, name: str) -> Configuration:
 
 
 def parsed(text: str, name: str) -> Configuration:
-    """Return the configuration of a text; raises `DevEnvError` with line and column where it is no JSON object."""
+    """Parse a configuration; raises `DevEnvError` with line and column if the text is not a JSON object."""
     try:
-        found = json.loads(text.removeprefix("\ufeff"))
+        configuration = json.loads(text.removeprefix("\ufeff"))
     except RecursionError as error:
         raise DevEnvError(f"the template {name!r} has lists or objects nested too deeply: write it flatter") from error
     except json.JSONDecodeError as error:
         raise DevEnvError(
             f"the template {name!r} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
         ) from error
-    if not isinstance(found, dict):
-        raise DevEnvError(f"the template {name!r} is a {type(found).__name__}: it must be a JSON object")
-    return found
+    if not isinstance(configuration, dict):
+        raise DevEnvError(f"the template {name!r} is a {type(configuration).__name__}: it must be a JSON object")
+    return configuration
 
 
-# What a template has of those that it extends: each field has its rule.
+# --- inheritance ---
 
 
 DEEPEST = 10
-"""Templates in one chain."""
+"""Most templates in one chain."""
 
 _OWN = ("name", "description", "category", "version", "extends")
 _TOOLS = ("editors", "languages", "testing", "debugging")
 
 
 def resolved(name: str, find: Callable[[str], Configuration]) -> tuple[Configuration, list[str]]:
-    """Return what a template says with all that it inherits, and the names of its parents, nearest first.
+    """Return a template merged with all that it extends, and the names of these, nearest first.
 
-    Raises `DevEnvError` for a circle or a chain that is too long; what `find` raises for a template that is not there.
+    Raises `DevEnvError` for a cycle or a chain that is too long. Errors of `find` for a missing template pass through.
     """
     chain = [find(name)]
     names = [name]
-    while (parent := chain[-1].get("extends")) is not None:
+    parent = chain[0].get("extends")
+    while parent is not None:
         if not isinstance(parent, str):
             raise DevEnvError(f"the template {names[-1]!r}: extends must name one template, not {parent!r}")
         if parent in names:
@@ -196,25 +321,32 @@ def resolved(name: str, find: Callable[[str], Configuration]) -> tuple[Configura
         if len(names) > DEEPEST:
             raise DevEnvError(f"more than {DEEPEST} templates extend each other: {' -> '.join(names)}")
         chain.append(find(parent))
-    found: Configuration = {}
+        parent = chain[-1].get("extends")
+    result: Configuration = {}
     for template in reversed(chain):
-        found = merged(found, template)
-    return found, names[1:]
+        result = merged(result, template)
+    return result, names[1:]
 
 
 def merged(parent: Configuration, child: Configuration) -> Configuration:
-    """Return what a child says with what it inherits; the schema is checked on the result, not here."""
+    """Merge a template into its parent. The caller checks the result against the schema.
+
+    Objects are merged key by key, other values replaced. ``{"$replace": value}`` replaces an object as a whole. Lists:
+    commands of ``init`` are appended; ports, volumes, packages, tags and tools are united by a key, so that the child's
+    item replaces the parent's with the same container port, path or project; other lists are replaced. A variable with
+    the value null is removed.
+    """
     inherited = {key: value for key, value in parent.items() if key not in _OWN}
     return _mapping(inherited, child, ())
 
 
 def _mapping(parent: Mapping[str, Any], child: Mapping[str, Any], place: tuple[str, ...]) -> dict[str, Any]:
-    found = dict(parent)
+    result = dict(parent)
     for key, value in child.items():
-        found[key] = _value(found.get(key), value, (*place, key))
+        result[key] = _value(result.get(key), value, (*place, key))
     if place[-1:] == ("env",):  # null takes away what was inherited
-        return {key: value for key, value in found.items() if value is not None}
-    return found
+        return {key: value for key, value in result.items() if value is not None}
+    return result
 
 
 def _value(parent: Any, child: Any, place: tuple[str, ...]) -> Any:
@@ -227,13 +359,15 @@ def _value(parent: Any, child: Any, place: tuple[str, ...]) -> Any:
     if place[-1] == "init":
         return [*parent, *child]
     key = _key_of(place)
-    return (
-        child if key is None else list({**{key(item): item for item in parent}, **{key(x): x for x in child}}.values())
-    )
+    if key is None:
+        return child
+    items = {key(item): item for item in parent}
+    items.update({key(item): item for item in child})
+    return list(items.values())
 
 
 def _key_of(place: tuple[str, ...]) -> Callable[[Any], Hashable] | None:
-    """Return by what the items of a list are the same; None if the child's list replaces the parent's."""
+    """Return the function that identifies items of a list; None if the child's list replaces the parent's."""
     if place == ("tags",) or (place[0] == "tools" and place[-1] in _TOOLS):
         return str
     return {"ports": _port, "volumes": _target, "packages": _project}.get(place[-1])
@@ -257,7 +391,7 @@ def _project(text: Any) -> str:
     return re.sub(r"[-_.]+", "-", name.group()).lower() if name else str(text)
 
 
-# Limits of resources: sets of them by name, and what a template's own limits come to with one.
+# --- resource profiles: named sets of limits ---
 
 
 DEFAULT = "default"
@@ -273,10 +407,10 @@ _POWERS = {"b": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def profile_of(name: str, folder: Path) -> Mapping[str, Any]:
-    """Return a profile, a file of the folder before one that is built in.
+    """Return a resource profile: a file in the folder, or a built-in one.
 
-    It has ``resource_limits`` and perhaps ``pids``, the most processes in a container, and ``timeout``, the most
-    seconds of a command. Raises `DevEnvError` for a profile that is not there, or whose file is no profile.
+    It has ``resource_limits``, and optionally ``pids`` (most processes in a container) and ``timeout`` (most seconds of
+    a command). Raises `DevEnvError` if the profile is missing or invalid.
     """
     path = folder / f"{checked_name(name, 'profile')}.json"
     if path.is_file():
@@ -288,19 +422,20 @@ def profile_of(name: str, folder: Path) -> Mapping[str, Any]:
 
 def profile_names(folder: Path) -> list[str]:
     """Return the names of all profiles, sorted."""
-    return sorted({*_BUILT_IN, *(found.stem for found in folder.glob("*.json"))})
+    return sorted({*_BUILT_IN, *(path.stem for path in folder.glob("*.json"))})
 
 
 def _read(path: Path) -> Mapping[str, Any]:
+    """Read a profile; raises `DevEnvError` if the file is invalid."""
     try:
-        said = json.loads(path.read_text("utf-8"))
-        limits = {str(key): str(value) for key, value in said["resource_limits"].items()}
-        unknown = {*(set(limits) - set(_LIMITS)), *(set(said) - {"name", "description", "resource_limits", *_MORE})}
+        settings = json.loads(path.read_text("utf-8"))
+        limits = {str(key): str(value) for key, value in settings["resource_limits"].items()}
+        unknown = {*(set(limits) - set(_LIMITS)), *(set(settings) - {"name", "description", "resource_limits", *_MORE})}
         if unknown:
             raise ValueError(f"unknown keys {', '.join(sorted(unknown))}")  # noqa: TRY301 - told below with the file
         for key, text in limits.items():
             _require_some(key, float(text) if key == "cpu" else size_in_bytes(text))
-        more = {key: _require_some(key, float(said[key])) for key in _MORE if key in said}
+        more = {key: _require_some(key, float(settings[key])) for key in _MORE if key in settings}
         return {"resource_limits": limits, **more}  # noqa: TRY300 - what is read is returned
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise DevEnvError(
@@ -315,26 +450,28 @@ def _require_some(key: str, number: float) -> float:
 
 
 def limited(configuration: Configuration, profile: Mapping[str, Any], *, is_named: bool) -> Configuration:
-    """Return a configuration with a profile's limits: a named one wins over the template's, others fill gaps."""
-    own = configuration.get("resource_limits", {})
+    """Return a configuration with the limits of a profile. A named profile overrides the template; others fill gaps."""
+    template_limits = configuration.get("resource_limits", {})
     limits = profile["resource_limits"]
-    gaps = _BUILT_IN[DEFAULT]["resource_limits"]
-    return {**configuration, "resource_limits": {**gaps, **own, **limits} if is_named else {**gaps, **limits, **own}}
+    defaults = _BUILT_IN[DEFAULT]["resource_limits"]
+    # The later a mapping stands, the more it decides.
+    order = [defaults, template_limits, limits] if is_named else [defaults, limits, template_limits]
+    return {**configuration, "resource_limits": {key: text for each in order for key, text in each.items()}}
 
 
 def more_limits(profile: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the limits of a profile that no template has: ``pids`` and ``timeout``."""
+    """Return the limits that only a profile has: ``pids`` and ``timeout``."""
     return {key: profile[key] for key in _MORE if key in profile}
 
 
 def size_in_bytes(text: str) -> int:
-    """Return the bytes of ``256m``: powers of 1024, and bytes where there is no letter."""
+    """Return the bytes of a size such as ``256m``. Letters stand for powers of 1024; no letter means bytes."""
     letter = text[-1].lower()
     number, power = (text[:-1], _POWERS[letter]) if letter in _POWERS else (text, 0)
     return int(float(number) * 1024**power)
 
 
-# What holds for all tenants of a root: who sees what, how much each tenant may have, how many checkpoints are kept.
+# --- settings of a root ---
 
 
 _SUMMED: Mapping[str, Callable[[str], float]] = {"cpu": float, "memory": size_in_bytes, "disk": size_in_bytes}
@@ -369,59 +506,59 @@ class RootSettings:
     """The settings of a root, from ``config/dev_env/settings.json``."""
 
     hide_foreign: bool = False
-    """Whether environments of other tenants are told as not found."""
+    """Whether environments of other tenants are reported as not found."""
     owner_only: bool = False
-    """Whether an environment may be used by its owner only."""
+    """Whether only its owner may use an environment."""
     operators: tuple[str, ...] = ()
     """Owners who may list the environments of all tenants."""
     checkpoints: int = 10
-    """How many are kept of an environment; the oldest go."""
+    """Number of checkpoints of an environment; older ones are deleted."""
     quotas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By tenant what all its environments together may have: environments, cpu, memory, disk."""
+    """Totals for all environments of a tenant: environments, cpu, memory, disk."""
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Return the settings of a file, which need not be there; raises `DevEnvError` for one that is none."""
+        """Read the settings from a file, which may be missing; raises `DevEnvError` for an invalid one."""
         if not path.exists():
             return cls()
         try:
-            said = json.loads(path.read_text("utf-8"))
-            unknown = set(said) - {known.name for known in fields(cls)}
+            settings = json.loads(path.read_text("utf-8"))
+            unknown = set(settings) - {names.name for names in fields(cls)}
         except (OSError, ValueError, TypeError) as error:
             raise DevEnvError(f"{path} cannot be read as a JSON object: {error}") from error
         if unknown:
-            known = ", ".join(found.name for found in fields(cls))
-            raise DevEnvError(f"{path} has the unknown keys {', '.join(sorted(unknown))}; known are {known}")
-        for name, (fits, told) in _FORMS.items():
-            if name in said and not fits(said[name]):
-                raise DevEnvError(f"{path}: {name} must be {told}, not {json.dumps(said[name])}")
-        return cls(**said)
+            names = ", ".join(found.name for found in fields(cls))
+            raise DevEnvError(f"{path} has the unknown keys {', '.join(sorted(unknown))}; known are {names}")
+        for name, (fits, expectation) in _FORMS.items():
+            if name in settings and not fits(settings[name]):
+                raise DevEnvError(f"{path}: {name} must be {expectation}, not {json.dumps(settings[name])}")
+        return cls(**settings)
 
     def require_quota(self, tenant: str, limits: Mapping[str, str], others: Iterable[Mapping[str, str]]) -> None:
-        """Raise `LimitExceededError` if a tenant has no room for one more environment beside others."""
+        """Raise `LimitExceededError` if one more environment, besides `others`, exceeds the quota of the tenant."""
         quota = self.quotas.get(tenant, {})
-        taken = list(others)
-        if _COUNTED in quota and len(taken) >= int(quota[_COUNTED]):
+        existing = list(others)
+        if _COUNTED in quota and len(existing) >= int(quota[_COUNTED]):
             raise LimitExceededError(f"the tenant {tenant!r} may have {quota[_COUNTED]} environments: destroy one")
         for name, number in _SUMMED.items():
             if name not in quota:
                 continue
-            wanted = sum(number(found[name]) for found in (*taken, limits) if name in found)
-            if wanted > number(str(quota[name])):
+            total = sum(number(each[name]) for each in (*existing, limits) if name in each)
+            if total > number(str(quota[name])):
                 raise LimitExceededError(
-                    f"the tenant {tenant!r} may have {name} {quota[name]} in all, and would have {wanted:g}: choose a "
+                    f"the tenant {tenant!r} may have {name} {quota[name]} in all, and would have {total:g}: choose a "
                     "smaller resource profile, or destroy an environment"
                 )
 
 
 def require_host(limits: Mapping[str, str], root: Path) -> None:
-    """Raise `LimitExceededError` if this machine has less than is asked for."""
+    """Raise `LimitExceededError` if a limit is more than this machine has."""
     import os
     import shutil
 
     import psutil
 
-    there = {
+    capacity = {
         "cpu": os.cpu_count() or 1,
         "memory": psutil.virtual_memory().total,
         "disk": shutil.disk_usage(root).total,
@@ -429,22 +566,23 @@ def require_host(limits: Mapping[str, str], root: Path) -> None:
     for name, limit in limits.items():
         if not _SUMMED[name](limit) > 0:  # an engine takes 0 for no limit
             raise LimitExceededError(f"{name} {limit} is no limit: ask for more than 0")
-        if _SUMMED[name](limit) > there[name]:
-            raise LimitExceededError(f"{name} {limit} is more than this machine has ({there[name]:,}): ask for less")
+        if _SUMMED[name](limit) > capacity[name]:
+            raise LimitExceededError(f"{name} {limit} is more than this machine has ({capacity[name]:,}): ask for less")
 
 
-# Tries again what fails because somebody far away does not answer: the engine, an index of packages, a registry.
+# --- retries of network errors ---
 
 
 T = TypeVar("T")
-ATTEMPTS, FIRST = 3, 0.5
-"""Tries in all, and seconds before the second; each next wait is twice as long."""
+ATTEMPTS = 3
+FIRST = 0.5
+"""Seconds before the second attempt; each later delay is twice as long."""
 _PASSING = ("connection", "timed out", "timeout", "temporary failure", "name resolution", "network is unreachable")
 _LASTING = (FileNotFoundError, PermissionError)
 
 
 def is_passing(error: DivebookError) -> bool:
-    """Return whether another try may help: not where the engine is not there, or knows no such image or package."""
+    """Return whether a retry may help. It does not if there is no engine, or the image or package does not exist."""
     if isinstance(error, EngineUnavailableError):
         return not isinstance(error.__cause__, _LASTING)
     if isinstance(error, ShellExecutionError | ContainerError):
@@ -454,15 +592,15 @@ def is_passing(error: DivebookError) -> bool:
 
 @dataclass
 class Retrying:
-    """Tries again, a little later each time."""
+    """Retries of a call after errors that may pass, with a growing random delay."""
 
-    told: Callable[[str], None] = lambda _: None
-    """Hears why something is tried again."""
+    notify: Callable[[str], None] = lambda _: None
+    """Callback with the reason of each retry."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     chance: Callable[[], float] = random.random
 
     async def __call__(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Return what some work comes to; raises what its last try did."""
+        """Return the result of `work`; raises the error of its last attempt."""
         wait = FIRST
         for attempt in range(1, ATTEMPTS):
             try:
@@ -470,18 +608,18 @@ class Retrying:
             except DivebookError as error:
                 if not is_passing(error):
                     raise
-                self.told(f"attempt {attempt} of {ATTEMPTS} failed: {error}")
-            await self.sleep(wait * (0.5 + self.chance()))  # not all at once, where many wait
+                self.notify(f"attempt {attempt} of {ATTEMPTS} failed: {error}")
+            await self.sleep(wait * (0.5 + self.chance()))  # random, so that waiting processes spread out
             wait *= 2
         return await work()
 
 
-# Where the files of development environments lie below their root.
+# --- files below a root ---
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The folders below a root."""
+    """Paths of files and folders below a root."""
 
     root: Path
 
@@ -492,12 +630,12 @@ class Layout:
 
     @property
     def templates(self) -> Path:
-        """The folder of the person's own templates."""
+        """Folder of the user's templates."""
         return self.root / "config" / "dev_env" / "templates"
 
     @property
     def profiles(self) -> Path:
-        """The folder of the person's own resource profiles."""
+        """Folder of the user's resource profiles."""
         return self.root / "config" / "dev_env" / "resources"
 
     @property
@@ -507,12 +645,15 @@ class Layout:
 
     @property
     def settings(self) -> Path:
-        """What holds for all tenants of the root."""
+        """Settings for all tenants of the root."""
         return self.root / "config" / "dev_env" / "settings.json"
 
     @property
     def locks(self) -> Path:
-        """The folder with a lock for each name, apart from the environments, which may go while one waits."""
+        """Folder with a lock for each name.
+
+        It lies apart from the environments, which may be removed while one waits.
+        """
         return self.environments / ".locks"
 
     @property
@@ -522,165 +663,43 @@ class Layout:
 
     @property
     def events(self) -> Path:
-        """What was done, a JSON object a line."""
+        """Log of operations, one JSON object per line."""
         return self.root / "logs" / "events.jsonl"
 
     @property
     def kept(self) -> Path:
-        """The folder of checkpoints whose environments are gone, by tenant and name."""
+        """Folder of checkpoints of destroyed environments, by tenant and name."""
         return self.environments / ".kept"
 
     def make(self) -> None:
-        """Make the folders."""
+        """Create the folders."""
         for folder in (self.environments, self.templates, self.profiles, self.secrets, self.log.parent):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def require_own(self) -> None:
-        """Raise `EnvironmentDeniedError` if others may change what is recorded of environments."""
+        """Raise `EnvironmentDeniedError` if other users can change the recorded environments."""
         try:
-            found = self.environments.stat()
+            status = self.environments.stat()
         except FileNotFoundError:
             return
-        if found.st_uid != os.getuid() or found.st_mode & stat.S_IWOTH:
-            told = "belongs to another user" if found.st_uid != os.getuid() else "can be changed by every user"
+        if status.st_uid != os.getuid() or status.st_mode & stat.S_IWOTH:
+            reason = "belongs to another user" if status.st_uid != os.getuid() else "can be changed by every user"
             raise EnvironmentDeniedError(
-                f"{self.environments} {told}: use another root, or chmod 700 {self.environments}"
+                f"{self.environments} {reason}: use another root, or chmod 700 {self.environments}"
             )
 
     def environment(self, name: str) -> Path:
-        """Return the folder of an environment; raises `DevEnvError` for a name that is not allowed."""
+        """Return the folder of an environment; raises `DevEnvError` for an invalid name."""
         return self.environments / checked_name(name, "environment")
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a file that only its owner reads, whole or not at all."""
-    passing = path.with_name(f".{path.name}.{os.getpid()}")
-    opened = os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(opened, "w", encoding="utf-8") as file:
+    """Write a JSON file that only its owner can read. It is replaced at once, so that readers never see half a file."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         json.dump(value, file, indent=2, ensure_ascii=False)
         file.write("\n")
         file.flush()
         os.fsync(file.fileno())
-    passing.replace(path)
-
-
-class Templates:
-    """The templates of a root.
-
-    Parameters
-    ----------
-    folder
-        Where the person's own lie; it need not be there.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def read(self, name: str) -> Configuration:
-        """Return a template as its file says it; raises `TemplateNotFoundError`."""
-        return {**read_configuration(self._require(name), name), "name": name}
-
-    def _require(self, name: str) -> Path:
-        path = self._path(checked_name(name, "template"))
-        if path is None:
-            known = ", ".join(sorted(self._paths()))
-            raise TemplateNotFoundError(f"there is no template {name!r}; known are {known}")
-        return path
-
-    def resolved(self, name: str) -> tuple[Configuration, list[str]]:
-        """Return a valid template with what it inherits, and its parents; raises `DevEnvError` for one that is not."""
-        found, inherits = resolved(name, self.read)
-        check(found, name)
-        return found, inherits
-
-    def listed(self, category: str | None = None) -> list[dict[str, Any]]:
-        """Return what `template list` tells of each, sorted by name; of one that is none, ``error`` says why."""
-        told = [self._told(name, path) for name, path in sorted(self._paths().items())]
-        return [template for template in told if category in (None, template["category"])]
-
-    def create(self, name: str, text: str, *, force: bool = False, allow_secrets: bool = False) -> str | None:
-        """Keep a template of the person's own; raises `DevEnvError` if it is not valid or its name is taken.
-
-        One that holds a secret is refused, unless that is allowed: templates are files that people pass on. Returns the
-        name that its file says, if that is another one.
-        """
-        checked_name(name, "template")
-        if name in _built_in():
-            raise EnvironmentDeniedError(f"the template {name!r} is built in: choose another name, and extend it")
-        path = self._path(name) or self.folder / f"{name}.json"
-        taken = [known for known in self._paths() if known.lower() == name.lower()]
-        if taken and not (force and path.is_file()):
-            raise DevEnvError(f"there is a template {taken[0]!r}: choose another name, or replace it with --force")
-        said = self.require_valid(name, text)
-        secret = None if allow_secrets else _secret_in(said)
-        if secret is not None:
-            raise DevEnvError(
-                f"{secret} of the template {name!r} looks like a secret: write ${{secret:NAME}} in its place, "
-                "or --allow-plain-secrets"
-            )
-        self.folder.mkdir(parents=True, exist_ok=True)
-        write_json(path, said)
-        return own if (own := parsed(text, name).get("name", name)) != name else None
-
-    def require_valid(self, name: str, text: str) -> Configuration:
-        """Return what a text says as a template of some name; raises `DevEnvError` if it is none."""
-        said = {**parsed(text, name), "name": name}
-        found, _ = resolved(name, lambda wanted: said if wanted == name else self.read(wanted))
-        check(found, name)
-        return said
-
-    def delete(self, name: str) -> None:
-        """Delete a template of the person's own; environments made of it stay as they are."""
-        path = self._require(name)
-        if name in _built_in():
-            raise EnvironmentDeniedError(f"the template {name!r} is built in: it cannot be deleted")
-        path.unlink()
-
-    def _told(self, name: str, path: Path) -> dict[str, Any]:
-        own: Configuration = {}
-        found = own
-        fault = {}
-        try:
-            own = self.read(name)
-            found, _ = resolved(name, self.read)
-        except DevEnvError as error:  # the others are to be seen all the same
-            fault = {"error": str(error)}
-        return {
-            **fault,
-            "name": name,
-            "description": own.get("description", ""),
-            "category": own.get("category", self._category(name, path)),
-            "isolation_type": found.get("isolation_type"),
-            "extends": own.get("extends"),
-            "source": "builtin" if name in _built_in() else "user",
-            "version": own.get("version"),
-            "path": str(path),
-        }
-
-    def _category(self, name: str, path: Path) -> str:
-        """Return the folder in which a template lies, or what its name begins with."""
-        is_below = path.is_relative_to(self.folder) and path.parent != self.folder
-        return path.relative_to(self.folder).parts[0] if is_below else name.partition("-")[0]
-
-    def _path(self, name: str) -> Path | None:
-        return self._paths().get(name)
-
-    def _paths(self) -> dict[str, Path]:
-        return {**{path.stem: path for path in self.folder.rglob("*.json")}, **_built_in()}
-
-
-def _secret_in(value: Any, place: tuple[str, ...] = ()) -> str | None:
-    """Return the place of the first text that looks like a secret; None if there is none."""
-    if isinstance(value, dict | list):
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-        found = (_secret_in(part, (*place, str(key))) for key, part in items)
-        return next((told for told in found if told is not None), None)
-    if not isinstance(value, str) or not value or "${" in value:
-        return None
-    looks = ("env" in place and looks_secret(place[-1])) or shared().text(value) != value
-    return ".".join(place) if looks else None
-
-
-def _built_in() -> dict[str, Path]:
-    folder = Path(str(files(__package__) / "builtin"))
-    return {path.stem: path for path in folder.glob("*.json")}
+    temporary.replace(path)

@@ -1,6 +1,6 @@
-"""Documents that workflows read and write.
+"""Documents that workflows read and write, and the policy of what a definition may use.
 
-This package is separate and below the steps because steps, content entries and environments share it.
+A package below the steps, because steps, content entries and environments share it.
 """
 
 from divebook.documents.policy import Policy

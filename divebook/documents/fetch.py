@@ -1,7 +1,7 @@
-"""Pages of the web, for content entries and for the tool ``fetch``: from where the policy allows it, within limits.
+"""Web pages for content entries and for the tool ``fetch``: only from addresses that the policy allows, within limits.
 
-A name is looked up once, every address found for it is checked, and one of these is connected to: what a name server
-says the next time does not matter. Each redirection is checked like the first address.
+A name is resolved once. All its addresses are checked, and the connection goes to one of them, so that a later answer
+of the name server has no effect. Each redirection is checked like the first address.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ TEXTUAL = ("text/", "application/json", "application/xml", "application/yaml", "
 
 
 class PageLimits(NamedTuple):
-    """What one fetching may take."""
+    """Limits of one request."""
 
     bytes: int = 10_000_000
     silence: float = 15.0
-    """Seconds without any answer."""
+    """Seconds without any data."""
     seconds: float = 60.0
-    """Seconds in all."""
+    """Seconds in total."""
     redirections: int = 5
 
 
@@ -48,16 +48,16 @@ LIMITS = PageLimits()
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page as it was fetched from its address."""
+    """A page with its media type and address."""
 
     media_type: str
     body: bytes
     charset: str = "utf-8"
     address: str = ""
-    """Where it was found at last, redirections followed."""
+    """Final address, after redirections."""
 
     def text(self, url: str, most: int = MAX_BYTES) -> str:
-        """Return it as text; raises `SetupError` if it is none, or too long."""
+        """Return the page as text; raises `SetupError` if it is not a text, or is too long."""
         if not self.media_type.startswith(TEXTUAL) and not self.media_type.endswith(("+json", "+xml")):
             raise SetupError(f"content of {url} is {self.media_type}: use a text, image or pdf, or a local file")
         if len(self.body) > most:
@@ -69,7 +69,7 @@ class Page:
 
 
 def fetch(url: str, policy: Policy, limits: PageLimits = LIMITS) -> Page:
-    """Return the page at `url`; raises `SetupError` if it cannot or may not be fetched."""
+    """Return the page at `url`; raises `SetupError` if it cannot or may not be fetched. Blocks."""
     try:
         check_address(url, policy)
         request = Request(url, headers={"User-Agent": "divebook"})  # noqa: S310 - check_address lets only http through
@@ -77,15 +77,15 @@ def fetch(url: str, policy: Policy, limits: PageLimits = LIMITS) -> Page:
             _Deadline(url, limits.seconds) as deadline,
             _opener(policy, limits, deadline).open(request, timeout=limits.silence) as response,
         ):
-            told = response.headers
+            headers = response.headers
             body = _body(url, response, limits.bytes)
-            return Page(told.get_content_type(), body, told.get_content_charset() or "utf-8", response.geturl())
+            return Page(headers.get_content_type(), body, headers.get_content_charset() or "utf-8", response.geturl())
     except (URLError, HTTPException, OSError, ValueError) as error:
         raise SetupError(f"failed to fetch {url}: {error}") from error
 
 
 def check_address(url: str, policy: Policy) -> None:
-    """Raise `SetupError` unless `url` is of the web, and of a host that may be reached."""
+    """Raise `SetupError` unless `url` is a web address whose host may be reached."""
     try:
         parts = urlsplit(url)
     except ValueError as error:
@@ -96,7 +96,7 @@ def check_address(url: str, policy: Policy) -> None:
 
 
 def _body(url: str, response: Any, most: int) -> bytes:
-    """Return what a server sends, within a size."""
+    """Return the content of a response, up to `most` bytes."""
     parts = []
     count = 0
     while part := response.read1(65536):
@@ -104,13 +104,13 @@ def _body(url: str, response: Any, most: int) -> bytes:
         count += len(part)
         if count > most:
             raise SetupError(f"content of {url} has more than {most} bytes: save the part that matters to a file")
-    if response.length:  # it has promised more
+    if response.length:  # the server has announced more
         raise SetupError(f"content of {url} ended {response.length} bytes too early: fetch it again")
     return b"".join(parts)
 
 
 class _Deadline:
-    """Ends the connections of one fetching when its time is over, whatever they are at: a header may come slowly too.
+    """Time limit of one request. At its end all connections are closed, even in the middle of a slow header.
 
     Shown by test_a_server_that_never_comes_to_its_end_is_left.
     """
@@ -125,9 +125,9 @@ class _Deadline:
         self._timer.daemon = True
 
     def watch(self, connection: socket.socket) -> None:
-        """End a connection, too, when the time is over."""
+        """Add a connection that is closed at the end of the time."""
         with self._lock:
-            self._connections.append(connection.dup())  # TLS takes the connection itself away from who made it
+            self._connections.append(connection.dup())  # TLS detaches the original connection
         if self._is_over:
             self._end()
 
@@ -135,7 +135,7 @@ class _Deadline:
         with self._lock:
             self._is_over = True
             for connection in self._connections:
-                with contextlib.suppress(OSError):  # it has ended already
+                with contextlib.suppress(OSError):  # it is closed already
                     connection.shutdown(socket.SHUT_RDWR)
 
     def __enter__(self) -> Self:
@@ -152,7 +152,7 @@ class _Deadline:
             raise SetupError(f"failed to fetch {self._url}: it took more than {self._seconds:g} s; save it to a file")
 
 
-# --- connecting ------------------------------------------------------------------------------------------------------
+# --- connections -----------------------------------------------------------------------------------------------------
 
 
 def _opener(policy: Policy, limits: PageLimits, deadline: _Deadline) -> OpenerDirector:
@@ -160,9 +160,11 @@ def _opener(policy: Policy, limits: PageLimits, deadline: _Deadline) -> OpenerDi
 
 
 class _Redirects(HTTPRedirectHandler):
+    """Handler that checks each redirection."""
+
     def __init__(self, policy: Policy, most: int) -> None:
         self._policy = policy
-        vars(self)["max_redirections"] = most  # of the class, says its type
+        vars(self)["max_redirections"] = most  # its type allows to set it on the class only
 
     def redirect_request(  # noqa: PLR0917 - urllib calls it so
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str
@@ -172,6 +174,8 @@ class _Redirects(HTTPRedirectHandler):
 
 
 class _Web(HTTPSHandler, HTTPHandler):
+    """Handler that connects to checked addresses only."""
+
     def __init__(self, policy: Policy, deadline: _Deadline) -> None:
         super().__init__()
         self._policy = policy
@@ -184,12 +188,15 @@ class _Web(HTTPSHandler, HTTPHandler):
         return self.do_open(self._connecting(HTTPSConnection, req), req)
 
     def _connecting(self, kind: type[HTTPConnection], request: Request) -> Any:
-        """Return what makes a connection to checked addresses only; a proxy, which the person chose, is trusted."""
+        """Return a factory of connections to checked addresses.
+
+        A proxy is trusted, since the user has configured it.
+        """
         is_by_proxy = request.has_proxy() or getattr(request, "_tunnel_host", None) is not None
         connect = socket.create_connection if is_by_proxy else functools.partial(_connect, self._policy)
 
-        def watched(*given: Any) -> socket.socket:
-            connection = connect(*given)
+        def watched(*arguments: Any) -> socket.socket:
+            connection = connect(*arguments)
             self._deadline.watch(connection)
             return connection
 
@@ -207,17 +214,17 @@ def _connect(
     timeout: float | None = None,
     source_address: tuple[str, int] | None = None,
 ) -> socket.socket:
-    """Connect to a host: looked up once, all that is found checked, the first that answers taken."""
+    """Connect to a host: resolve it once, check all addresses, and connect to the first that answers."""
     host, port = address
-    # The addresses that were checked are those that are connected to: a second look-up could be answered otherwise
+    # Only checked addresses are connected to: a second look-up could return others
     # (test_a_name_that_leads_to_this_machine_is_not_connected_to).
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    for _, _, _, _, place in found:
-        policy.address(str(place[0]), host)
-    failed: OSError | None = None
-    for _, _, _, _, place in found:
+    infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    for _, _, _, _, address_info in infos:
+        policy.address(str(address_info[0]), host)
+    last_error: OSError | None = None
+    for _, _, _, _, address_info in infos:
         try:
-            return socket.create_connection((str(place[0]), port), timeout, source_address)
+            return socket.create_connection((str(address_info[0]), port), timeout, source_address)
         except OSError as error:
-            failed = error
-    raise failed or OSError(f"no address was found for {host}")
+            last_error = error
+    raise last_error or OSError(f"no address was found for {host}")

@@ -1,8 +1,18 @@
 """Permissions of definitions: what they may use, since a stranger may have written them.
 
-Without permission a definition may read and write files of its own folder, and read the public internet. The person who
-runs it permits more, never the definition: ``Environment(policy=Policy("programs"))``, ``divebook run --allow
-programs``, or the variable ``DIVEBOOK_ALLOW=files,programs``. SECURITY.md has the list.
+Without a permission, a definition may read and write files of its own folder, and read the public internet. Only the
+user who runs it can permit more, never the definition itself: ``Environment(policy=Policy("programs"))``, ``divebook
+run --allow programs``, or the variable ``DIVEBOOK_ALLOW=files,programs``. SECURITY.md has the list.
+
+A file is allowed in two steps::
+
+    definition in /home/ann/project/flow.yaml     file                          allowed?
+                                                  notes.txt                     yes
+                                                  link -> /etc/passwd           no: its real path is outside (``files``)
+                                                  .git/config                   no: protected (``hidden``)
+                                                  logs/run.db-wal               no: belongs to a store (``hidden``)
+
+Both steps use the real path of the file, so that neither links nor other spellings of a name bypass them.
 """
 
 from __future__ import annotations
@@ -27,247 +37,23 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 
-# Whether an address is one of the public internet, also where another one is packed into it.
-
-
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
-_OWN_NAT64 = ipaddress.ip_network("64:ff9b:1::/48")
-"""Of a network's own: what is behind it is that network's choice."""
-_OF_THE_HOST = ipaddress.ip_address("168.63.129.16")
-"""Public by its number; in a cloud it is what tells a machine its own secrets."""
-
-
-def is_public(address: str) -> bool:
-    """Tell whether an address, with or without a zone (``fe80::1%eth0``), is public, with all that are packed into it.
-
-    Raises
-    ------
-    ValueError
-        It is no address.
-    """
-    return all(map(_is_public, _meant(address)))
-
-
-def _meant(address: str) -> Iterable[ipaddress.IPv4Address | ipaddress.IPv6Address]:
-    """Return an address, or those that are packed into it; raises ValueError."""
-    found = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(found, ipaddress.IPv4Address):
-        return [found]
-    inside = [found.ipv4_mapped, found.sixtofour, *(found.teredo or ())]
-    if found in _NAT64:
-        inside.append(ipaddress.IPv4Address(int(found) & 0xFFFFFFFF))
-    packed = [part for part in inside if part is not None]
-    return packed or [found]
-
-
-def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    """Tell whether an address is of the internet; IPv6 has ranges that are neither private nor of anybody."""
-    if isinstance(address, ipaddress.IPv6Address) and (address.is_site_local or address in _OWN_NAT64):
-        return False
-    is_special = address.is_multicast or address.is_reserved or address == _OF_THE_HOST
-    return address.is_global and not is_special
-
-
-# Protected files: hidden files, version control, and the stores of this process.
-#
-# A definition needs permission to use them, and what a run has changed in them reaches a user's folder only if a person
-# names them (`divebook.workspace.snapshots.restore`).
-#
-# A file is judged by its real path, with links followed. Only the names below the folder that was granted count: a
-# project in ``~/.cache/project`` is not hidden from a definition that lies in it.
-
-
-VERSION_CONTROL = frozenset({"cvs", "rcs", "sccs", "_darcs", "_fossil_", "_mtn", "_svn", "{arch}"})
-"""Folders of version control whose names do not begin with a dot, in the form of `canonical_name`."""
-BARE_REPOSITORY = frozenset({"HEAD", "objects", "refs"})
-"""Entries by which git recognizes a folder as a repository, whatever the folder's name is."""
-LINKED_REPOSITORY = frozenset({"HEAD", "commondir"})
-"""Entries by which git recognizes a folder as a part of another repository, which the file ``commondir`` names."""
-REPOSITORY_MARKS = BARE_REPOSITORY | LINKED_REPOSITORY
-_SHORT_NAME = re.compile(r"[^.]{1,6}~\d+(\..{0,3})?")
-"""The second name that Windows gives to a file: ``GIT~1`` is ``.git``."""
-_IGNORED_CATEGORIES = frozenset({"Cf", "Cc", "Mn"})
-_IGNORED_LETTERS = frozenset("\u115f\u1160\u3164\uffa0")
-_EXECUTION = "exec_"
-_WORKSPACES = "workspaces"
-_stores: dict[Path, set[str]] = {}
-"""Names of the stores of this process by their folder, so that judging a file does not cost more with every store."""
-
-
-def protect_store(path: Path) -> None:
-    """Protect the file of a store, and the files beside it that belong to it, for the life of this process."""
-    store = path.resolve()
-    _stores.setdefault(store.parent, set()).add(store.name)
-
-
-def patterns_of_stores(folder: Path) -> list[str]:
-    """Return patterns of what belongs to stores of this process below a folder, relative to the folder."""
-    real = folder.resolve()
-    stores = [
-        (parent.relative_to(real).as_posix(), glob.escape(name))
-        for parent, names in _stores.items()
-        if parent.is_relative_to(real)
-        for name in names
-    ]
-    return [
-        f"/{parent}/{pattern}".replace("/./", "/")
-        for parent, name in stores
-        for pattern in (name, f"{name}-*", f"{name}.*", f"{_WORKSPACES}/{_EXECUTION}*")
-    ]
-
-
-def canonical_name(name: str) -> str:
-    r"""Return a name as the most lenient file system compares it: case, ignorable characters and look-alikes removed.
-
-    Examples
-    --------
-    >>> [canonical_name(name) for name in (".GIT", "\uff0egit", ".g\u200cit", ".git. ")]
-    ['.git', '.git', '.git', '.git']
-    """
-    text = "".join(
-        letter
-        for letter in unicodedata.normalize("NFKC", name)
-        if unicodedata.category(letter) not in _IGNORED_CATEGORIES and letter not in _IGNORED_LETTERS
-    )
-    text = unicodedata.normalize("NFKC", text).casefold()
-    return text.rstrip(". ") or text
-
-
-def why_protected_name(name: str) -> str:
-    """Return why a name of a file or folder is protected, as the end of a sentence; empty if it is not."""
-    text = canonical_name(name)
-    if text.startswith("."):
-        return f"{name} is hidden"
-    if text.partition(":")[0] in VERSION_CONTROL:
-        return f"{name} belongs to version control"
-    return f"{name} may be another name of a hidden file" if _SHORT_NAME.fullmatch(text) else ""
-
-
-def why_protected(path: Path, base: Path) -> str:
-    """Return why a file needs permission, as the end of a sentence; empty if it needs none.
-
-    Parameters
-    ----------
-    path
-        Real path of the file, which need not exist.
-    base
-        Real path of the folder that was granted. For a file outside it, the names below their common folder count.
-    """
-    common = base
-    while not path.is_relative_to(common) and common != common.parent:
-        common = common.parent
-    place = common
-    for name in path.parts[len(common.parts) if path.is_relative_to(common) else 1 :]:
-        if why := why_protected_name(name):
-            return why
-        if _completes_repository(place, name):
-            return f"with {name}, {place.name or place} would be a repository of git"
-        place /= name
-        if _is_bare_repository(place):
-            return f"{name} is a repository of git"
-    return _why_protected_as_store(path, base)
-
-
-def unprotected_files(root: Path) -> Iterator[Path]:
-    """Yield the files below a folder that need no permission, without a look into folders that are protected.
-
-    Parameters
-    ----------
-    root
-        Real path of the folder that was granted.
-    """
-    for place, folders, files in os.walk(root):
-        folder = Path(place)
-        folders[:] = [name for name in folders if not _why_protected_entry(folder / name, root)]
-        for name in files:
-            path = folder / name
-            if path.is_file() and not _why_protected_entry(path, root):
-                yield path
-
-
-def _why_protected_entry(path: Path, root: Path) -> str:
-    """Return why a file or folder is protected whose own folder is not."""
-    if why := why_protected_name(path.name):
-        return why
-    if _is_bare_repository(path):
-        return f"{path.name} is a repository of git"
-    return _why_protected_as_store(path, root)
-
-
-def marks_named(name: str) -> set[str]:
-    """Return the entries of a repository of git that a name is, as the most lenient file system compares names."""
-    text = canonical_name(name)
-    return {mark for mark in REPOSITORY_MARKS if text == mark.casefold()}
-
-
-def is_repository(marks: Collection[str]) -> bool:
-    """Return whether git recognizes a folder with these of the `REPOSITORY_MARKS` as a repository."""
-    return BARE_REPOSITORY.issubset(marks) or LINKED_REPOSITORY.issubset(marks)
-
-
-def marks_in(folder: str | Path) -> set[str]:
-    """Return the entries of a repository of git that a folder on disk has."""
-    # `Path.exists` raises for a name that is too long, and in a folder that this user may not search.
-    return {mark for mark in REPOSITORY_MARKS if os.path.lexists(os.path.join(folder, mark))}  # noqa: PTH118
-
-
-def _is_bare_repository(folder: Path) -> bool:
-    # Most folders have no HEAD: one look is enough for them.
-    return os.path.lexists(folder / "HEAD") and is_repository(marks_in(folder))
-
-
-def _completes_repository(folder: Path, name: str) -> bool:
-    """Return whether a new entry makes a folder a repository of git.
-
-    Git runs programs that the file ``config`` of a repository names. A definition could write that file first.
-    """
-    mark = marks_named(name)
-    if not mark:
-        return False
-    marks = marks_in(folder)
-    return not is_repository(marks) and is_repository(marks | mark)
-
-
-def _why_protected_as_store(path: Path, base: Path) -> str:
-    stores = (store for store in _stores_of(path) if store not in _stores_of(base))
-    store = next(stores, None)
-    return "" if store is None else f"it belongs to the store {store.name}"
-
-
-def _stores_of(path: Path) -> list[Path]:
-    """Return the stores whose file a path is, one beside it (``-wal``, ``.cache``), or in a folder of an execution."""
-    return [
-        folder / name
-        for folder in path.parents
-        if folder in _stores
-        for name in _stores[folder]
-        if _belongs_to(name, path.relative_to(folder))
-    ]
-
-
-def _belongs_to(store: str, path: Path) -> bool:
-    """Return whether a path, relative to the folder of a store, belongs to the store of that name."""
-    first, *below = (name.casefold() for name in path.parts)  # some disks ignore capitals
-    own = store.casefold()
-    is_beside = first == own or first.startswith((f"{own}-", f"{own}."))
-    return is_beside or (first == _WORKSPACES and bool(below) and below[0].startswith(_EXECUTION))
-
-
 VARIABLE = "DIVEBOOK_ALLOW"
-FILES, ADDRESSES, PROGRAMS, CREDENTIALS, APPROVALS, HIDDEN, ENVIRONMENT = KINDS = (
-    "files",
-    "addresses",
-    "programs",
-    "credentials",
-    "approvals",
-    "hidden",
-    "environment",
-)
-"""Files outside the definition's folder; addresses of this machine and of private networks; programs; credentials that
-agents read or write, such as those in the tests of a program; fewer questions before calls of tools; hidden files,
-version control and the store; environment variables of this process."""
+FILES = "files"
+"""Files outside the definition's folder."""
+ADDRESSES = "addresses"
+"""Addresses of this machine and of private networks."""
+PROGRAMS = "programs"
+CREDENTIALS = "credentials"
+"""Credentials that agents read or write, such as those in the tests of a program."""
+APPROVALS = "approvals"
+"""Fewer questions before calls of tools."""
+HIDDEN = "hidden"
+"""Hidden files, version control and the store."""
+ENVIRONMENT = "environment"
+"""Environment variables of this process."""
+KINDS = (FILES, ADDRESSES, PROGRAMS, CREDENTIALS, APPROVALS, HIDDEN, ENVIRONMENT)
 OF_CODE = frozenset({APPROVALS, HIDDEN, ENVIRONMENT})
-"""Permissions of agents and settings that Python code defines: who writes it can do the same in Python."""
+"""Permissions of agents and settings that Python code defines: its author can do the same in Python."""
 _ONE_VARIABLE = re.compile(rf"{ENVIRONMENT}:[A-Za-z_][A-Za-z0-9_]*")
 _LOCAL_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "metadata.google.internal")
 
@@ -299,26 +85,26 @@ class Policy:
 
     @classmethod
     def given(cls, *more: str) -> Self:
-        """Return what the variable ``DIVEBOOK_ALLOW`` allows, and `more`."""
-        named = (kind.strip() for kind in os.environ.get(VARIABLE, "").split(","))
-        return cls(*filter(None, named), *more)
+        """Return the policy of the variable ``DIVEBOOK_ALLOW``, with the permissions `more`."""
+        kinds = (kind.strip() for kind in os.environ.get(VARIABLE, "").split(","))
+        return cls(*filter(None, kinds), *more)
 
     def __repr__(self) -> str:
         return f"Policy({', '.join(map(repr, sorted(self.allowed)))})"
 
     def of_code(self) -> Policy:
-        """Return the policy of what Python code defines in an environment with this policy."""
+        """Return the policy for Python code in an environment with this policy."""
         return Policy(*self.allowed, *OF_CODE)
 
     def both(self, other: Policy) -> Policy:
-        """Return the policy that allows what this one and another one allow."""
+        """Return the policy that allows what both this one and another one allow."""
         return Policy(*(kind for kind in self.allowed | other.allowed if self._has(kind) and other._has(kind)))
 
     def _has(self, kind: str) -> bool:
         return kind in self.allowed or kind.partition(":")[0] in self.allowed
 
     def file(self, path: str | Path, folder: Path) -> Path:
-        """Return the real path of a file of a folder, links followed.
+        """Return the real path of a file of a folder, with links followed.
 
         Raises
         ------
@@ -331,15 +117,16 @@ class Policy:
         except (OSError, ValueError, RuntimeError) as error:  # a NUL; links in a circle
             raise SetupError(f"{str(path)!r} cannot be the path of a file: {error}") from error
         if FILES not in self.allowed and not real.is_relative_to(root):
-            raise SetupError(f"{str(path)!r} is outside the definition's folder {folder}; {_way(FILES)}")
-        if reason := self.why_protected(real, root):
+            raise SetupError(f"{str(path)!r} is outside the definition's folder {folder}; {_how_to_allow(FILES)}")
+        reason = self.why_protected(real, root)
+        if reason:
             raise SetupError(f"{str(path)!r} cannot be used: {reason}")
         return real
 
     def why_protected(self, path: Path, base: Path) -> str:
-        """Return why a real path below a folder may not be used, and how to allow it; empty if it may be used."""
+        """Return why a real path below a folder may not be used, with how to allow it; empty if it may be used."""
         reason = "" if HIDDEN in self.allowed else why_protected(path, base)
-        return f"{reason}; {_way(HIDDEN)}" if reason else ""
+        return f"{reason}; {_how_to_allow(HIDDEN)}" if reason else ""
 
     def variable(self, name: str) -> None:
         """Raise `SetupError` unless an environment variable may be used."""
@@ -347,23 +134,23 @@ class Policy:
         if not self._has(kind):
             raise SetupError(
                 f"the definition uses the environment variable {name}, and environment variables are not allowed; "
-                f"{_way(kind if _ONE_VARIABLE.fullmatch(kind) else ENVIRONMENT)}"
+                f"{_how_to_allow(kind if _ONE_VARIABLE.fullmatch(kind) else ENVIRONMENT)}"
             )
 
     def program(self, path: str, key: str = "DynamicFrom") -> None:
-        """Raise `SetupError` unless programs, such as one that a key names, may be started."""
+        """Raise `SetupError` unless programs may be started. `key` is the setting that names the program."""
         self._require_programs(f"{key} names the program {path!r}")
 
     def commands(self, key: str) -> None:
-        """Raise `SetupError` unless commands may be run, as what `key` says may."""
+        """Raise `SetupError` unless commands may be run. `key` is the setting that would run them."""
         self._require_programs(f"{key} may run commands")
 
-    def _require_programs(self, told: str) -> None:
+    def _require_programs(self, reason: str) -> None:
         if PROGRAMS not in self.allowed:
-            raise SetupError(f"{told}, and programs are not allowed; {_way(PROGRAMS)}")
+            raise SetupError(f"{reason}, and programs are not allowed; {_how_to_allow(PROGRAMS)}")
 
     def host(self, name: str) -> None:
-        """Raise `SetupError` if a host is named that may not be reached, without looking it up."""
+        """Raise `SetupError` if a host may not be reached, by its name alone. The name is not resolved."""
         bare = name.strip("[]").rstrip(".").lower()
         if ADDRESSES in self.allowed:
             return
@@ -372,16 +159,16 @@ class Policy:
         try:
             self.address(_as_address(bare), name)
         except ValueError:
-            return  # a name, which is looked up when it is connected to
+            return  # a name, whose addresses are checked when it is resolved for a connection
 
     def address(self, address: str, name: str) -> None:
-        """Raise `SetupError` if an address may not be reached; `name` is the host it was found for."""
+        """Raise `SetupError` if an address may not be reached. `name` is the host that resolves to it."""
         if ADDRESSES not in self.allowed and not is_public(address):
             raise _private(name)
 
 
 def _as_address(host: str) -> str:
-    """Return the address that a host written as old programs do means (``0x7f.1``), which a proxy would go to."""
+    """Return the address for a number in an old notation (``0x7f.1``), which a proxy would connect to."""
     try:
         return socket.inet_ntoa(socket.inet_aton(host))
     except (OSError, UnicodeEncodeError):
@@ -389,45 +176,283 @@ def _as_address(host: str) -> str:
 
 
 def _private(name: str) -> SetupError:
-    return SetupError(f"{name!r} is an address of this machine or of a private network; {_way(ADDRESSES)}")
+    return SetupError(f"{name!r} is an address of this machine or of a private network; {_how_to_allow(ADDRESSES)}")
 
 
-def _way(kind: str) -> str:
+def _how_to_allow(kind: str) -> str:
     return f"to allow it: {VARIABLE}={kind} or --allow {kind}"
 
 
-# Values that a definition names instead of holding them: ``env://NAME`` and ``file://PATH``.
+# --- public addresses, also those that are embedded in other addresses ---
+
+
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_OWN_NAT64 = ipaddress.ip_network("64:ff9b:1::/48")
+"""Addresses that a private network may translate to any of its own addresses."""
+_OF_THE_HOST = ipaddress.ip_address("168.63.129.16")
+"""A public number, but in a cloud it is the service that tells a machine its secrets."""
+
+
+def is_public(address: str) -> bool:
+    """Return whether an address, and every address embedded in it, is public. A zone (``fe80::1%eth0``) is ignored.
+
+    Example: ``::ffff:127.0.0.1`` embeds the loopback, so it is not public.
+
+    Raises
+    ------
+    ValueError
+        It is not an address.
+    """
+    return all(map(_is_public, _embedded_addresses(address)))
+
+
+def _embedded_addresses(address: str) -> Iterable[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+    """Return the addresses embedded in an address, or the address itself; raises ValueError."""
+    parsed = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return [parsed]
+    candidates = [parsed.ipv4_mapped, parsed.sixtofour, *(parsed.teredo or ())]
+    if parsed in _NAT64:
+        candidates.append(ipaddress.IPv4Address(int(parsed) & 0xFFFFFFFF))
+    embedded = [part for part in candidates if part is not None]
+    return embedded or [parsed]
+
+
+def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Return whether a single address is public. IPv6 has ranges that are neither private nor assigned."""
+    if isinstance(address, ipaddress.IPv6Address) and (address.is_site_local or address in _OWN_NAT64):
+        return False
+    is_special = address.is_multicast or address.is_reserved or address == _OF_THE_HOST
+    return address.is_global and not is_special
+
+
+# --- protected files: hidden files, version control, and the stores of this process ---
 #
-# They are looked up where they are used, at the moment of the call, so that no log, no definition and no notebook holds
-# them; the redactor of this process knows each of them from then on. The policy must allow the variable or the file.
+# A definition needs permission to use them. Changes of a run in them are copied to a user's folder only if a person
+# names them (`divebook.workspace.snapshots.restore`).
+#
+# A file is judged by its real path. Only names below the granted folder count: a project in ``~/.cache/project`` is not
+# hidden from a definition in it.
+
+
+VERSION_CONTROL = frozenset({"cvs", "rcs", "sccs", "_darcs", "_fossil_", "_mtn", "_svn", "{arch}"})
+"""Folders of version control without a leading dot, in the form of `canonical_name`."""
+BARE_REPOSITORY = frozenset({"HEAD", "objects", "refs"})
+"""Entries by which git recognizes a folder of any name as a repository."""
+LINKED_REPOSITORY = frozenset({"HEAD", "commondir"})
+"""Entries by which git recognizes a folder as a part of another repository, named in the file ``commondir``."""
+REPOSITORY_MARKS = BARE_REPOSITORY | LINKED_REPOSITORY
+_SHORT_NAME = re.compile(r"[^.]{1,6}~\d+(\..{0,3})?")
+"""Second name of a file on Windows: ``GIT~1`` is ``.git``."""
+_IGNORED_CATEGORIES = frozenset({"Cf", "Cc", "Mn"})
+_IGNORED_LETTERS = frozenset("\u115f\u1160\u3164\uffa0")
+_EXECUTION = "exec_"
+_WORKSPACES = "workspaces"
+_stores: dict[Path, set[str]] = {}
+"""Names of the stores of this process by folder, so that the check of a file does not become slower with each store."""
+
+
+def protect_store(path: Path) -> None:
+    """Protect the file of a store and the files that belong to it, until this process ends."""
+    store = path.resolve()
+    _stores.setdefault(store.parent, set()).add(store.name)
+
+
+def patterns_of_stores(folder: Path) -> list[str]:
+    """Return patterns of the files of stores below a folder, relative to the folder."""
+    real = folder.resolve()
+    stores = [
+        (parent.relative_to(real).as_posix(), glob.escape(name))
+        for parent, names in _stores.items()
+        if parent.is_relative_to(real)
+        for name in names
+    ]
+    return [
+        f"/{parent}/{pattern}".replace("/./", "/")
+        for parent, name in stores
+        for pattern in (name, f"{name}-*", f"{name}.*", f"{_WORKSPACES}/{_EXECUTION}*")
+    ]
+
+
+def canonical_name(name: str) -> str:
+    r"""Return a name as the most lenient file system compares it: without case, ignorable characters and look-alikes.
+
+    Examples
+    --------
+    >>> [canonical_name(name) for name in (".GIT", "\uff0egit", ".g\u200cit", ".git. ")]
+    ['.git', '.git', '.git', '.git']
+    """
+    text = "".join(
+        letter
+        for letter in unicodedata.normalize("NFKC", name)
+        if unicodedata.category(letter) not in _IGNORED_CATEGORIES and letter not in _IGNORED_LETTERS
+    )
+    text = unicodedata.normalize("NFKC", text).casefold()
+    return text.rstrip(". ") or text
+
+
+def why_protected_name(name: str) -> str:
+    """Return why a name of a file or folder is protected, as the end of a sentence; empty if it is not."""
+    text = canonical_name(name)
+    if text.startswith("."):
+        return f"{name} is hidden"
+    if text.partition(":")[0] in VERSION_CONTROL:
+        return f"{name} belongs to version control"
+    return f"{name} may be another name of a hidden file" if _SHORT_NAME.fullmatch(text) else ""
+
+
+def why_protected(path: Path, base: Path) -> str:
+    """Return why a file needs permission, as the end of a sentence; empty if it needs none.
+
+    The names of the path are checked one after the other, from the granted folder on. Each may be a protected name,
+    complete a git repository in its folder, or be a git repository itself. At the end, the path may belong to a store.
+
+    Parameters
+    ----------
+    path
+        Real path of the file, which need not exist.
+    base
+        Real path of the granted folder. For a file outside it, the names below their common parent count.
+    """
+    common = base
+    while not path.is_relative_to(common) and common != common.parent:
+        common = common.parent
+    place = common
+    for name in path.parts[len(common.parts) if path.is_relative_to(common) else 1 :]:
+        reason = why_protected_name(name)
+        if reason:
+            return reason
+        if _completes_repository(place, name):
+            return f"with {name}, {place.name or place} would be a repository of git"
+        place /= name
+        if _is_bare_repository(place):
+            return f"{name} is a repository of git"
+    return _why_protected_as_store(path, base)
+
+
+def unprotected_files(root: Path) -> Iterator[Path]:
+    """Yield the files below a folder that need no permission. Protected folders are not searched.
+
+    Parameters
+    ----------
+    root
+        Real path of the granted folder.
+    """
+    for place, folders, files in os.walk(root):
+        folder = Path(place)
+        folders[:] = [name for name in folders if not _why_protected_entry(folder / name, root)]
+        for name in files:
+            path = folder / name
+            if path.is_file() and not _why_protected_entry(path, root):
+                yield path
+
+
+def _why_protected_entry(path: Path, root: Path) -> str:
+    """Return why a file or folder is protected, if its parent folder is not."""
+    reason = why_protected_name(path.name)
+    if reason:
+        return reason
+    if _is_bare_repository(path):
+        return f"{path.name} is a repository of git"
+    return _why_protected_as_store(path, root)
+
+
+def marks_named(name: str) -> set[str]:
+    """Return the entries of a git repository that a name stands for, as the most lenient file system compares names."""
+    text = canonical_name(name)
+    return {mark for mark in REPOSITORY_MARKS if text == mark.casefold()}
+
+
+def is_repository(marks: Collection[str]) -> bool:
+    """Return whether git recognizes a folder with these of the `REPOSITORY_MARKS` as a repository."""
+    return BARE_REPOSITORY.issubset(marks) or LINKED_REPOSITORY.issubset(marks)
+
+
+def marks_in(folder: str | Path) -> set[str]:
+    """Return the entries of a git repository that a folder on disk has."""
+    # `Path.exists` raises for a name that is too long, and in a folder that this user may not list.
+    return {mark for mark in REPOSITORY_MARKS if os.path.lexists(os.path.join(folder, mark))}  # noqa: PTH118
+
+
+def _is_bare_repository(folder: Path) -> bool:
+    # Most folders have no HEAD, so that one check is enough.
+    return os.path.lexists(folder / "HEAD") and is_repository(marks_in(folder))
+
+
+def _completes_repository(folder: Path, name: str) -> bool:
+    """Return whether a new entry turns a folder into a git repository.
+
+    Git runs programs that the file ``config`` of a repository names. A definition could write that file first, and then
+    the entry that completes the repository.
+    """
+    mark = marks_named(name)
+    if not mark:
+        return False
+    marks = marks_in(folder)
+    return not is_repository(marks) and is_repository(marks | mark)
+
+
+def _why_protected_as_store(path: Path, base: Path) -> str:
+    stores = (store for store in _stores_of(path) if store not in _stores_of(base))
+    store = next(stores, None)
+    return "" if store is None else f"it belongs to the store {store.name}"
+
+
+def _stores_of(path: Path) -> list[Path]:
+    """Return the stores to which a path belongs.
+
+    Their files are the file of the store, files beside it (``-wal``, ``.cache``), and files in the folder of an
+    execution.
+    """
+    return [
+        folder / name
+        for folder in path.parents
+        if folder in _stores
+        for name in _stores[folder]
+        if _belongs_to(name, path.relative_to(folder))
+    ]
+
+
+def _belongs_to(store: str, path: Path) -> bool:
+    """Return whether a path, relative to the folder of a store, belongs to the store of that name."""
+    first, *below = (name.casefold() for name in path.parts)  # some disks ignore capitals
+    name = store.casefold()
+    is_beside = first == name or first.startswith((f"{name}-", f"{name}."))
+    return is_beside or (first == _WORKSPACES and bool(below) and below[0].startswith(_EXECUTION))
+
+
+# --- references: values that a definition names instead of containing them, ``env://NAME`` and ``file://PATH`` ---
+#
+# They are resolved at the moment of the call, so that no log, definition or notebook contains them. The redactor of
+# this process hides each of them from then on. The policy must allow the variable or the file.
 
 
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 MAX_BYTES = 64 * 1024
-"""The most that a file of a reference may hold."""
+"""Most bytes in the file of a reference."""
 _REFERENCE = re.compile(r"([A-Za-z]+ )?(env|file)://(.+)", re.DOTALL)
 _log = logger(__name__)
 
 
 def is_reference(value: Any) -> bool:
-    """Whether a value names another: a whole text such as ``env://TOKEN``, or ``Bearer env://TOKEN``."""
+    """Return whether a value is a reference: a whole text such as ``env://TOKEN``, or ``Bearer env://TOKEN``."""
     return isinstance(value, str) and _REFERENCE.fullmatch(value) is not None
 
 
 def resolved(value: Any, policy: Policy, folder: Path | None = None) -> Any:
-    """Return plain data with the values that its references name, at any depth; what is none stays as it is.
+    """Return plain data with its references replaced by their values, at any depth. Other values stay.
 
     Parameters
     ----------
     policy
-        Which files and environment variables may be read.
+        Policy for the files and environment variables.
     folder
-        What paths of files are relative to; by default the current folder.
+        Folder of relative paths; by default the current one.
 
     Raises
     ------
     SetupError
-        There is no such variable or file, or it may not be read.
+        A variable or file does not exist, or may not be read.
 
     Examples
     --------
@@ -438,21 +463,25 @@ def resolved(value: Any, policy: Policy, folder: Path | None = None) -> Any:
     """
     match value:
         case str():
-            found = _REFERENCE.fullmatch(value)
-            return value if found is None else (found[1] or "") + _looked_up(found[2], found[3], policy, folder)
+            reference = _REFERENCE.fullmatch(value)
+            return (
+                value
+                if reference is None
+                else (reference[1] or "") + _value_of(reference[2], reference[3], policy, folder)
+            )
         case Mapping():
-            found_by_name = {name: resolved(part, policy, folder) for name, part in value.items()}
-            shared().know_all(found_by_name)  # one that is written out under the name of a secret is one all the same
-            return found_by_name
+            resolved_parts = {name: resolved(part, policy, folder) for name, part in value.items()}
+            shared().know_all(resolved_parts)  # a literal value under the name of a secret is a secret too
+            return resolved_parts
         case list() | tuple():
             return [resolved(part, policy, folder) for part in value]
     return value
 
 
 def require_allowed(value: Any, policy: Policy, folder: Path | None = None) -> None:
-    """Raise `SetupError` unless a policy allows every reference in plain data; nothing is looked up.
+    """Raise `SetupError` unless a policy allows every reference in plain data. Nothing is read.
 
-    A definition is refused this way before anything starts.
+    A definition is refused by this before anything starts.
     """
     for kind, name in _references_in(value):
         if kind == "env":
@@ -476,13 +505,13 @@ def _references_in(value: Any) -> Iterator[tuple[str, str]]:
 
 
 def require_expandable(text: str, policy: Policy) -> None:
-    """Raise `SetupError` unless a policy allows every variable that `expanded` would put into a text."""
-    for found in _VARIABLE.finditer(text):
-        policy.variable(found[1] or found[2])
+    """Raise `SetupError` unless a policy allows every variable that `expanded` would insert into a text."""
+    for match in _VARIABLE.finditer(text):
+        policy.variable(match[1] or match[2])
 
 
 def expanded(text: str, policy: Policy) -> str:
-    """Return a text with the process's variables in the places of ``$NAME`` and ``${NAME}``; empty where not set.
+    """Return a text with ``$NAME`` and ``${NAME}`` replaced by environment variables; unset ones by ''.
 
     Raises
     ------
@@ -497,20 +526,20 @@ def expanded(text: str, policy: Policy) -> str:
     >>> del os.environ["WHERE"]
     """
 
-    def value(found: re.Match[str]) -> str:
-        name = found[1] or found[2]
+    def value(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
         policy.variable(name)
-        looked_up = os.environ.get(name, "")
+        text_of_variable = os.environ.get(name, "")
         if looks_secret(name):
-            shared().know(looked_up)
-        return looked_up
+            shared().know(text_of_variable)
+        return text_of_variable
 
     return _VARIABLE.sub(value, text)
 
 
-def _looked_up(kind: str, name: str, policy: Policy, folder: Path | None) -> str:
-    found = _variable(name, policy) if kind == "env" else _content(name, policy, folder or Path())
-    if len(found) < LEAST_SECRET:
+def _value_of(kind: str, name: str, policy: Policy, folder: Path | None) -> str:
+    value = _variable(name, policy) if kind == "env" else _content(name, policy, folder or Path())
+    if len(value) < LEAST_SECRET:
         _log.warning(
             "%s://%s names a value of fewer than %s characters, which is hidden only where it stands under the name of "
             "a secret: use a longer one",
@@ -518,8 +547,8 @@ def _looked_up(kind: str, name: str, policy: Policy, folder: Path | None) -> str
             name,
             LEAST_SECRET,
         )
-    shared().know(found)
-    return found
+    shared().know(value)
+    return value
 
 
 def _variable(name: str, policy: Policy) -> str:
@@ -538,37 +567,37 @@ def _path(text: str) -> Path:
 
 
 def _content(path: str, policy: Policy, folder: Path) -> str:
-    where = policy.file(_path(path), folder)
+    file = policy.file(_path(path), folder)
     try:
-        if where.exists() and not where.is_file():  # a pipe would be waited for
+        if file.exists() and not file.is_file():  # reading a pipe would block
             raise SetupError(f"file://{path} is not a file: name one that holds nothing but the value")
-        data = where.read_bytes()
+        data = file.read_bytes()
         if len(data) > MAX_BYTES:
             raise SetupError(f"file://{path} holds more than {MAX_BYTES} bytes: name one that holds only the value")
-        found = data.decode("utf-8").strip()
+        text = data.decode("utf-8").strip()
     except OSError as error:
         raise SetupError(f"file://{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise SetupError(f"file://{path} is not UTF-8 text at byte {error.start}") from error
-    if not found:
+    if not text:
         raise SetupError(f"file://{path} is empty: write the value into it")
-    return found
+    return text
 
 
-# Arguments of tools that name files: the spellings by which approval rules know the file that a call would reach.
+# --- arguments of tools that name files, in the spellings that approval rules are compared with ---
 #
-# A tool follows links, and ``./a//b``, ``x/../a/b`` and an absolute path all reach ``a/b``. A rule about ``a/b`` holds
-# for the file, so a call is judged by the real path of the file, once below the working folder and once absolute. A
-# rule that asks or denies also holds for the file that its own path leads to: one about ``secret/**`` protects
-# ``vault/`` where ``secret`` is a link to ``vault``. The path of a rule that allows is not followed: whoever makes a
-# link under an allowed name must not extend the rule to the link's target.
+# A tool follows links, and ``./a//b``, ``x/../a/b`` and an absolute path all reach the file ``a/b``. A rule about
+# ``a/b`` applies to the file, so a call is judged by the real path of the file, relative to the working folder and
+# absolute. A rule that asks or denies also applies to the file that its own path leads to: ``secret/**`` protects
+# ``vault/`` if ``secret`` is a link to ``vault``. The path of a rule that allows is not followed: a link under an
+# allowed name must not extend the rule to its target.
 
 
 _WILDCARD = "*"
 
 
 class FileArguments:
-    """Arguments that name files below a folder.
+    """Arguments of a tool that name files below a folder.
 
     Parameters
     ----------
@@ -581,7 +610,7 @@ class FileArguments:
     shown_as
         Absolute path of the working folder as the tool knows it, such as the mount point in a container.
     path_of_name
-        Returns the path that a registered name stands for; None for what is not a file.
+        Returns the path that a registered name stands for; None if it is not a file.
     """
 
     def __init__(
@@ -599,16 +628,16 @@ class FileArguments:
         self._shown_as = self._folder if shown_as is None else shown_as
 
     def spellings(self, arguments: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        """Return the arguments with the real paths of their files: below the working folder, and absolute."""
+        """Return the arguments with the real paths of their files: relative to the working folder, and absolute."""
         absolute = dict(self._map_paths(arguments, functools.partial(self._absolute, start=self._start)))
         return [dict(self._map_paths(absolute, self._below)), absolute]
 
     def with_links_followed(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the arguments of a rule with links followed in what precedes the first wildcard of a path."""
+        """Return the arguments of a rule with links followed in the part of a path before its first wildcard."""
         return dict(self._map_paths(arguments, self._follow_links))
 
     def without_detours(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the arguments of a rule as `spellings` spells them, without following links below the folder."""
+        """Return the arguments of a rule in the spelling of `spellings`, without following links below the folder."""
         return dict(self._map_paths(arguments, self._without_detours))
 
     def _map_paths(self, value: Any, change: Callable[[str], str], *, is_path: bool = False) -> Any:
@@ -630,7 +659,7 @@ class FileArguments:
             return path
         try:
             return os.path.realpath(Path(start or self._folder, self._on_disk(file)))
-        except (OSError, ValueError):  # a NUL; the tool refuses it
+        except (OSError, ValueError):  # NUL in the path, which the tool refuses
             return path
 
     def _relative(self, path: str) -> str:
@@ -640,7 +669,7 @@ class FileArguments:
         return real.removeprefix(f"{self._folder}/") if real != self._folder else "."
 
     def _on_disk(self, path: str) -> str:
-        """Return an absolute path below the folder as it is on this machine."""
+        """Return the path on this machine of an absolute path below the folder, as the tool knows it."""
         if path == self._shown_as or path.startswith(f"{self._shown_as.rstrip('/')}/"):
             return self._folder + path[len(self._shown_as.rstrip("/")) :]
         return path
@@ -658,7 +687,7 @@ class FileArguments:
         tidy = posixpath.normpath(self._on_disk(pattern))
         if not tidy.startswith("/"):
             return tidy
-        # /tmp/project/** means the project also where /tmp is a link: what leads to the folder may be followed
+        # /tmp/project/** means the project even if /tmp is a link: links on the way to the folder may be followed.
         parts = tidy.split("/")
         for count in range(len(parts), 1, -1):
             start = "/".join(parts[:count])

@@ -1,7 +1,7 @@
-"""Documents that workflows read and write: a folder on disk, or a dict in memory.
+"""Documents that workflows read and write: repositories on disk and in memory, and patterns of paths.
 
-Paths are always relative to the repository's root, with forward slashes; an absolute path is read below the root.
-A name registered for a path can be used in its place.
+Paths are relative to the root of a repository, with forward slashes. An absolute path is read below the root. A name
+that is registered for a path can be used in its place.
 """
 
 from __future__ import annotations
@@ -34,205 +34,6 @@ from divebook.text.patterns import (
     is_not_slash,
 )
 
-# Patterns of paths: ``*`` and ``?`` within a part, ``**`` over folders, ``[abc]``, and ``{a,b}`` for alternatives.
-
-
-WILDCARDS = frozenset("*?[{")
-MAX_ALTERNATIVES = 1000
-MAX_LENGTH = 4096
-"""Characters of a pattern."""
-MAX_STEPS = 10_000
-"""Wildcards and characters of all alternatives that the slower of the two matchers takes."""
-_TOKEN = re.compile(
-    r"(?P<folders>(?:\*\*/)+)|(?P<all>\*\*+)|(?P<some>\*)|(?P<one>\?)|\[(?P<not>[!^]?)(?P<of>\]?[^\]]*)\]"
-)
-Match: TypeAlias = Callable[[str], object]
-
-
-def has_wildcards(path: str) -> bool:
-    """Whether `path` is a pattern."""
-    return not WILDCARDS.isdisjoint(path)
-
-
-def alternatives(pattern: str) -> list[str]:
-    """Return the patterns that ``{a,b}`` groups stand for, innermost groups first.
-
-    Raises
-    ------
-    PatternError
-        It is too long, or stands for too many.
-    """
-    if len(pattern) > MAX_LENGTH:
-        raise PatternError(f"pattern {pattern[:60]!r}... is too long: it may have {MAX_LENGTH} characters")
-    waiting = [pattern]
-    done = []
-    while waiting:
-        text = waiting.pop()
-        group = re.search(r"\{([^{}]*)\}", text)
-        if group is None:
-            done.append(text)
-        else:
-            waiting += [text[: group.start()] + choice + text[group.end() :] for choice in group[1].split(",")]
-        if len(waiting) + len(done) > MAX_ALTERNATIVES:
-            raise PatternError(
-                f"pattern {pattern!r} stands for more than {MAX_ALTERNATIVES} patterns; name fewer alternatives"
-            )
-    return done
-
-
-def matches(pattern: str, path: str) -> bool:
-    """Return whether a whole path, written with ``/``, is what a pattern stands for; capitals count.
-
-    >>> matches("/a/**/*.txt", "/a/b/c.txt"), matches("/a/*.txt", "/a/b/c.txt")
-    (True, False)
-    """
-    return any(match(path) for match in _compiled(pattern))
-
-
-@functools.lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> list[Match]:
-    """Return what matches each alternative; PatternError for one that is not valid."""
-    found: list[Match] = []
-    steps = 0
-    for alternative in alternatives(pattern):
-        parts = _parts(alternative)
-        try:
-            if _has_one_way(parts):
-                found.append(re.compile(_settled(parts), re.DOTALL).fullmatch)
-                continue
-            steps += len(parts)
-            if steps > MAX_STEPS:
-                raise PatternError(f"pattern {pattern!r} has too many alternatives with ** in them; name fewer")
-            found.append(_matcher(parts).matches)
-        except re.error as error:
-            raise PatternError(f"pattern {pattern!r} is not valid: {error}") from error
-    return found
-
-
-_Part: TypeAlias = tuple[str, str]
-"""The kind of a part, and the expression of one that is text."""
-
-
-def _parts(pattern: str) -> list[_Part]:
-    parts = []
-    done = 0
-    for token in _TOKEN.finditer(pattern):
-        parts += [*_characters(pattern[done : token.start()]), _expression(token)]
-        done = token.end()
-    return [*parts, *_characters(pattern[done:])]
-
-
-def _characters(text: str) -> list[_Part]:
-    return [("text", re.escape(character)) for character in text]
-
-
-def _expression(token: re.Match[str]) -> _Part:
-    kind = token.lastgroup or ""
-    if kind in ("folders", "all", "some"):
-        return kind, ""
-    inside = re.sub(r"([\\\[\]^&~|])", r"\\\1", token["of"] or "")
-    return "text", "[^/]" if kind == "one" else rf"(?!/)[{'^' if token['not'] else ''}{inside}]"
-
-
-def _matcher(parts: list[_Part]) -> WildcardMatcher:
-    """Return the matcher of any pattern; for one that `re` matches in one way, that takes a hundredth of the time."""
-    items: list[Item] = []
-    for kind, expression in parts:
-        if kind == "folders":
-            items += [OPTIONAL_PAIR, Repeated(is_any_character), "/"]
-        elif kind == "text":
-            items.append(character_test(expression))
-        else:
-            items.append(Repeated(is_any_character if kind == "all" else is_not_slash))
-    return WildcardMatcher(items)
-
-
-def _has_one_way(parts: list[_Part]) -> bool:
-    """Return whether an expression with at most one wildcard that is tried again stands for the parts.
-
-    ``**/`` behind anything but a whole folder (``a**/``) may be nothing, or end later than it could.
-    """
-    return all(parts[at - 1][1].endswith("/") for at in range(1, len(parts)) if parts[at][0] == "folders")
-
-
-_FREE = {"folders": "(?:.*/)?", "all": ".*"}
-_FIRST = {"folders": "(?:.*?/)??", "all": ".*?"}
-
-
-def _settled(parts: list[_Part]) -> str:
-    """Return an expression that never tries again what it has found: else a few wildcards take for ever.
-
-    What stands before a wildcard may be matched where it ends first: the wildcard takes whatever is left. What comes
-    behind the last one has to end where the text does, and ``**/`` takes whole folders only
-    (``test_many_wildcards_take_no_time``).
-    """
-    chunks: list[tuple[str, list[_Part]]] = [("", [])]
-    for part in parts:
-        if part[0] in _FREE:
-            chunks.append((part[0], []))
-        else:
-            chunks[-1][1].append(part)
-    whole = []
-    for place, (before, chunk) in enumerate(chunks):
-        after = chunks[place + 1][0] if place + 1 < len(chunks) else ""
-        takes_all = after == "all" or (after == "folders" and chunk[-1:] and chunk[-1][1].endswith("/"))
-        told = _within(chunk, is_anchored=not takes_all)
-        whole.append(f"(?>{_FIRST.get(before, '')}{told})" if takes_all else _FREE.get(before, "") + told)
-    return "".join(whole)
-
-
-def _within(parts: list[_Part], *, is_anchored: bool) -> str:
-    """Return the expression of what has no wildcard over folders; with `is_anchored` the text ends behind it."""
-    pieces = [""]  # texts, between them a ``*`` each
-    for kind, text in parts:
-        if kind == "some":
-            pieces.append("")
-        else:
-            pieces[-1] += text
-    told = pieces[0]
-    for place, piece in enumerate(pieces[1:], 1):
-        is_last = place == len(pieces) - 1
-        told += f"[^/]*{piece}" if is_last and is_anchored else f"(?>[^/]*?{piece})"
-    return told
-
-
-# Files that are replaced in one step: a reader finds the old one or the new one, and never half of it.
-
-
-FILE = 0o600
-FOLDER = 0o700
-MOST_FOLDERS = 100
-"""That are made for one file."""
-_LONGEST = 100
-"""Characters of a name that its draft has as well."""
-
-
-def replace_whole(path: Path, text: str) -> None:
-    """Write a file, for this user alone; what cannot be written leaves nothing behind."""
-    with tempfile.NamedTemporaryFile(
-        "w", dir=path.parent, prefix=f".{path.name[:_LONGEST]}.", delete=False, encoding="utf-8", newline=""
-    ) as file:
-        draft = Path(file.name)
-        try:
-            file.write(text)
-            file.flush()
-            draft.chmod(FILE)
-            draft.replace(path)
-        except BaseException:
-            with suppress(OSError):
-                draft.unlink()
-            raise
-
-
-def make_folders(folder: Path) -> None:
-    """Make a folder, and those it is in, for this user alone; those that exist stay as they are."""
-    missing = list(itertools.takewhile(lambda one: not one.is_dir(), (folder, *folder.parents)))
-    if len(missing) > MOST_FOLDERS:
-        raise OSError(errno.ENAMETOOLONG, f"it needs {len(missing)} new folders, more than {MOST_FOLDERS}")
-    for one in reversed(missing):
-        one.mkdir(FOLDER, exist_ok=True)
-
-
 _CONTENT_TYPES = {
     ".md": "text/markdown",
     ".markdown": "text/markdown",
@@ -255,56 +56,56 @@ class Document:
 
     @property
     def content_type(self) -> str:
-        """Media type, judged by the extension."""
+        """Media type, derived from the extension."""
         extension = PurePosixPath(self.path).suffix.lower()
         return _CONTENT_TYPES.get(extension) or mimetypes.guess_type(self.path)[0] or "text/plain"
 
 
 class Library(Protocol):
-    """Documents that are elsewhere, and that nobody writes."""
+    """Read-only documents from another source, such as an MCP server."""
 
     def get(self, path: str) -> Document:
         """Return a document."""
 
     def list(self, prefix: str) -> list[str]:
-        """Return the paths that begin so."""
+        """Return the paths that start with a prefix."""
 
 
 class DocumentRepository(ABC):
-    """Where documents are kept; two implementations, one set of promises."""
+    """Storage of documents; the interface of `FileDocuments` and `MemoryDocuments`."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
         self._libraries: dict[str, Library] = {}
 
     def include(self, scheme: str, library: Library) -> None:
-        """Have what begins with a scheme, such as ``mcp://``, read from elsewhere."""
+        """Read paths that start with a scheme, such as ``mcp://``, from a library."""
         self._libraries[scheme] = library
 
     def register(self, name: str, path: str) -> None:
-        """Let `name` stand for `path`."""
-        self._names[name] = path if self._elsewhere(path) else relative_path(path)
+        """Register a name for a path."""
+        self._names[name] = path if self._library_of(path) else relative_path(path)
 
     def path_named(self, name: str) -> str | None:
-        """Return the path that a registered name stands for, any other path as it is, and None for one elsewhere."""
-        meant = self._names.get(name, name)
-        return None if self._elsewhere(meant) else meant.lstrip("/")
+        """Return the path of a registered name, any other path unchanged, and None for a path in a library."""
+        path = self._names.get(name, name)
+        return None if self._library_of(path) else path.lstrip("/")
 
     def resolve(self, path: str) -> str:
-        """Return the path inside the repository that a path or registered name means.
+        """Return the path in the repository for a path or registered name.
 
         Raises
         ------
         SetupError
-            It is elsewhere, where nothing is written.
+            It is in a library, which is read-only.
         """
-        meant = self._names.get(path, path)
-        if self._elsewhere(meant):
+        target = self._names.get(path, path)
+        if self._library_of(target):
             raise SetupError(f"document {path!r} can only be read: write to a path of a folder")
         return self._names.get(path) or relative_path(path)
 
-    def _elsewhere(self, path: str) -> Library | None:
-        return next((found for scheme, found in self._libraries.items() if path.startswith(scheme)), None)
+    def _library_of(self, path: str) -> Library | None:
+        return next((library for scheme, library in self._libraries.items() if path.startswith(scheme)), None)
 
     def get(self, path: str) -> Document:
         """Return a document.
@@ -312,45 +113,47 @@ class DocumentRepository(ABC):
         Raises
         ------
         NotFoundError
-            There is none; the nearest existing path is suggested.
+            There is none; the error suggests the nearest existing path.
         """
-        meant = self._names.get(path, path)
-        if (library := self._elsewhere(meant)) is not None:
-            return library.get(meant)
-        where = self.resolve(path)
-        content = self._read(where)
+        target = self._names.get(path, path)
+        library = self._library_of(target)
+        if library is not None:
+            return library.get(target)
+        resolved_path = self.resolve(path)
+        content = self._read(resolved_path)
         if content is None:
             raise NotFoundError("document", path, self._paths(), f"document does not exist: {path}")
-        return Document(where, content)
+        return Document(resolved_path, content)
 
     async def read(self, path: str) -> Document:
-        """Return a document as `get` does; one that is elsewhere is read in a thread, since that may take long."""
-        is_elsewhere = self._elsewhere(self._names.get(path, path)) is not None
-        return await anyio.to_thread.run_sync(self.get, path) if is_elsewhere else self.get(path)
+        """Return a document as `get` does. One in a library is read in a thread, since that may take long."""
+        is_in_library = self._library_of(self._names.get(path, path)) is not None
+        return await anyio.to_thread.run_sync(self.get, path) if is_in_library else self.get(path)
 
     def put(self, path: str, content: str) -> Document:
-        """Write a document whole, replacing what was there."""
-        where = self.resolve(path)
-        self._write(where, content)
-        return Document(where, content)
+        """Write a whole document, in place of an existing one."""
+        resolved_path = self.resolve(path)
+        self._write(resolved_path, content)
+        return Document(resolved_path, content)
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a document."""
+        """Return whether there is a document."""
         return self._read(self.resolve(path)) is not None
 
     def size(self, path: str) -> int:
-        """Return how many bytes a document has, 0 if there is none; a large one is not read for it where it can be."""
-        if self._elsewhere(self._names.get(path, path)) is not None:
-            return 0  # its size is bounded where it is read
+        """Return the bytes of a document, 0 if there is none. A file is not read for it."""
+        if self._library_of(self._names.get(path, path)) is not None:
+            return 0  # the library limits the size when it is read
         return self._size(self.resolve(path))
 
     def delete(self, path: str) -> None:
-        """Remove a document; one that is not there is fine."""
+        """Delete a document. A missing one is fine."""
         self._remove(self.resolve(path))
 
     def list(self, prefix: str = "", *, recursive: bool = True) -> list[str]:
         """Return the paths below a folder, sorted."""
-        if (library := self._elsewhere(prefix)) is not None:
+        library = self._library_of(prefix)
+        if library is not None:
             return library.list(prefix)
         folder = relative_path(prefix) if prefix.strip("/") else ""
         start = f"{folder}/" if folder else ""
@@ -394,10 +197,9 @@ class MemoryDocuments(DocumentRepository):
 
 
 class FileDocuments(DocumentRepository):
-    """Documents in a folder; nothing outside it can be reached, also not through links, and nothing protected:
-    see `divebook.documents.policy`.
+    """Documents in a folder. Nothing outside the folder can be reached, also not through links, and no protected file.
 
-    What it writes is for this user alone (0600, new folders 0700).
+    See `divebook.documents.policy` for protected files. Written files are for this user only (0600, new folders 0700).
     """
 
     def __init__(self, root: str | os.PathLike[str] = ".") -> None:
@@ -411,7 +213,8 @@ class FileDocuments(DocumentRepository):
             raise SetupError(f"document path {path!r} cannot be the path of a file: {error}") from error
         if not located.is_relative_to(self.root):
             raise SetupError(f"document path {path!r} attempts to escape root directory {self.root}")
-        if reason := why_protected(located, self.root):
+        reason = why_protected(located, self.root)
+        if reason:
             raise SetupError(f"document path {path!r} cannot be a document: {reason}; choose another name")
         return located
 
@@ -424,7 +227,7 @@ class FileDocuments(DocumentRepository):
         return located.stat().st_size if located.is_file() else 0
 
     def _write(self, path: str, content: str) -> None:
-        """Replace the file in one step, so that a reader never finds half of it."""
+        """Replace the file in one step, so that a reader never sees a part of it."""
         located = self._locate(path)
         make_folders(located.parent)
         replace_whole(located, content)
@@ -438,17 +241,17 @@ class FileDocuments(DocumentRepository):
 
 
 def _is_text(path: str) -> bool:
-    """Tell whether a path can be written down: names of files may be any bytes."""
+    """Return whether a path can be written as text: names of files may contain any bytes."""
     return path == path.encode("utf-8", "replace").decode()
 
 
 def relative_path(path: str) -> str:
-    """Return a document path in its one form: relative, forward slashes, no dots.
+    """Return the normal form of a document path: relative, forward slashes, no dots.
 
     Raises
     ------
     SetupError
-        Empty, or it leads out of the repository.
+        It is empty, or leads out of the repository.
     """
     if not path or not path.strip("/"):
         raise SetupError("document path is required")
@@ -463,3 +266,209 @@ def relative_path(path: str) -> str:
     if not parts:
         raise SetupError("document path is required")
     return "/".join(parts)
+
+
+# --- patterns: ``*`` and ``?`` within a name, ``**`` over folders, ``[abc]``, and ``{a,b}`` for alternatives ---
+
+
+WILDCARDS = frozenset("*?[{")
+MAX_ALTERNATIVES = 1000
+MAX_LENGTH = 4096
+"""Most characters of a pattern."""
+MAX_STEPS = 10_000
+"""Most wildcards and characters in all alternatives of a pattern for the slower of the two matchers."""
+_TOKEN = re.compile(
+    r"(?P<folders>(?:\*\*/)+)|(?P<all>\*\*+)|(?P<some>\*)|(?P<one>\?)|\[(?P<not>[!^]?)(?P<of>\]?[^\]]*)\]"
+)
+Match: TypeAlias = Callable[[str], object]
+
+
+def has_wildcards(path: str) -> bool:
+    """Return whether a path is a pattern."""
+    return not WILDCARDS.isdisjoint(path)
+
+
+def alternatives(pattern: str) -> list[str]:
+    """Return the patterns that the ``{a,b}`` groups of a pattern stand for. Innermost groups are expanded first.
+
+    Raises
+    ------
+    PatternError
+        The pattern is too long, or stands for too many patterns.
+    """
+    if len(pattern) > MAX_LENGTH:
+        raise PatternError(f"pattern {pattern[:60]!r}... is too long: it may have {MAX_LENGTH} characters")
+    queue = [pattern]
+    patterns = []
+    while queue:
+        text = queue.pop()
+        group = re.search(r"\{([^{}]*)\}", text)
+        if group is None:
+            patterns.append(text)
+        else:
+            queue += [text[: group.start()] + choice + text[group.end() :] for choice in group[1].split(",")]
+        if len(queue) + len(patterns) > MAX_ALTERNATIVES:
+            raise PatternError(
+                f"pattern {pattern!r} stands for more than {MAX_ALTERNATIVES} patterns; name fewer alternatives"
+            )
+    return patterns
+
+
+def matches(pattern: str, path: str) -> bool:
+    """Return whether a whole path, with ``/``, matches a pattern. Case matters.
+
+    >>> matches("/a/**/*.txt", "/a/b/c.txt"), matches("/a/*.txt", "/a/b/c.txt")
+    (True, False)
+    """
+    return any(match(path) for match in _compiled(pattern))
+
+
+@functools.lru_cache(maxsize=1024)
+def _compiled(pattern: str) -> list[Match]:
+    """Return a matcher for each alternative of a pattern; PatternError for an invalid one."""
+    matchers: list[Match] = []
+    steps = 0
+    for alternative in alternatives(pattern):
+        parts = _parts(alternative)
+        try:
+            if _is_linear(parts):
+                matchers.append(re.compile(_linear_expression(parts), re.DOTALL).fullmatch)
+                continue
+            steps += len(parts)
+            if steps > MAX_STEPS:
+                raise PatternError(f"pattern {pattern!r} has too many alternatives with ** in them; name fewer")
+            matchers.append(_matcher(parts).matches)
+        except re.error as error:
+            raise PatternError(f"pattern {pattern!r} is not valid: {error}") from error
+    return matchers
+
+
+_Part: TypeAlias = tuple[str, str]
+"""Kind of a part, and the expression of one that is text."""
+
+
+def _parts(pattern: str) -> list[_Part]:
+    parts = []
+    done = 0
+    for token in _TOKEN.finditer(pattern):
+        parts += [*_characters(pattern[done : token.start()]), _expression(token)]
+        done = token.end()
+    return [*parts, *_characters(pattern[done:])]
+
+
+def _characters(text: str) -> list[_Part]:
+    return [("text", re.escape(character)) for character in text]
+
+
+def _expression(token: re.Match[str]) -> _Part:
+    kind = token.lastgroup or ""
+    if kind in ("folders", "all", "some"):
+        return kind, ""
+    inside = re.sub(r"([\\\[\]^&~|])", r"\\\1", token["of"] or "")
+    return "text", "[^/]" if kind == "one" else rf"(?!/)[{'^' if token['not'] else ''}{inside}]"
+
+
+def _matcher(parts: list[_Part]) -> WildcardMatcher:
+    """Return the matcher for any pattern.
+
+    For a pattern that `re` can match without backtracking, `re` is 100 times faster.
+    """
+    items: list[Item] = []
+    for kind, expression in parts:
+        if kind == "folders":
+            items += [OPTIONAL_PAIR, Repeated(is_any_character), "/"]
+        elif kind == "text":
+            items.append(character_test(expression))
+        else:
+            items.append(Repeated(is_any_character if kind == "all" else is_not_slash))
+    return WildcardMatcher(items)
+
+
+def _is_linear(parts: list[_Part]) -> bool:
+    """Return whether `_linear_expression` can express the parts with at most one wildcard that backtracks.
+
+    It cannot if ``**/`` stands behind anything but a whole folder (``a**/``): then it may be empty, or end at several
+    places.
+    """
+    return all(parts[at - 1][1].endswith("/") for at in range(1, len(parts)) if parts[at][0] == "folders")
+
+
+_FREE = {"folders": "(?:.*/)?", "all": ".*"}
+_FIRST = {"folders": "(?:.*?/)??", "all": ".*?"}
+
+
+def _linear_expression(parts: list[_Part]) -> str:
+    """Return an expression that backtracks over one wildcard at most.
+
+    With more, a few wildcards take exponential time.
+
+    Idea: text before a wildcard can be matched at the first place where it fits, since the wildcard matches all the
+    rest. So each such text is an atomic group ``(?>...)`` with a lazy wildcard in front. Only the text behind the last
+    wildcard must end at the end of the path, and ``**/`` matches whole folders only. Example: ``a*b**c`` becomes
+    ``(?>a(?>[^/]*?b)).*c`` (``test_many_wildcards_take_no_time``).
+    """
+    chunks: list[tuple[str, list[_Part]]] = [("", [])]
+    for part in parts:
+        if part[0] in _FREE:
+            chunks.append((part[0], []))
+        else:
+            chunks[-1][1].append(part)
+    whole = []
+    for place, (before, chunk) in enumerate(chunks):
+        after = chunks[place + 1][0] if place + 1 < len(chunks) else ""
+        is_before_wildcard = after == "all" or (after == "folders" and chunk[-1:] and chunk[-1][1].endswith("/"))
+        text = _chunk_expression(chunk, is_anchored=not is_before_wildcard)
+        whole.append(f"(?>{_FIRST.get(before, '')}{text})" if is_before_wildcard else _FREE.get(before, "") + text)
+    return "".join(whole)
+
+
+def _chunk_expression(parts: list[_Part], *, is_anchored: bool) -> str:
+    """Return the expression of parts without wildcards over folders. With `is_anchored` the path ends behind them."""
+    pieces = [""]  # texts, between them a ``*`` each
+    for kind, text in parts:
+        if kind == "some":
+            pieces.append("")
+        else:
+            pieces[-1] += text
+    expression = pieces[0]
+    for place, piece in enumerate(pieces[1:], 1):
+        is_last = place == len(pieces) - 1
+        expression += f"[^/]*{piece}" if is_last and is_anchored else f"(?>[^/]*?{piece})"
+    return expression
+
+
+# --- files that are replaced in one step: a reader sees the old or the new content, never a part of it ---
+
+
+FILE = 0o600
+FOLDER = 0o700
+MOST_FOLDERS = 100
+"""Most folders that are created for one file."""
+_LONGEST = 100
+"""Characters of a file's name that its draft has too."""
+
+
+def replace_whole(path: Path, text: str) -> None:
+    """Write a file that only this user can read. If that fails, nothing is left behind."""
+    with tempfile.NamedTemporaryFile(
+        "w", dir=path.parent, prefix=f".{path.name[:_LONGEST]}.", delete=False, encoding="utf-8", newline=""
+    ) as file:
+        draft = Path(file.name)
+        try:
+            file.write(text)
+            file.flush()
+            draft.chmod(FILE)
+            draft.replace(path)
+        except BaseException:
+            with suppress(OSError):
+                draft.unlink()
+            raise
+
+
+def make_folders(folder: Path) -> None:
+    """Create a folder and its missing parents, for this user only. Existing folders are not changed."""
+    missing = list(itertools.takewhile(lambda parent: not parent.is_dir(), (folder, *folder.parents)))
+    if len(missing) > MOST_FOLDERS:
+        raise OSError(errno.ENAMETOOLONG, f"it needs {len(missing)} new folders, more than {MOST_FOLDERS}")
+    for parent in reversed(missing):
+        parent.mkdir(FOLDER, exist_ok=True)

@@ -1,1 +1,1 @@
-"""Runs as files that show themselves: a page, and a notebook; both carry the log, and open again as runs."""
+"""Export of runs as files: a page, a notebook and a test. All contain the log; page and notebook open again as runs."""

@@ -1,9 +1,10 @@
-"""A run as one page that needs nothing else: it shows the run, steps through it, checks itself, and carries the log.
+"""Export of a run as one self-contained HTML page, which shows the run, steps through it and contains its log.
 
-The page holds a first script, which is readable, and parts (`divebook.store.embedded`): the viewer, which is the one of
-saved runs in JupyterLab, the long texts, what it shows, and the log. What is shown is a recording as notebooks hold it
-(`divebook.widgets.recording`), so that the browser applies differences of states and folds nothing. Its policy lets the
-page load nothing from anywhere. Secrets are left out as `divebook.text.redaction` says, also of the log.
+The page has a readable first script and parts (`divebook.store.embedded`): the viewer, which is that of saved runs in
+JupyterLab, the long texts, the shown data, and the log. The shown data is a recording as in notebooks
+(`divebook.widgets.recording`), so that the browser applies differences of states and computes no states itself. The
+content security policy of the page forbids it to load anything. Secrets are left out of all parts by
+`divebook.text.redaction`.
 """
 
 from __future__ import annotations
@@ -41,20 +42,19 @@ from divebook.widgets.protocol import PackedRun, Recording
 from divebook.widgets.recording import FORMAT, MADE_BY_THE_ENGINE, WHOLE_FORMAT, CleanRun, attempts, without_recording
 from divebook.widgets.views import built
 
-# The events of a log without the secrets in them, as plain data of which events can be made again.
-
-
 LEAST_PACKED = 16
-"""Characters of base64 that are looked into."""
+"""Fewest characters of a base64 text that is decoded to search it for secrets."""
 
 
 def clean_log(events: Sequence[Event], redactor: Redactor) -> list[dict[str, Any]]:
-    """Return what is recorded in each event; the redactor learns the secrets of all of them before the first.
+    """Return the data of events without secrets, as plain data from which events can be created again.
+
+    The redactor first learns the secrets of all events.
 
     Raises
     ------
     InvalidEventError
-        An event is none any more without its secrets.
+        An event is invalid without its secrets.
     """
     plain: list[dict[str, Any]] = [parse(encode(event.data.to_data())) for event in events]
     for data in plain:
@@ -63,17 +63,20 @@ def clean_log(events: Sequence[Event], redactor: Redactor) -> list[dict[str, Any
 
 
 def _clean(event: Event, data: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
-    looked_into = {name: part if name in MADE_BY_THE_ENGINE else _opaque(part, redactor) for name, part in data.items()}
-    clean = {
-        name: part if name in MADE_BY_THE_ENGINE else redactor.under(name, part) for name, part in looked_into.items()
-    }
+    """Return the data of an event without secrets."""
+    clean = {}
+    for name, part in data.items():
+        if name in MADE_BY_THE_ENGINE:
+            clean[name] = part
+        else:
+            clean[name] = redactor.under(name, _opaque(part, redactor))
     if clean != data:
         _check(event, clean)
     return clean
 
 
 def _check(event: Event, data: dict[str, Any]) -> None:
-    """Raise InvalidEventError unless the event can be made again; what is written must open."""
+    """Raise InvalidEventError unless an event can be created from the data: the page must open again."""
     try:
         decoded({**event_to_dict(event), "data": data}, f"event {event.sequence} without the secrets in it")
     except InvalidEventError as error:
@@ -81,7 +84,7 @@ def _check(event: Event, data: dict[str, Any]) -> None:
 
 
 def _opaque(value: Any, redactor: Redactor) -> Any:
-    """Hide values that JSON lacks (bytes, frames) where there is a secret among what they are made of."""
+    """Hide values that JSON lacks (bytes, frames) if their encoded form contains a secret."""
     if isinstance(value, list):
         return [_opaque(part, redactor) for part in value]
     if not isinstance(value, dict):
@@ -103,16 +106,16 @@ def _hides_secret(value: Any, redactor: Redactor) -> bool:
     try:
         text = base64.b64decode(value, validate=True).decode("utf-8", "replace")
     except ValueError:
-        return False  # a text of its own, perhaps beyond ASCII, which is cleaned as such
+        return False  # not base64: an ordinary text, which is cleaned as such
     return redactor.text(text) != text
 
 
 MAX_EVENTS = 20_000
-"""Of longer runs a page shows a sample; the log in it is whole."""
+"""Most events that are shown; of a longer run a sample is shown. The log is complete."""
 LONGEST_TEXTS = (20_000, 2_000, 400)
-"""Longest texts of what is shown, tried one after the other until it fits."""
+"""Lengths to which shown texts are cut, tried in order until the page is small enough."""
 MAX_SHOWN = 1_350_000
-"""Characters of the parts that are shown."""
+"""Most characters of the shown parts."""
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
     "base-uri 'none'; form-action 'none'"
@@ -142,14 +145,14 @@ def write_page(
     Parameters
     ----------
     log
-        Whether the whole log is a part of it: without it the page only shows the run, long texts cut.
+        Whether the page contains the whole log. Without it the page only shows the run, with long texts cut.
     known_secrets
-        What is hidden besides what `divebook.text.redaction` finds.
+        Secrets to hide in addition to those that `divebook.text.redaction` detects.
 
     Raises
     ------
     StoreError
-        There is such a file, or it cannot be written; or the log cannot be read.
+        The file exists, or cannot be written; or the log cannot be read.
     """
     content = page_of(execution, execution.history(), log=log, known_secrets=known_secrets)
     with new_file(file, overwrite=overwrite) as stream:
@@ -158,21 +161,21 @@ def write_page(
 
 
 def page_of(execution: Execution, events: Iterable[Event], *, log: bool, known_secrets: Iterable[str]) -> bytes:
-    """Return the page of an execution whose log this is."""
+    """Return the page of an execution with its events."""
     redactor = shared().fresh(known_secrets)
     events = [*events]
-    held = clean_log(events, redactor) if log else []
+    clean_events = clean_log(events, redactor) if log else []
     run = CleanRun(execution, events, redactor, whole=MAX_EVENTS, sampled=MAX_EVENTS)
     saved = without_recording(execution, redactor, "")
     recording, texts, parts = _fitting(run, saved)
     if log:
         rows = dict(zip(recording["events"]["sequence"], recording["data"], strict=True))
-        parts[LOG] = part_of(columns_of(events, held, execution.status, rows, texts))
+        parts[LOG] = part_of(columns_of(events, clean_events, execution.status, rows, texts))
     return _written(saved, {VIEWER: pack(built("viewer.js").encode()), **parts})
 
 
 def _fitting(run: CleanRun, saved: PackedRun) -> tuple[Recording, LongTexts, dict[str, str]]:
-    """Return the largest recording that fits into a page, its texts, and its parts."""
+    """Return the largest recording that fits into a page, with its texts and its parts."""
     for longest, count in attempts(run.length, LONGEST_TEXTS):
         recording = run.recording(events=count, texts=longest)
         shown = {**_described(saved, recording, longest), "view": recording}

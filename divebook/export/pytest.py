@@ -1,8 +1,10 @@
-"""A run as a test: a pytest file with the run's log and definition beside it, which needs neither key nor network.
+"""Export of a run as a pytest file, with its log and definition beside it. The test needs neither key nor network.
 
-The test drives the definition against the log, and fails at the first thing that is done otherwise. All calls are
-answered from the log, so that actions and tools are not needed; functions made with ``@workflow``, and agents made in
-Python, are imported from their modules. Secrets are left out, as in every export.
+The test drives the definition against the log, and fails at the first operation that differs. All calls are answered
+from the log, so that actions and tools are not needed. Functions with ``@workflow``, and agents defined in Python, are
+imported from their modules. Secrets are left out, as in every export.
+
+Also the export of a run as a notebook.
 """
 
 from __future__ import annotations
@@ -62,11 +64,11 @@ from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
 from divebook.workflow.reader import definitions_to_text, read_definitions
 from divebook.workflow.tools import ToolFunction, ToolHints
 
-# What the tests call that `divebook.export.pytest` writes: a definition driven against a log in a file.
+# --- called by exported tests: a definition driven against a log in a file ---
 
 
 Options: TypeAlias = Mapping[str, Mapping[str, Any]]
-"""By name, what is said of actions or tools."""
+"""Options of actions or tools, by name."""
 
 
 def verified_log(
@@ -76,49 +78,50 @@ def verified_log(
     actions: Options | None = None,
     tools: Options | None = None,
 ) -> Verification:
-    """Drive a definition against the log in a file; nothing is called, and no key or network is needed.
+    """Drive a definition against the log in a file. Nothing is called, and no key or network is needed.
 
     Parameters
     ----------
     log
-        The file, of JSON lines.
+        File with JSON lines.
     definitions
-        A file or folder with the workflow and its agents; by default the workflow is that of the log.
+        File or folder with the workflow and its agents; by default the workflow is that of the log.
     modules
-        Modules, or files of Python, that hold workflow functions and agents.
+        Modules, or Python files, with workflow functions and agents.
     actions, tools
-        By name, the options of the actions that steps call, and of the tools that agents name: for tools also what
-        their models see, `description` and `schema`. They themselves are answered from the log, and not needed.
+        Options of the actions that steps call, and of the tools that agents name, by name. Those of tools include
+        `description` and `schema`, which models see. The actions and tools themselves are not needed, since the log has
+        their results.
 
     Raises
     ------
     SetupError
-        A module cannot be imported here.
+        A module cannot be imported.
     """
-    held = [value for module in modules for value in vars(import_actions(str(module), "the tested module")).values()]
-    named = None if definitions is None else read_from(definitions)
-    return verified_against(read(log), named, held, actions or {}, tools or {})
+    values = [value for module in modules for value in vars(import_actions(str(module), "the tested module")).values()]
+    definitions_read = None if definitions is None else read_from(definitions)
+    return verified_against(read(log), definitions_read, values, actions or {}, tools or {})
 
 
 def read_from(path: str | Path) -> Definitions:
-    """Return the definitions of a file or folder, with their content in them."""
+    """Return the definitions of a file or folder, including their content files."""
     folder = Path(path) if Path(path).is_dir() else Path(path).parent
     return with_documents(load(Path(path)), folder, FileDocuments())
 
 
 def verified_against(
-    log: LogFile, definitions: Definitions | None, held: Iterable[Any], actions: Options, tools: Options
+    log: LogFile, definitions: Definitions | None, values: Iterable[Any], actions: Options, tools: Options
 ) -> Verification:
-    """Drive a definition against a log, with the agents and workflow functions among the things that modules hold."""
-    answered = [Action(name, answered_from_the_log, **options) for name, options in actions.items()]
-    seen = [_tool(name, **options) for name, options in tools.items()]
-    with Environment(store=MemoryStore(), actions=answered, tools=seen) as environment:
-        add_values(environment, [*held])
+    """Drive a definition against a log, with the agents and workflow functions among the values of modules."""
+    stand_in_actions = [Action(name, answered_from_the_log, **options) for name, options in actions.items()]
+    stand_in_tools = [_tool(name, **options) for name, options in tools.items()]
+    with Environment(store=MemoryStore(), actions=stand_in_actions, tools=stand_in_tools) as environment:
+        add_values(environment, [*values])
         if definitions is not None:
             environment.define(definitions)
         execution = environment.execution(import_(log, environment.store))
-        own = {flow.name: flow for flow in environment.own_workflows}.get(execution.workflow.name)
-        return environment.verify(execution.id, own, any_code=True)
+        workflow = {flow.name: flow for flow in environment.own_workflows}.get(execution.workflow.name)
+        return environment.verify(execution.id, workflow, any_code=True)
 
 
 def _tool(name: str, hints: Mapping[str, bool], **options: Any) -> ToolFunction:
@@ -126,16 +129,16 @@ def _tool(name: str, hints: Mapping[str, bool], **options: Any) -> ToolFunction:
 
 
 async def answered_from_the_log(*_: Any, **__: Any) -> NoReturn:
-    """Stand for an action or a tool, which is not called where the log has its results."""
+    """Stand in for an action or a tool, which is not called since the log has its results."""
     raise AssertionError("an action or a tool was called while a log was driven again")
 
 
 NOWHERE = frozenset({"__main__", "__mp_main__"})
 """Modules that a test cannot import: those of notebooks and scripts."""
 _OPTIONS = ("approval", "idempotent", "timeout")
-"""What an action or a tool says of itself that decides what is recorded, besides its retries."""
+"""Options of an action or a tool that affect the recorded operations, except for retries."""
 _OF_TOOLS = ("most", "limit", "concurrency", "confirmation")
-"""What a tool says besides these."""
+"""Further options of a tool."""
 _USUAL = {option: field.default for option, field in ToolFunction.__dataclass_fields__.items()}
 _TURNS = (AGENT_TURN, AGENT_RESPONSE, CACHED_RESPONSE)
 
@@ -154,20 +157,20 @@ def write_test(
     Parameters
     ----------
     environment
-        Has the agents of the run.
+        Environment with the agents of the run.
     file
         By default ``test_`` and the name of the workflow, in the current folder.
     definitions
-        The file or folder from which the test reads the definition and the agents; by default a copy is written.
+        File or folder from which the test reads the definition and the agents; by default a copy is written.
     known_secrets
-        What is hidden besides what `divebook.text.redaction` finds.
+        Secrets to hide in addition to those that `divebook.text.redaction` detects.
 
     Raises
     ------
     SetupError
-        It has not ended, or uses what a test cannot import, or differs from its log already.
+        The run has not ended, uses something that a test cannot import, or already differs from its log.
     StoreError
-        There is such a file, or it cannot be written.
+        A file exists, or cannot be written.
     """
     path = Path(f"test_{_name(execution.workflow)}.py" if file is None else file)
     if path.suffix != ".py":
@@ -183,25 +186,25 @@ def write_test(
     redactor = shared().fresh([*known_secrets])
     log = _log_of(execution, redactor)
     actions = _actions_of(environment, execution)
-    tools = {name: redactor.without_certain(said) for name, said in _tools_of(environment).items()}
+    tools = {name: redactor.without_certain(options) for name, options in _tools_of(environment).items()}
     text = ""
-    named = None if definitions is None else read_from(definitions)
-    beside = "" if definitions is None else os.path.relpath(definitions, path.parent)
+    definitions_read = None if definitions is None else read_from(definitions)
+    definitions_file = "" if definitions is None else os.path.relpath(definitions, path.parent)
     if definitions is None:
         text = "" if execution.workflow.start.type == FUNCTION else redactor.text(_text_of(environment, execution))
-        named = read_definitions(text, dialect=execution.workflow.dialect) if text else None
-        beside = path.with_suffix(".yaml").name if text else ""
-    held = [value for module in modules for value in vars(module).values()]
-    found = verified_against(read(io.BytesIO(log)), named, held, actions, tools)
-    if not found.equal:
+        definitions_read = read_definitions(text, dialect=execution.workflow.dialect) if text else None
+        definitions_file = path.with_suffix(".yaml").name if text else ""
+    values = [value for module in modules for value in vars(module).values()]
+    verification = verified_against(read(io.BytesIO(log)), definitions_read, values, actions, tools)
+    if not verification.equal:
         raise SetupError(
-            f"the test, which has the log without its secrets, would fail already: {found}. Mend the definition, or "
-            "write the test of a run of it as it is now"
+            f"the test, which has the log without its secrets, would fail already: {verification}. Mend the "
+            "definition, or write the test of a run of it as it is now"
         )
-    written = {path.with_suffix(".jsonl"): log, **({path.with_suffix(".yaml"): text.encode()} if text else {})}
-    found_in = sorted(_named(module, path) for module in modules)
-    written[path] = _test(execution, path, beside, found_in, {"actions": actions, "tools": tools}).encode()
-    for target, content in written.items():
+    files = {path.with_suffix(".jsonl"): log, **({path.with_suffix(".yaml"): text.encode()} if text else {})}
+    module_names = sorted(_module_reference(module, path) for module in modules)
+    files[path] = _test(execution, path, definitions_file, module_names, {"actions": actions, "tools": tools}).encode()
+    for target, content in files.items():
         with new_file(target, overwrite=overwrite) as stream:
             stream.write(content)
     return path
@@ -214,15 +217,16 @@ def _name(workflow: Workflow) -> str:
 def _test(
     execution: Execution,
     path: Path,
-    beside: str,
+    definitions_file: str,
     modules: Sequence[str],
     stand_ins: Mapping[str, Options],
 ) -> str:
-    given = [f"HERE / {_quoted(path.with_suffix('.jsonl').name)}"]
-    given += [f"definitions=HERE / {_quoted(beside)}"] if beside else []
-    given += [f"modules=[{', '.join(modules)}]"] if modules else []
-    given += [f"{kind}={_literal(options)}" for kind, options in stand_ins.items() if options]
-    lines = "".join(f"        {part},\n" for part in given)
+    """Return the text of the test."""
+    arguments = [f"HERE / {_quoted(path.with_suffix('.jsonl').name)}"]
+    arguments += [f"definitions=HERE / {_quoted(definitions_file)}"] if definitions_file else []
+    arguments += [f"modules=[{', '.join(modules)}]"] if modules else []
+    arguments += [f"{kind}={_literal(options)}" for kind, options in stand_ins.items() if options]
+    lines = "".join(f"        {part},\n" for part in arguments)
     return (
         f'"""Run {execution.id} is driven again from its log, without key or network; divebook to-test wrote this."""\n'
         "\nfrom pathlib import Path\n\nfrom divebook.export.pytest import verified_log\n"
@@ -238,18 +242,18 @@ def _quoted(text: str) -> str:
 
 
 def _literal(value: Any) -> str:
-    """Return plain data as Python has it, texts in the quotes of its style."""
+    """Return plain data as Python code, with texts in double quotes."""
     match value:
         case str():
             return _quoted(value)
         case Mapping():
-            return "{" + ", ".join(f"{_quoted(name)}: {_literal(said)}" for name, said in value.items()) + "}"
+            return "{" + ", ".join(f"{_quoted(name)}: {_literal(entry)}" for name, entry in value.items()) + "}"
         case list():
             return f"[{', '.join(map(_literal, value))}]"
     return repr(value)
 
 
-# --- what the test needs ---------------------------------------------------------------------------------------------
+# --- parts of the test -----------------------------------------------------------------------------------------------
 
 
 def _log_of(execution: Execution, redactor: Redactor) -> bytes:
@@ -263,7 +267,10 @@ def _log_of(execution: Execution, redactor: Redactor) -> bytes:
 
 
 def _without_secrets(event: Event, data: dict[str, Any]) -> Event:
-    """Return an event; the digest of parameters that had a secret in them is that of what the test gives a call."""
+    """Return an event without secrets.
+
+    If its parameters had a secret, their digest is that of the cleaned parameters.
+    """
     clean: Event = decoded({**event_to_dict(event), "data": data}, f"event {event.sequence} without the secrets in it")
     before = event.data
     now = clean.data
@@ -275,81 +282,84 @@ def _without_secrets(event: Event, data: dict[str, Any]) -> Event:
 
 
 def _actions_of(environment: Environment, execution: Execution) -> dict[str, dict[str, Any]]:
-    """Return what must be said of each action that is not built in, for another one to stand in its place."""
+    """Return the options of each action of the run that is not built in, for a stand-in."""
     actions = {step.name: step.action for step in execution.workflow.steps if step.action}
-    raised = (event for event in execution.history() if isinstance(event.data, catalog.InterruptRaised))
-    approved = {actions.get(event.step) for event in raised if event.data.to_data()["kind"] == CONFIRMATION}
-    found = {}
+    questions = (event for event in execution.history() if isinstance(event.data, catalog.InterruptRaised))
+    approved = {actions.get(event.step) for event in questions if event.data.to_data()["kind"] == CONFIRMATION}
+    options_by_action = {}
     for name in sorted(set(actions.values())):
         action = environment.actions.get(name)
         if action is None or not action.function.__module__.startswith("divebook."):
-            said = {option: getattr(action, option, None) for option in _OPTIONS}
-            said["approval"] = said["approval"] or name in approved  # a shell may do without the action
-            found[name] = {option: value for option, value in said.items() if value}
-    return found
+            options = {option: getattr(action, option, None) for option in _OPTIONS}
+            options["approval"] = options["approval"] or name in approved  # a command line may run without the action
+            options_by_action[name] = {option: value for option, value in options.items() if value}
+    return options_by_action
 
 
 def _tools_of(environment: Environment) -> dict[str, dict[str, Any]]:
-    """Return what must be said of each tool of declared agents that is not built in, for another one in its place."""
-    found = {}
+    """Return the options of each tool of declared agents that is not built in, for a stand-in."""
+    options_by_tool = {}
     for agent in environment.agents.values():
         for tool in environment.tools_for(agent.definition) if _is_declared(agent) else ():
             if _is_own(tool) and not _is_importable(tool):
-                seen = library_tool(tool, answered_from_the_log).tool_def
-                said = {option: getattr(tool, option) for option in (*_OPTIONS, *_OF_TOOLS)}
-                said = {option: value for option, value in said.items() if value != _USUAL[option]}
-                said |= {"description": seen.description, "schema": seen.parameters_json_schema}
-                said |= {"result_schema": seen.return_schema or {}}
-                found[tool.name] = {**said, "hints": tool.hints.to_dict()}
-    return found
+                library_definition = library_tool(tool, answered_from_the_log).tool_def
+                options = {option: getattr(tool, option) for option in (*_OPTIONS, *_OF_TOOLS)}
+                options = {option: value for option, value in options.items() if value != _USUAL[option]}
+                options |= {
+                    "description": library_definition.description,
+                    "schema": library_definition.parameters_json_schema,
+                }
+                options |= {"result_schema": library_definition.return_schema or {}}
+                options_by_tool[tool.name] = {**options, "hints": tool.hints.to_dict()}
+    return options_by_tool
 
 
 def _is_own(tool: ToolFunction) -> bool:
-    """Whether it is a person's, and none that comes with divebook."""
+    """Return whether a tool is defined by the user, and not by divebook."""
     return not tool.function.__module__.startswith("divebook.")
 
 
 def _is_importable(tool: ToolFunction) -> bool:
-    """Whether a tool is there as soon as its module is imported."""
+    """Return whether a tool exists as soon as its module is imported."""
     return "<locals>" not in tool.function.__qualname__ and _has_file(sys.modules.get(tool.function.__module__))
 
 
 def _text_of(environment: Environment, execution: Execution) -> str:
-    """Return the workflow of the log, and the agents that were declared."""
+    """Return the definition of the run's workflow and of all declared agents, as text."""
     declared = [agent.definition for agent in environment.agents.values() if _is_declared(agent)]
     return definitions_to_text(Definitions(workflows=(execution.workflow,), agents=tuple(declared)))
 
 
 def _is_declared(agent: Agent) -> bool:
-    """Whether an agent is all in its definition."""
-    made = agent.tools or agent.servers or agent.capabilities or agent.library or agent.deps
-    return not made and agent.output == agent.definition.output
+    """Return whether an agent is completely described by its definition."""
+    python_parts = agent.tools or agent.servers or agent.capabilities or agent.library or agent.deps
+    return not python_parts and agent.output == agent.definition.output
 
 
 def _modules_of(environment: Environment, execution: Execution) -> Iterator[ModuleType]:
-    """Yield the modules that hold the workflow function of a run, and its agents that were made in Python."""
+    """Yield the modules with the workflow function of a run, and with its agents that are defined in Python."""
     workflow = execution.workflow
     if workflow.start.type == FUNCTION:
-        known = WORKFLOW_FUNCTIONS.get(workflow.name)
-        if known is None:
+        function = WORKFLOW_FUNCTIONS.get(workflow.name)
+        if function is None:
             raise NotFoundError("workflow function", workflow.name, WORKFLOW_FUNCTIONS)
-        yield _importable(sys.modules.get(known.function.__module__), f"workflow function {workflow.name!r}")
-    started = (event.data for event in execution.history() if isinstance(event.data, catalog.OperationStarted))
-    for name in dict.fromkeys(data.name for data in started if data.operation_type in _TURNS and data.name):
+        yield _importable(sys.modules.get(function.function.__module__), f"workflow function {workflow.name!r}")
+    operations = (event.data for event in execution.history() if isinstance(event.data, catalog.OperationStarted))
+    for name in dict.fromkeys(data.name for data in operations if data.operation_type in _TURNS and data.name):
         agent = environment.agent(name)
         if not _is_declared(agent):
             yield _importable(_holder_of(environment, agent), f"agent {name!r}")
             continue
-        own = (tool for tool in environment.tools_for(agent.definition) if _is_own(tool) and _is_importable(tool))
-        yield from (sys.modules[tool.function.__module__] for tool in own)
+        tools = (tool for tool in environment.tools_for(agent.definition) if _is_own(tool) and _is_importable(tool))
+        yield from (sys.modules[tool.function.__module__] for tool in tools)
 
 
 def _holder_of(environment: Environment, agent: Agent) -> ModuleType | None:
-    """Return the module in which an agent, or the environment that has it, is a variable."""
+    """Return the module in which an agent, or the environment that contains it, is a variable."""
     modules = [module for name, module in sys.modules.items() if name not in NOWHERE and type(module) is ModuleType]
-    for wanted in (agent, environment):
+    for target in (agent, environment):
         for module in modules:
-            if any(value is wanted for value in [*vars(module).values()]):
+            if any(value is target for value in [*vars(module).values()]):
                 return module
     return None
 
@@ -358,34 +368,34 @@ def _has_file(module: ModuleType | None) -> bool:
     return module is not None and module.__name__ not in NOWHERE and bool(getattr(module, "__file__", None))
 
 
-def _importable(module: ModuleType | None, what: str) -> ModuleType:
+def _importable(module: ModuleType | None, subject: str) -> ModuleType:
     if module is None or not _has_file(module):
         raise SetupError(
-            f"{what} was made in a notebook or script, and a test cannot import that; move it into a module, such as "
-            "flows.py, import it from there, and write the test of a run of that"
+            f"{subject} was made in a notebook or script, and a test cannot import that; move it into a module, such "
+            "as flows.py, import it from there, and write the test of a run of that"
         )
     return module
 
 
-def _named(module: ModuleType, test: Path) -> str:
-    """Return how the test names a module: one that can be imported by its name, and others by their file."""
+def _module_reference(module: ModuleType, test: Path) -> str:
+    """Return how the test refers to a module: by its name if that can be imported, otherwise by its file."""
     try:
-        is_known = importlib.util.find_spec(module.__name__) is not None and module.__spec__ is not None
+        can_import = importlib.util.find_spec(module.__name__) is not None and module.__spec__ is not None
     except (ImportError, ValueError):
-        is_known = False
-    if is_known and not module.__name__.startswith("divebook_actions_"):
+        can_import = False
+    if can_import and not module.__name__.startswith("divebook_actions_"):
         return _quoted(module.__name__)
     return f"HERE / {_quoted(os.path.relpath(str(module.__file__), test.parent))}"
 
 
-# A run as a notebook that tells of it in sections, and carries its log: run again, its cells show the same.
+# --- export of a run as a notebook, which contains its log: its cells show the same when they are run again ---
 #
-# What its cells show comes from the log that it carries, opened as a reader opens it, so that nothing is in an output
-# that is not in the log, and secrets are in neither. The first one has the recording that JupyterLab replays.
+# The outputs of its cells are computed from the log in it, opened as a reader opens it. So no output contains anything
+# that is not in the log, and secrets are in neither. The first output has the recording that JupyterLab replays.
 
 
 MAX_TEXT = 20_000
-"""Characters of one text in the notebook; the log has all of them."""
+"""Most characters of one text in the notebook. The log has complete texts."""
 MAX_FAILURES = 20
 
 
@@ -397,26 +407,26 @@ def write_notebook(
     Parameters
     ----------
     known_secrets
-        What is hidden besides what `divebook.text.redaction` finds.
+        Secrets to hide in addition to those that `divebook.text.redaction` detects.
 
     Raises
     ------
     StoreError
-        There is such a file, or it cannot be written; or the log cannot be read.
+        The file exists, or cannot be written; or the log cannot be read.
     """
     path = Path(file)
     secrets = [*known_secrets]
     events = execution.history()
     redactor = shared().fresh(secrets)
-    held = clean_log(events, redactor)
-    texts = LongTexts(held)
-    parts = {TEXTS: part_of(texts.listed), LOG: part_of(columns_of(events, held, execution.status, {}, texts))}
-    carried = metadata_of(parts)
-    told = Environment(store=MemoryStore())
-    run = told.execution(import_(log_of(str(path), carried), told.store))
+    clean_events = clean_log(events, redactor)
+    texts = LongTexts(clean_events)
+    parts = {TEXTS: part_of(texts.listed), LOG: part_of(columns_of(events, clean_events, execution.status, {}, texts))}
+    metadata = metadata_of(parts)
+    environment = Environment(store=MemoryStore())
+    run = environment.execution(import_(log_of(str(path), metadata), environment.store))
     first = {MIME: saved_run(execution, events, secrets), "text/plain": repr(run)}
     notebook = v4.new_notebook(cells=[*_numbered(_sections(run, path.name, first, redactor))])
-    notebook.metadata.update({METADATA: carried, "language_info": {"name": "python"}})
+    notebook.metadata.update({METADATA: metadata, "language_info": {"name": "python"}})
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     nbformat.validate(notebook)
     with new_file(path, overwrite=overwrite) as stream:
@@ -425,19 +435,19 @@ def write_notebook(
 
 
 def _numbered(cells: Iterable[tuple[str, Any]]) -> Iterator[Any]:
-    """Yield cells with ids that are the same each time, and those of code with the numbers that running all gives."""
+    """Yield notebook cells with fixed ids. Code cells get the numbers of a complete run."""
     numbers = count(1)
-    for place, (source, shown) in enumerate(cells, 1):
-        if shown is None:
-            yield v4.new_markdown_cell(source, id=f"told-{place}")
+    for position, (source, output_data) in enumerate(cells, 1):
+        if output_data is None:
+            yield v4.new_markdown_cell(source, id=f"told-{position}")
             continue
         number = next(numbers)
-        output = v4.new_output("execute_result", data=shown, execution_count=number)
-        yield v4.new_code_cell(source, id=f"told-{place}", execution_count=number, outputs=[output])
+        output = v4.new_output("execute_result", data=output_data, execution_count=number)
+        yield v4.new_code_cell(source, id=f"told-{position}", execution_count=number, outputs=[output])
 
 
 def _sections(run: Execution, name: str, first: dict[str, Any], redactor: Redactor) -> Iterator[tuple[str, Any]]:
-    """Yield the cells: what stands in them, and of those with code what they show."""
+    """Yield the cells: their source, and the output of code cells, None for Markdown."""
     yield (
         f"# {_plain(run.workflow.name)}\n\nRun `{run.id}`. This notebook carries its log: its cells can be run again.",
         None,
@@ -455,8 +465,8 @@ def _sections(run: Execution, name: str, first: dict[str, Any], redactor: Redact
     yield from _framed(run, "Questions and answers", "questions")
     if failures := run.failures:
         yield "## Failures", None
-        told = "\n\n".join(failure.told() for failure in failures[:MAX_FAILURES])
-        yield 'print(*(failure.told() for failure in run.failures), sep="\\n\\n")', {"text/plain": _cut(told)}
+        text = "\n\n".join(failure.told() for failure in failures[:MAX_FAILURES])
+        yield 'print(*(failure.told() for failure in run.failures), sep="\\n\\n")', {"text/plain": _cut(text)}
     yield "## Cost", None
     yield 'run.costs("model")', _frame(run.costs("model"))
     yield "## Outputs" if run.outputs else "## Variables", None
@@ -483,7 +493,7 @@ def _cut(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a name on one line that Markdown shows as it is."""
+    """Return a name on one line, escaped for Markdown."""
     return "".join(f"\\{sign}" if sign in r"\`*_{}[]<>()#+!|" else sign for sign in one_line(text, 120))
 
 

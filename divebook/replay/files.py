@@ -16,7 +16,7 @@ from divebook.store.maintenance import file_content
 from divebook.text.format import ADDED, AS_TEXT, REMOVED, lines_in, plural, visible
 from divebook.text.redaction import shared
 from divebook.workspace.paths import Root
-from divebook.workspace.snapshots.applying import Applied, applied, chosen, restored
+from divebook.workspace.snapshots.applying import Applied, apply_changes, restore_tree, select_changes
 from divebook.workspace.snapshots.take import tree_of, versions_in
 from divebook.workspace.snapshots.tree import (
     FILE,
@@ -284,7 +284,7 @@ class KeptFiles:
         self, since: int | None = None, until: int | None = None, paths: Sequence[str] | None = None
     ) -> list[FileDiff]:
         """Return the difference of each file between two events, by default from the first to the last."""
-        return diffs_of(chosen(self.changes(since, until), paths), self.content)
+        return diffs_of(select_changes(self.changes(since, until), paths), self.content)
 
     def changed(
         self,
@@ -296,7 +296,7 @@ class KeptFiles:
         most: int | None = None,
     ) -> ChangedFiles:
         """Return the same to be shown, of so many files at most; with ``whole=False`` as a list."""
-        changes = chosen(self.changes(since, until), paths)
+        changes = select_changes(self.changes(since, until), paths)
         files = diffs_of(changes[:most], self.content)
         more = len(changes) - len(changes[:most])
         left_out = [(each["path"], each["reason"]) for each in self._known(until)[-1].left_out]
@@ -341,8 +341,8 @@ class KeptFiles:
         root = Root(target)
         try:
             meanwhile = versions_in(point.files for point in self._points)  # type: ignore[misc]  # as in `at`
-            changes = chosen(self.changes(since, until), paths)
-            return applied(root, changes, self.content, meanwhile, by_name=paths or ())
+            changes = select_changes(self.changes(since, until), paths)
+            return apply_changes(root, changes, self.content, meanwhile, by_name=paths or ())
         finally:
             root.close()
 
@@ -388,6 +388,6 @@ class KeptFiles:
             raise SetupError(f"{place} holds something, which would be lost: name an empty folder, or add --force")
         root = Root(folder)
         try:
-            return restored(root, tree, self.content, by_name)
+            return restore_tree(root, tree, self.content, by_name)
         finally:
             root.close()

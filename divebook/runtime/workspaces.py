@@ -31,12 +31,12 @@ from divebook.workflow.servers import WorkspaceDefinition
 from divebook.workspace.egress.proxy import EgressAnswer
 from divebook.workspace.paths import Root
 from divebook.workspace.shell import PRINTED
-from divebook.workspace.snapshots.applying import Applied, Meanwhile, applied, chosen, without_protected
+from divebook.workspace.snapshots.applying import Applied, Meanwhile, apply_changes, select_changes, without_protected
 from divebook.workspace.snapshots.restore import JOURNAL_FOLDER
 from divebook.workspace.snapshots.take import (
     Manifest,
     Snapshots,
-    Taken,
+    TreeSnapshot,
     changed_tree,
     manifest_of,
     tree_of,
@@ -48,11 +48,11 @@ from divebook.workspace.snapshots.tree import (
     Tree,
     changes_between,
     diffs_of,
+    short_summary,
     shown_path,
     summary_of,
-    told_in_short,
 )
-from divebook.workspace.workspace import PRESENT, Workspace
+from divebook.workspace.workspace import CURRENT_WORKSPACE, Workspace
 
 # --- entered workspaces ----------------------------------------------------------------------------------------------
 
@@ -97,7 +97,7 @@ class OpenWorkspace:
         """The files according to the log."""
         self.at: int | None = None
         """Sequence number of the event with these files."""
-        self.found: Taken | None = None
+        self.found: TreeSnapshot | None = None
         """The actual files, if they differ from the log, until the difference is settled."""
         self.unrecorded: dict[str, bytes] = {}
         """Contents of files by digest that were read and are not in the log yet."""
@@ -125,11 +125,11 @@ class WorkspaceLease:
         """Return the call, run in the workspace."""
 
         async def made() -> Any:
-            token = PRESENT.set(self._open.workspace)
+            token = CURRENT_WORKSPACE.set(self._open.workspace)
             try:
                 return await call()
             finally:
-                PRESENT.reset(token)
+                CURRENT_WORKSPACE.reset(token)
 
         return made
 
@@ -168,7 +168,7 @@ async def entered(
     return OpenWorkspace(workspace, snapshots, is_copy=is_copy)
 
 
-async def taken_of(opened: OpenWorkspace, *, everything: bool = False) -> Taken | None:
+async def taken_of(opened: OpenWorkspace, *, everything: bool = False) -> TreeSnapshot | None:
     """Take a snapshot of the files, or return None if the workspace has no snapshots."""
     if opened.snapshots is None:
         return None
@@ -239,9 +239,8 @@ class OwnChanges(NamedTuple):
         """
         root = Root(self.folder)
         try:
-            return applied(
-                root, chosen(self.changes, paths), self.content, self.meanwhile, by_name=[*(paths or ()), *by_name]
-            )
+            changes = select_changes(self.changes, paths)
+            return apply_changes(root, changes, self.content, self.meanwhile, by_name=[*(paths or ()), *by_name])
         finally:
             root.close()
 
@@ -256,7 +255,7 @@ class ToldChanges(NamedTuple):
     """The changes in the form of a manifest."""
 
 
-def told_of(known: Tree, taken: Taken, content: Callable[[str], bytes]) -> ToldChanges:
+def told_of(known: Tree, taken: TreeSnapshot, content: Callable[[str], bytes]) -> ToldChanges:
     """Return the changes since the known tree, for readers and as a manifest."""
     entries = taken.tree.entries
     changes = changes_between(known.entries, entries)
@@ -277,7 +276,7 @@ def plain(change: FileChange) -> dict[str, Any]:
     return told if change.was is None else {**told, "was": shown_path(change.was)}
 
 
-def problems(taken: Taken) -> list[dict[str, Any]] | None:
+def problems(taken: TreeSnapshot) -> list[dict[str, Any]] | None:
     """Return the files that a snapshot could not include, as plain data, or None."""
     told = [{"path": shown_path(path), "reason": reason} for path, reason in taken.tree.problems]
     return told or None
@@ -368,7 +367,7 @@ class Workspaces:
         if opened.found is None or opened.known is None:
             return ""
         changes = changes_between(opened.known.entries, opened.found.tree.entries)
-        return f" Its workspace {name} has other files than before: {told_in_short(changes)}."
+        return f" Its workspace {name} has other files than before: {short_summary(changes)}."
 
     def inside(self, name: str, place: Place, operation_id: str) -> WorkspaceRef:
         """Return the reference to a workspace with which a miss policy answers a call that works in it."""
@@ -564,7 +563,7 @@ class Workspaces:
         self,
         definition: WorkspaceDefinition,
         opened: OpenWorkspace,
-        taken: Taken | None,
+        taken: TreeSnapshot | None,
         place: Place,
         source: str | None,
     ) -> None:
@@ -644,7 +643,7 @@ class Workspaces:
                 question_id,
                 CLARIFICATION,
                 f"The files of workspace {name} are not as the run left them. What is to be done?",
-                f"{told_in_short(changes)}. {RESTORE}: put back what the run had; {KEEP}: go on with these.",
+                f"{short_summary(changes)}. {RESTORE}: put back what the run had; {KEEP}: go on with these.",
                 data={"workspace": name, "changes": [plain(change) for change in changes[:MOST_CHANGES]]},
                 schema={"enum": [RESTORE, KEEP]},
                 operation_id=f"{ABOUT_FILES}{name}",
@@ -662,7 +661,7 @@ class Workspaces:
         return [await self._changed(name, opened, taken, operation_id, None if operation_id else OUTSIDE)]
 
     async def _changed(
-        self, name: str, opened: OpenWorkspace, taken: Taken, operation_id: str | None, cause: str | None
+        self, name: str, opened: OpenWorkspace, taken: TreeSnapshot, operation_id: str | None, cause: str | None
     ) -> catalog.FilesChanged:
         known = opened.known
         assert known is not None and self._lender is not None  # noqa: S101, PT018 - the caller has compared the files

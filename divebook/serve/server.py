@@ -1,10 +1,10 @@
-"""The server: a call of a tool begins an execution, and comes back when that has ended or asks a person.
+"""MCP server of workflows. A call of a tool starts an execution and returns when it has ended or asks a person.
 
 A client of protocol 2026-07-28 gets a question as `input_required`, with the execution as its sealed state: no process
-waits for the answer, and a server that was started again takes it. Older clients are asked within the call. The
-execution is an ordinary one of its store: it outlives the call, the connection and the server, and whoever answers its
-question first, a client, a widget or a command line, has answered it. A client that cannot ask its person gets the id
-of the execution, and how its question is answered elsewhere.
+waits for the answer, and a restarted server accepts it. Older clients are asked within the call. The execution is an
+ordinary one of its store. It outlives the call, the connection and the server, and the first answer to its question
+counts, whether from a client, a widget or a command line. A client that cannot ask its person gets the id of the
+execution, and how to answer its question elsewhere.
 """
 
 from __future__ import annotations
@@ -72,36 +72,295 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 
-# The key that seals what a server hands to its clients: made once, beside the store, for its owner only.
+T = TypeVar("T")
+
+clean_libraries("mcp")
+NAME = "divebook"
+ASKED_BY_RESULT = "2026-07-28"
+"""First protocol in which a result may contain a question. Its dates compare as texts."""
+WAIT = 50.0
+"""Seconds that a call waits; less than the time limits of clients."""
+_STATE_LASTS = 30 * 86400.0
+"""Seconds for which the state of a question is valid."""
+
+Result = CallToolResult | InputRequiredResult
+Context = ServerRequestContext[Any, Any]
+
+
+class WorkflowServer:
+    """MCP server with the workflows of an environment as tools.
+
+    Parameters
+    ----------
+    wait
+        Seconds after which a call returns the id of its execution, which continues.
+
+    Attributes
+    ----------
+    protocol
+        The server of the MCP SDK, for any of its transports.
+
+    Raises
+    ------
+    SetupError
+        Two workflows would be tools of the same name.
+    StoreError
+        The key beside the store cannot be used.
+    """
+
+    def __init__(self, environment: Environment, *, wait: float = WAIT) -> None:
+        self._environment = environment
+        self._wait = wait
+        tool_names(environment.workflows.values())
+        self.protocol: Server[Any] = Server(
+            NAME,
+            version=__version__,
+            instructions="Each tool runs a durable workflow. A run that takes long goes on: look at it again with "
+            f"{STATUS_TOOL}.",
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+        )
+        keys = [key_beside(environment.store.location)]
+        security = RequestStateSecurity(keys=keys, ttl=_STATE_LASTS)
+        self.protocol.middleware.append(RequestStateBoundary(security, default_audience=NAME))
+
+    @property
+    def _workflows(self) -> Mapping[str, Workflow]:
+        """Workflows by the names of their tools, including those registered after the server started."""
+        return tool_names(self._environment.workflows.values())
+
+    async def _list_tools(self, context: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
+        del context, params
+        tools = [tool_of(name, workflow) for name, workflow in self._workflows.items()]
+        return ListToolsResult(tools=[*tools, status_tool()])
+
+    async def _call_tool(self, context: Context, params: CallToolRequestParams) -> Result:
+        """Handle a call. An error of divebook is a result that the client's model can read."""
+        try:
+            return await self._handle_call(context, params)
+        except DivebookError as error:
+            return shown_result(f"{type(error).__name__}: {error}", is_error=True)
+
+    async def _handle_call(self, context: Context, params: CallToolRequestParams) -> Result:
+        """Start the execution of a call, or continue one: with the answers to its questions, or by the status tool."""
+        arguments = params.arguments or {}
+        if params.name != STATUS_TOOL and params.name not in self._workflows:
+            return shown_result(f"there is no tool {params.name!r}; known: {', '.join(self._workflows)}", is_error=True)
+        if params.request_state is not None:
+            execution = self._execution(params.request_state)
+            return await self._handle_answers(context, execution, params.input_responses or {})
+        if params.name == STATUS_TOOL:
+            execution_id = arguments.get("execution")
+            return (
+                self._list_open()
+                if not execution_id
+                else await self._wait_and_report(context, self._execution(str(execution_id)))
+            )
+        workflow = self._workflows[params.name]
+        execution = self._environment.create(workflow.name, arguments)
+        return await self._wait_and_report(context, execution)
+
+    def _execution(self, execution_id: str) -> Execution:
+        """Return an execution of a workflow of this server; raises `DivebookError` for any other."""
+        execution = self._environment.execution(execution_id)
+        if execution.workflow.name not in {workflow.name for workflow in self._workflows.values()}:
+            raise DivebookError(f"execution {execution_id} is not one of a workflow that this server offers")
+        return execution
+
+    def _list_open(self) -> CallToolResult:
+        names = {workflow.name for workflow in self._workflows.values()}
+        records = [record for record in self._environment.store.unended() if record.workflow_name in names]
+        lines = [f"{record.execution_id}: {record.workflow_name}, {record.status}" for record in records]
+        return shown_result("\n".join(lines) or "No run is open.")
+
+    # --- waiting for the end or for a question ---------------------------------------------------------------------
+
+    async def _wait_and_report(self, context: Context, execution: Execution) -> Result:
+        """Wait for an execution; return its result or its questions."""
+        asks_by_result = context.protocol_version >= ASKED_BY_RESULT
+        asks_within = can_ask(context) and not asks_by_result
+        unsubscribe = execution.subscribe(_Progress(context).on_events)
+        try:
+            await self._wait_until_idle(execution)
+            while asks_within and execution.interrupts and await self._ask_within_call(context, execution):
+                await self._wait_until_idle(execution)
+        except TimeoutError:
+            return result_of(execution)
+        finally:
+            unsubscribe()
+        return self._questions_of(execution) if asks_by_result and can_ask(context) else result_of(execution)
+
+    async def _wait_until_idle(self, execution: Execution) -> None:
+        """Wait until an execution has ended, asks, or cannot continue.
+
+        Raises TimeoutError after the client's waiting time.
+
+        A new execution is started even if the client does not wait for it. One without a living driver is resumed. One
+        that asks may have a running call that waits for the answer (test_a_server_asks_a_client_through_a_run).
+        """
+        if execution.status == PENDING:
+            await asyncio.to_thread(execution.start)
+        async with asyncio.timeout(self._wait):
+            if not execution.is_live and any(
+                record.execution_id == execution.id for record in self._environment.recoverable()
+            ):
+                with suppress(LeaseHeldError):
+                    self._environment.recover(execution.id)
+            if execution.is_live:
+                await _first(execution, _until_driven(execution))
+            await _until_driven(execution)
+
+    def _questions_of(self, execution: Execution, complaints: Mapping[str, str] | None = None) -> Result:
+        """Return the questions of an execution with the execution as their state; its result if it asks nothing."""
+        complaints_by_id = complaints or {}
+        requests: dict[str, Any] = {
+            question.id: ElicitRequest(params=form_of(question, complaints_by_id.get(question.id, "")))
+            for question in execution.interrupts
+        }
+        if not requests or execution.state.is_over:
+            return result_of(execution)
+        return InputRequiredResult(input_requests=requests, request_state=execution.id)
+
+    async def _handle_answers(self, context: Context, execution: Execution, responses: Mapping[str, Any]) -> Result:
+        """Record the answers of a client, and wait again."""
+        questions = {question.id: question for question in execution.interrupts}
+        accepted = {name: result for name, result in responses.items() if name in questions and is_accepted(result)}
+        complaints = {}
+        for name, result in accepted.items():
+            complaint = self._answer(execution, questions[name], result)
+            if complaint is not None:
+                complaints[name] = complaint
+        if complaints:
+            return self._questions_of(execution, complaints)
+        if questions and responses and not accepted:  # declined: the question stays open for other interfaces
+            return result_of(execution)
+        return await self._wait_and_report(context, execution)
+
+    def _answer(self, execution: Execution, question: Question, result: ElicitResult) -> str | None:
+        """Answer a question; return the error of an invalid answer.
+
+        If it was answered elsewhere first, that answer counts.
+        """
+        try:
+            answer = answer_of(question, result.content or {})
+            self._environment.answer(question.id, answer, execution.id, by="an MCP client")
+        except InterruptError as error:
+            still_open = any(other.id == question.id for other in execution.refresh().interrupts)
+            return str(error) if still_open else None
+        return None
+
+    async def _ask_within_call(self, context: Context, execution: Execution) -> bool:
+        """Ask the first question within the call; return whether it is answered, here or elsewhere."""
+        question = execution.interrupts[0]
+        complaint = ""
+        while True:
+            form = form_of(question, complaint)
+            elicitation = context.session.elicit_form(form.message, form.requested_schema, context.request_id)
+            try:
+                result = await _first(elicitation, _until_answered(execution, question))
+            except MCPError:  # the client cannot ask although it declares so: the question is answered by its id
+                return False
+            if result is None:
+                return True
+            if not is_accepted(result):
+                return False
+            complaint = self._answer(execution, question, result) or ""
+            if not complaint:
+                return True
+
+
+async def _until_driven(execution: Execution) -> None:
+    """Wait until a process, this one or another, has driven an execution to its end, to a question, or to a pause."""
+    sequence = execution.refresh().state.last_sequence
+    if not _is_idle(execution):
+        async with aclosing(follow(execution.store, execution.id, sequence)) as events:
+            async for _ in events:
+                if _is_idle(execution.refresh()):
+                    return
+
+
+def _is_idle(execution: Execution) -> bool:
+    """Return whether an execution has ended, asks, or waits for something that is not there yet."""
+    if execution.state.is_over or execution.status != WAITING:
+        return execution.state.is_over
+    is_answered = execution.is_live or has_news(execution.state, execution.store)
+    return bool(execution.interrupts) or not is_answered
+
+
+async def _until_answered(execution: Execution, question: Question) -> None:
+    """Wait until a question is answered, by any process, or is withdrawn."""
+    async with aclosing(follow(execution.store, execution.id, execution.state.last_sequence)) as events:
+        async for _ in events:
+            if not any(other.id == question.id for other in execution.refresh().interrupts):
+                return
+
+
+class _Progress:
+    """Reports to a client how many calls of its execution have ended."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._done = 0
+        self._loop = asyncio.get_running_loop()
+
+    def on_events(self, events: Sequence[Event]) -> None:
+        """Count the calls that ended in some events. Called on the engine's thread."""
+        count = sum(isinstance(event.data, OperationCompleted) for event in events)
+        if count:
+            self._done += count
+            asyncio.run_coroutine_threadsafe(self._context.session.report_progress(self._done), self._loop)
+
+
+async def _first(work: Awaitable[T], other: Coroutine[Any, Any, None]) -> T | None:
+    """Return the result of `work`, such as the answer of a client; None if `other` ends before it."""
+    tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(work), asyncio.ensure_future(other)]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return None if not tasks[0].done() else tasks[0].result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def serve_stdio(environment: Environment, *, wait: float = WAIT) -> None:
+    """Serve the client on the standard input and output of this process."""
+    protocol = WorkflowServer(environment, wait=wait).protocol
+    async with stdio_server() as (read, write):
+        with redirect_stdout(sys.stderr):  # otherwise output of workflows would be sent to the client
+            await protocol.run(read, write, protocol.create_initialization_options())
+
+
+# --- the key that seals the state of questions: created once, beside the store, for its owner only ---
 
 
 _LENGTH = 32
 
 
 def key_beside(location: str) -> bytes:
-    """Return the key of the server over a store, made if there is none.
+    """Return the key of the server of a store; create it if there is none.
 
     Parameters
     ----------
     location
-        Path of the store; one in memory, or behind a URL, has a key that ends with the process.
+        Path of the store. A store in memory or behind a URL has a key that ends with the process.
 
     Raises
     ------
     StoreError
-        The file of the key cannot be read or written, or is no key.
+        The file of the key cannot be read or written, or is invalid.
     """
     if location == MemoryStore.location or "://" in location:
         return secrets.token_bytes(_LENGTH)
     path = Path(f"{location}.mcp-key")
     try:
-        return _made(path) if not path.exists() else _read(path)
+        return _create_key(path) if not path.exists() else _read_key(path)
     except OSError as error:
         raise StoreError(f"the key of the MCP server at {path} cannot be used: {error}; make it accessible") from error
 
 
-def _made(path: Path) -> bytes:
-    """Make a key; of two servers that begin at once, both take the first."""
+def _create_key(path: Path) -> bytes:
+    """Create a key. If two servers start at once, both use the first one."""
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE)
     with os.fdopen(descriptor, "wb") as file:
@@ -112,21 +371,21 @@ def _made(path: Path) -> bytes:
         pass
     finally:
         draft.unlink()
-    return _read(path)
+    return _read_key(path)
 
 
-def _read(path: Path) -> bytes:
+def _read_key(path: Path) -> bytes:
     key = path.read_bytes()
     if len(key) != _LENGTH:
         raise StoreError(f"{path} is no key of an MCP server: {len(key)} bytes instead of {_LENGTH}; delete it")
     return key
 
 
-# Workflows as tools of the Model Context Protocol: their names, what they take, and what they give.
+# --- workflows as tools of the Model Context Protocol: names, input schemas, results ---
 
 
 STATUS_TOOL = "divebook_status"
-"""Name of the tool that looks at an execution, and waits for it again."""
+"""Name of the tool that waits for an execution again."""
 _NO_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 _JSON_TYPES: dict[type, str] = {
     str: "string",
@@ -149,26 +408,30 @@ _RESULT: Mapping[str, Any] = {
 
 
 def tool_names(workflows: Iterable[Workflow]) -> dict[str, Workflow]:
-    """Return workflows by the names of their tools, which hold no blanks.
+    """Return workflows by the names of their tools, in which special characters are replaced.
 
     Raises
     ------
     SetupError
-        Two workflows would have one name.
+        Two workflows would have the same name.
     """
-    named: dict[str, Workflow] = {}
+    by_name: dict[str, Workflow] = {}
     for workflow in workflows:
         name = _NO_NAME.sub("_", workflow.name)[:128] or "_"
-        other = STATUS_TOOL if name == STATUS_TOOL else named[name].name if name in named else None
+        other = None
+        if name == STATUS_TOOL:
+            other = STATUS_TOOL
+        elif name in by_name:
+            other = by_name[name].name
         if other is not None:
             raise SetupError(f"workflows {workflow.name!r} and {other!r} would both be the tool {name!r}; rename one")
-        named[name] = workflow
-    return named
+        by_name[name] = workflow
+    return by_name
 
 
 def tool_of(name: str, workflow: Workflow) -> Tool:
     """Return the tool that runs a workflow."""
-    told = workflow.description or f"Run the workflow {workflow.name!r}."
+    description = workflow.description or f"Run the workflow {workflow.name!r}."
     schema = {
         **combine({entry.name: _input_schema(workflow, entry) for entry in workflow.inputs}),
         "required": [entry.name for entry in workflow.inputs if _is_required(entry)],
@@ -177,14 +440,14 @@ def tool_of(name: str, workflow: Workflow) -> Tool:
     return Tool(
         name=name,
         title=workflow.name,
-        description=f"{told} It may ask a person on the way.",
+        description=f"{description} It may ask a person on the way.",
         input_schema=schema,
         output_schema=dict(_RESULT),
     )
 
 
 def status_tool() -> Tool:
-    """Return the tool that looks at an execution."""
+    """Return the tool that waits for an execution again."""
     return Tool(
         name=STATUS_TOOL,
         description="Wait for a run that a tool of this server has begun, and return what has become of it.",
@@ -202,6 +465,7 @@ def _is_required(entry: InputDefinition) -> bool:
 
 
 def _input_schema(workflow: Workflow, entry: InputDefinition) -> dict[str, Any]:
+    """Return the JSON schema of an input, with its description and default."""
     types = INPUT_TYPES.get((entry.type or "").lower(), ())
     annotated = declared_type(workflow, entry)
     schema: dict[str, Any] = {"type": _JSON_TYPES[float if float in types else types[0]]} if types else {}
@@ -211,7 +475,7 @@ def _input_schema(workflow: Workflow, entry: InputDefinition) -> dict[str, Any]:
         schema["description"] = entry.description
     if entry.has_default:
         default = json_form(entry.default) if annotated is None else annotated.json_form(opened(entry.default))
-        # A client may send the default back, so one that its own schema refuses is not published.
+        # A client may send the default back, so a default that the schema refuses is not published.
         fits = complaint(schema, default) is None if annotated is None else annotated.takes(default)
         if fits:
             schema["default"] = default
@@ -219,44 +483,45 @@ def _input_schema(workflow: Workflow, entry: InputDefinition) -> dict[str, Any]:
 
 
 def result_of(execution: Execution) -> CallToolResult:
-    """Return what has become of an execution, in words and as data."""
-    told = {"execution": execution.id, "status": execution.status, "outputs": json_form(dict(execution.state.outputs))}
+    """Return the result of an execution, or its current status, as text and as data."""
+    data = {"execution": execution.id, "status": execution.status, "outputs": json_form(dict(execution.state.outputs))}
     if execution.error:
-        told["error"] = execution.error
+        data["error"] = execution.error
     is_over = execution.state.is_over
     text = (
-        json.dumps(told["outputs"], ensure_ascii=False, allow_nan=False)
+        json.dumps(data["outputs"], ensure_ascii=False, allow_nan=False)
         if execution.status == COMPLETED
-        else _standing(execution)
+        else _status_text(execution)
     )
-    return shown_result(text, told, is_error=is_over and execution.status != COMPLETED)
+    return shown_result(text, data, is_error=is_over and execution.status != COMPLETED)
 
 
 def shown_result(text: str, data: Mapping[str, Any] | None = None, *, is_error: bool = False) -> CallToolResult:
-    """Return a result without what looks like a credential."""
+    """Return a result without texts that look like credentials."""
     cleaned = None if data is None else shared().value(dict(data))
     return CallToolResult(
         content=[TextContent(type="text", text=shared().text(text))], structured_content=cleaned, is_error=is_error
     )
 
 
-def _standing(execution: Execution) -> str:
+def _status_text(execution: Execution) -> str:
+    """Return the status of an execution that has not completed, as text."""
     if execution.state.is_over:
         return f"The run {execution.id} is {execution.status}: {execution.error or 'no reason was given'}"
-    asked = "; ".join(
+    questions = "; ".join(
         f"{question.question} (divebook answer {wording_address_of(execution.id, question)} "
         f"{shlex.quote(example_answer(question))})"
         for question in execution.interrupts
     )
-    waits = f"It waits for a person, who can also answer in a shell: {asked}." if asked else "It goes on."
-    return f"The run {execution.id} is {execution.status}. {waits} Call {STATUS_TOOL} with its id to look again."
+    progress = f"It waits for a person, who can also answer in a shell: {questions}." if questions else "It goes on."
+    return f"The run {execution.id} is {execution.status}. {progress} Call {STATUS_TOOL} with its id to look again."
 
 
-# Questions of executions as elicitations: forms of plain fields that a client shows to its person.
+# --- questions as elicitations: forms of plain fields that a client shows to its person ---
 
 
 ANSWER: Final = "answer"
-"""The field of a form that has one."""
+"""Name of the field of a form with a single field."""
 _PLAIN = frozenset({"string", "number", "integer", "boolean"})
 _KEPT = frozenset(
     {"type", "title", "description", "enum", "default", "format", "minimum", "maximum", "minLength", "maxLength"}
@@ -264,10 +529,13 @@ _KEPT = frozenset(
 
 
 def can_ask(context: ServerRequestContext[Any, Any]) -> bool:
-    """Whether a client says that it can show forms to its person; before there were others, it said so by `{}`."""
+    """Return whether a client declares that it can show forms.
+
+    Before there were other kinds, it declared that by `{}`.
+    """
     capabilities = context.session.client_capabilities
-    asking = None if capabilities is None else capabilities.elicitation
-    return asking is not None and (asking.form is not None or asking.url is None)
+    elicitation = None if capabilities is None else capabilities.elicitation
+    return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
 
 
 def form_of(question: Question, complaint: str = "") -> ElicitRequestFormParams:
@@ -276,7 +544,7 @@ def form_of(question: Question, complaint: str = "") -> ElicitRequestFormParams:
     Parameters
     ----------
     complaint
-        What was wrong with an earlier answer to it.
+        Error of an earlier answer.
     """
     parts = [complaint, question.question, question.message or "", _data_in_words(question)]
     message = "\n".join(part for part in parts if part)
@@ -284,7 +552,7 @@ def form_of(question: Question, complaint: str = "") -> ElicitRequestFormParams:
 
 
 def answer_of(question: Question, content: Mapping[str, Any]) -> Any:
-    """Return what a filled form answers to a question."""
+    """Return the answer that a filled form contains."""
     if _is_form(question) or question.kind == CONFIRMATION:
         return dict(content)
     value = content.get(ANSWER, "")
@@ -292,12 +560,12 @@ def answer_of(question: Question, content: Mapping[str, Any]) -> Any:
 
 
 def is_accepted(result: ElicitResult | None) -> bool:
-    """Whether somebody filled a form, and did not decline or close it."""
+    """Return whether a form was filled, and not declined or closed."""
     return result is not None and result.action == "accept"
 
 
 def _fields(question: Question) -> dict[str, Any]:
-    """Return the schema of a form, whose fields may hold plain values only."""
+    """Return the schema of a form, whose fields may have plain values only."""
     if question.kind == CONFIRMATION:
         reason = {"type": "string", "description": "Why not; whoever asked is told."}
         return _object({"approved": {"type": "boolean"}, "text": reason}, ["approved"])
@@ -307,8 +575,8 @@ def _fields(question: Question) -> dict[str, Any]:
         return _object(fields, list(schema.get("required", ())))
     if _is_plain(question.schema):
         return _object({ANSWER: _plain_field(schema)}, [ANSWER])
-    wanted = f"{wanted_answer(question)}, for instance: {example_answer(question)}"
-    return _object({ANSWER: {"type": "string", "description": wanted}}, [] if question.optional else [ANSWER])
+    description = f"{wanted_answer(question)}, for instance: {example_answer(question)}"
+    return _object({ANSWER: {"type": "string", "description": description}}, [] if question.optional else [ANSWER])
 
 
 def _object(fields: Mapping[str, Any], required: list[str]) -> dict[str, Any]:
@@ -316,7 +584,7 @@ def _object(fields: Mapping[str, Any], required: list[str]) -> dict[str, Any]:
 
 
 def _is_form(question: Question) -> bool:
-    """Whether it asks for a mapping of plain values, as a form gives it."""
+    """Return whether a question asks for a mapping of plain values, as a form returns it."""
     schema = question.schema or {}
     properties = schema.get("properties")
     return (
@@ -340,264 +608,16 @@ def _data_in_words(question: Question) -> str:
     return json.dumps(shared().value(json_form(dict(question.data))), ensure_ascii=False) if question.data else ""
 
 
-T = TypeVar("T")
-
-clean_libraries("mcp")
-NAME = "divebook"
-ASKED_BY_RESULT = "2026-07-28"
-"""The first protocol in which a result may ask; dates compare as texts."""
-WAIT = 50.0
-"""Seconds for which a call waits, below what clients allow."""
-_STATE_LASTS = 30 * 86400.0
-"""Seconds for which the state of a question can be sent back."""
-
-Result = CallToolResult | InputRequiredResult
-Context = ServerRequestContext[Any, Any]
-
-
-class WorkflowServer:
-    """Offers the workflows of an environment as tools.
-
-    Parameters
-    ----------
-    wait
-        Seconds after which a call comes back with the id of its execution, which goes on.
-
-    Attributes
-    ----------
-    protocol
-        The server of the MCP SDK, for any of its transports.
-
-    Raises
-    ------
-    SetupError
-        Two workflows would be tools of one name.
-    StoreError
-        The key beside the store cannot be used.
-    """
-
-    def __init__(self, environment: Environment, *, wait: float = WAIT) -> None:
-        self._environment = environment
-        self._wait = wait
-        tool_names(environment.workflows.values())
-        self.protocol: Server[Any] = Server(
-            NAME,
-            version=__version__,
-            instructions="Each tool runs a durable workflow. A run that takes long goes on: look at it again with "
-            f"{STATUS_TOOL}.",
-            on_list_tools=self._list_tools,
-            on_call_tool=self._call_tool,
-        )
-        keys = [key_beside(environment.store.location)]
-        security = RequestStateSecurity(keys=keys, ttl=_STATE_LASTS)
-        self.protocol.middleware.append(RequestStateBoundary(security, default_audience=NAME))
-
-    @property
-    def _workflows(self) -> Mapping[str, Workflow]:
-        """The workflows by the names of their tools, also those that were registered since the server began."""
-        return tool_names(self._environment.workflows.values())
-
-    async def _list_tools(self, context: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
-        del context, params
-        tools = [tool_of(name, workflow) for name, workflow in self._workflows.items()]
-        return ListToolsResult(tools=[*tools, status_tool()])
-
-    async def _call_tool(self, context: Context, params: CallToolRequestParams) -> Result:
-        """Make a call; an error of ours is a result that the client's model can read."""
-        try:
-            return await self._called(context, params)
-        except DivebookError as error:
-            return shown_result(f"{type(error).__name__}: {error}", is_error=True)
-
-    async def _called(self, context: Context, params: CallToolRequestParams) -> Result:
-        arguments = params.arguments or {}
-        if params.name != STATUS_TOOL and params.name not in self._workflows:
-            return shown_result(f"there is no tool {params.name!r}; known: {', '.join(self._workflows)}", is_error=True)
-        if params.request_state is not None:
-            execution = self._execution(params.request_state)
-            return await self._answered(context, execution, params.input_responses or {})
-        if params.name == STATUS_TOOL:
-            named = arguments.get("execution")
-            return self._open() if not named else await self._followed(context, self._execution(str(named)))
-        workflow = self._workflows[params.name]
-        execution = self._environment.create(workflow.name, arguments)
-        return await self._followed(context, execution)
-
-    def _execution(self, execution_id: str) -> Execution:
-        """Return an execution of one of the workflows that are served; no other is anybody's business here."""
-        execution = self._environment.execution(execution_id)
-        if execution.workflow.name not in {workflow.name for workflow in self._workflows.values()}:
-            raise DivebookError(f"execution {execution_id} is not one of a workflow that this server offers")
-        return execution
-
-    def _open(self) -> CallToolResult:
-        served = {workflow.name for workflow in self._workflows.values()}
-        records = [record for record in self._environment.store.unended() if record.workflow_name in served]
-        lines = [f"{record.execution_id}: {record.workflow_name}, {record.status}" for record in records]
-        return shown_result("\n".join(lines) or "No run is open.")
-
-    # --- until it ends or asks -------------------------------------------------------------------------------------
-
-    async def _followed(self, context: Context, execution: Execution) -> Result:
-        """Wait for an execution; return its result or its questions."""
-        asks_by_result = context.protocol_version >= ASKED_BY_RESULT
-        asks_within = can_ask(context) and not asks_by_result
-        leave = execution.subscribe(_Progress(context).tell)
-        try:
-            await self._rested(execution)
-            while asks_within and execution.interrupts and await self._asked_within(context, execution):
-                await self._rested(execution)
-        except TimeoutError:
-            return result_of(execution)
-        finally:
-            leave()
-        return self._asked(execution) if asks_by_result and can_ask(context) else result_of(execution)
-
-    async def _rested(self, execution: Execution) -> None:
-        """Wait until it has ended, asks or can do nothing; raises TimeoutError when a client has waited long enough.
-
-        One that is new begins, even if nobody waits for it, and one that no living process drives is taken up. One
-        that asks may have a call under way, which waits for the answer (test_a_server_asks_a_client_through_a_run).
-        """
-        if execution.status == PENDING:
-            await asyncio.to_thread(execution.start)
-        async with asyncio.timeout(self._wait):
-            if not execution.is_live and any(
-                record.execution_id == execution.id for record in self._environment.recoverable()
-            ):
-                with suppress(LeaseHeldError):
-                    self._environment.recover(execution.id)
-            if execution.is_live:
-                await _first(execution, _driven(execution))
-            await _driven(execution)
-
-    def _asked(self, execution: Execution, complaints: Mapping[str, str] | None = None) -> Result:
-        """Return what has become of it, or its questions with the execution as their state."""
-        told = complaints or {}
-        requests: dict[str, Any] = {
-            question.id: ElicitRequest(params=form_of(question, told.get(question.id, "")))
-            for question in execution.interrupts
-        }
-        if not requests or execution.state.is_over:
-            return result_of(execution)
-        return InputRequiredResult(input_requests=requests, request_state=execution.id)
-
-    async def _answered(self, context: Context, execution: Execution, responses: Mapping[str, Any]) -> Result:
-        """Take in the answers of a client, and wait again."""
-        asked = {question.id: question for question in execution.interrupts}
-        accepted = {name: result for name, result in responses.items() if name in asked and is_accepted(result)}
-        complaints = {
-            name: complaint
-            for name, result in accepted.items()
-            if (complaint := self._given(execution, asked[name], result)) is not None
-        }
-        if complaints:
-            return self._asked(execution, complaints)
-        if asked and responses and not accepted:  # declined: it stays open for whoever answers it elsewhere
-            return result_of(execution)
-        return await self._followed(context, execution)
-
-    def _given(self, execution: Execution, question: Question, result: ElicitResult) -> str | None:
-        """Answer a question; return what is wrong with the answer. Somebody else may have been first: that counts."""
-        try:
-            answer = answer_of(question, result.content or {})
-            self._environment.answer(question.id, answer, execution.id, by="an MCP client")
-        except InterruptError as error:
-            still_open = any(other.id == question.id for other in execution.refresh().interrupts)
-            return str(error) if still_open else None
-        return None
-
-    async def _asked_within(self, context: Context, execution: Execution) -> bool:
-        """Ask the first question within the call; return whether it is settled, here or by somebody else."""
-        question = execution.interrupts[0]
-        complaint = ""
-        while True:
-            form = form_of(question, complaint)
-            asking = context.session.elicit_form(form.message, form.requested_schema, context.request_id)
-            try:
-                result = await _first(asking, _settled(execution, question))
-            except MCPError:  # the client says that it can ask, and does not: who has the id can answer
-                return False
-            if result is None:
-                return True
-            if not is_accepted(result):
-                return False
-            complaint = self._given(execution, question, result) or ""
-            if not complaint:
-                return True
-
-
-async def _driven(execution: Execution) -> None:
-    """Wait until a process, this one or another, has driven it to its end, to a question or to rest."""
-    known = execution.refresh().state.last_sequence
-    if not _rests(execution):
-        async with aclosing(follow(execution.store, execution.id, known)) as events:
-            async for _ in events:
-                if _rests(execution.refresh()):
-                    return
-
-
-def _rests(execution: Execution) -> bool:
-    if execution.state.is_over or execution.status != WAITING:
-        return execution.state.is_over
-    is_answered = execution.is_live or has_news(execution.state, execution.store)
-    return bool(execution.interrupts) or not is_answered
-
-
-async def _settled(execution: Execution, question: Question) -> None:
-    """Wait until a question is answered by somebody, in whatever process, or can be answered no more."""
-    async with aclosing(follow(execution.store, execution.id, execution.state.last_sequence)) as events:
-        async for _ in events:
-            if not any(other.id == question.id for other in execution.refresh().interrupts):
-                return
-
-
-class _Progress:
-    """Tells a client how many calls of its execution are done."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._done = 0
-        self._loop = asyncio.get_running_loop()
-
-    def tell(self, events: Sequence[Event]) -> None:
-        """Count the calls that some events end; called on the engine's thread."""
-        ended = sum(isinstance(event.data, OperationCompleted) for event in events)
-        if ended:
-            self._done += ended
-            asyncio.run_coroutine_threadsafe(self._context.session.report_progress(self._done), self._loop)
-
-
-async def _first(awaited: Awaitable[T], settled: Coroutine[Any, Any, None]) -> T | None:
-    """Return what is awaited, such as the answer of a client; None if it is settled before."""
-    tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(awaited), asyncio.ensure_future(settled)]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        return None if not tasks[0].done() else tasks[0].result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def serve_stdio(environment: Environment, *, wait: float = WAIT) -> None:
-    """Serve the client at the other end of this process's input and output."""
-    protocol = WorkflowServer(environment, wait=wait).protocol
-    async with stdio_server() as (read, write):
-        with redirect_stdout(sys.stderr):  # what workflows print would reach the client when the buffer is emptied
-            await protocol.run(read, write, protocol.create_initialization_options())
-
-
-# The server over HTTP: on this machine for whoever is on it, elsewhere for those who have its token.
+# --- the server over HTTP: on the loopback for all users of this machine, elsewhere with a token ---
 
 
 _HERE: Final = ("127.0.0.1", "localhost", "[::1]")
 _LEAST_TOKEN: Final = 16
-"""Characters that cannot be guessed in a lifetime of tries."""
+"""Fewest characters of a token that cannot be guessed."""
 
 
 def address_of(text: str) -> tuple[str, int]:
-    """Return host and port of a text such as ``127.0.0.1:8000`` or ``[::1]:8000``; raises `SetupError`."""
+    """Parse an address such as ``127.0.0.1:8000`` or ``[::1]:8000``; raises `SetupError`."""
     host, colon, port = text.rpartition(":")
     if not (colon and host and port.isdigit() and int(port) < 2**16):
         raise SetupError(f"{text!r} is no address: write HOST:PORT, such as 127.0.0.1:8000")
@@ -605,7 +625,7 @@ def address_of(text: str) -> tuple[str, int]:
 
 
 def require_token(host: str, token: str | None) -> None:
-    """Raise `SetupError` where anybody could run workflows, or a token could be guessed."""
+    """Raise `SetupError` if other machines could run workflows without a token, or a token could be guessed."""
     if token is not None and len(token) < _LEAST_TOKEN:
         raise SetupError(f"the token has {len(token)} characters: give one of at least {_LEAST_TOKEN}")
     if token is None and not _is_here(host):
@@ -630,58 +650,59 @@ async def serve_http(environment: Environment, address: str, *, token: str | Non
     Parameters
     ----------
     token
-        What clients have to send as their bearer token; needed where other machines can connect.
+        Bearer token of clients; required if other machines can connect.
 
     Raises
     ------
     SetupError
-        The address is none, lacks a token, or cannot be served.
+        The address is invalid, requires a token, or cannot be served.
     """
     import uvicorn
 
     host, port = address_of(address)
     require_token(host, token)
     await _require_free(host, port)
-    served: Any = app_of(WorkflowServer(environment, wait=wait), host)
+    app: Any = app_of(WorkflowServer(environment, wait=wait), host)
     if token is not None:
         shared().know(token)
-        served = _Guarded(served, token)
-    config = uvicorn.Config(served, host, port, ws="none", access_log=False, timeout_graceful_shutdown=1)
+        app = _TokenGuard(app, token)
+    config = uvicorn.Config(app, host, port, ws="none", access_log=False, timeout_graceful_shutdown=1)
     with redirect_stdout(sys.stderr):
         await uvicorn.Server(config).serve()
 
 
 async def _require_free(host: str, port: int) -> None:
-    """Raise `SetupError` where an address cannot be listened on, of which uvicorn would end the process."""
+    """Raise `SetupError` if an address cannot be listened on. With such an address uvicorn would end the process."""
     try:
-        found = await asyncio.get_running_loop().create_server(asyncio.Protocol, host, port, start_serving=False)
+        server = await asyncio.get_running_loop().create_server(asyncio.Protocol, host, port, start_serving=False)
     except OSError as error:
         cause = "another program listens there" if error.errno == errno.EADDRINUSE else error.strerror
         raise SetupError(
             f"{host}:{port} cannot be served: {cause}: give --http an address of this machine with "
             "a free port, such as 127.0.0.1:0 for any"
         ) from error
-    found.close()
+    server.close()
 
 
 def app_of(server: WorkflowServer, host: str) -> Starlette:
-    """Return what is served; on this machine a page of a browser gets nothing, whatever name leads it here."""
+    """Return the ASGI application. On the loopback it refuses requests of web pages, whatever host name they use."""
     from mcp.server.transport_security import TransportSecuritySettings
 
     names = [*_HERE, f"[{host}]" if ":" in host else host]
-    checked = TransportSecuritySettings(
+    security = TransportSecuritySettings(
         enable_dns_rebinding_protection=_is_here(host),
         allowed_hosts=[f"{name}:*" for name in names],
         allowed_origins=[f"http://{name}:*" for name in names],
     )
-    return server.protocol.streamable_http_app(transport_security=checked)
+    return server.protocol.streamable_http_app(transport_security=security)
 
 
-class _Guarded:
-    """Lets requests through that carry a token."""
+class _TokenGuard:
+    """ASGI application that accepts only requests with a token."""
 
-    def __init__(self, served: Any, token: str) -> None:
-        self._served, self._wanted = served, f"Bearer {token}".encode()
+    def __init__(self, app: Any, token: str) -> None:
+        self._app = app
+        self._expected = f"Bearer {token}".encode()
 
     async def __call__(
         self,
@@ -689,9 +710,9 @@ class _Guarded:
         receive: Callable[[], Awaitable[Any]],
         send: Callable[[Any], Awaitable[None]],
     ) -> None:
-        given = dict(scope.get("headers", ())).get(b"authorization", b"")
-        if scope["type"] != "lifespan" and not hmac.compare_digest(given, self._wanted):
+        authorization = dict(scope.get("headers", ())).get(b"authorization", b"")
+        if scope["type"] != "lifespan" and not hmac.compare_digest(authorization, self._expected):
             await send({"type": "http.response.start", "status": 401, "headers": [(b"www-authenticate", b"Bearer")]})
             await send({"type": "http.response.body", "body": b""})
             return
-        await self._served(scope, receive, send)
+        await self._app(scope, receive, send)

@@ -153,7 +153,7 @@ class Folder:
         """Return what is at a path: ``file``, ``folder``, ``nothing``, or ``other`` (a pipe would be waited for)."""
         with self._reached(path.name, "looked at") as disk:
             try:
-                found = disk.look(str(path))
+                found = disk.status(str(path))
             except (FileNotFoundError, NotADirectoryError):
                 return "nothing"
             return "file" if found.is_file else "folder" if found.is_dir else "other"
@@ -161,7 +161,7 @@ class Folder:
     def text(self, path: Path, shown: str, most: int = MOST_BYTES) -> str:
         """Return what a file holds; raises what the model is told if it is no text, or too long."""
         with self._reached(shown, "read") as disk:
-            if (size := disk.look(str(path)).size) > most:
+            if (size := disk.status(str(path)).size) > most:
                 raise failed(f"File {shown} is too large ({size} bytes): at most {most} bytes can be read")
             return disk.read(str(path), length=most).decode("utf-8-sig")
 

@@ -271,7 +271,7 @@ async def kill_process(process_id: str) -> dict[str, Any]:
 
 async def list_processes() -> list[dict[str, Any]]:
     """List the processes that you have started, and how each is."""
-    return agent_tools.listed(process_manager(present_workspace()))
+    return agent_tools.list_processes(process_manager(present_workspace()))
 
 
 _PATHS = ("file_path", "path", "paths", "src", "dst", "cwd")

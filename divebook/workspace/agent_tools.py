@@ -1,4 +1,8 @@
-"""Changing: ``edit``, ``multi_edit``, ``replace``, ``mkdir``, ``move``, ``copy`` and ``delete``."""
+"""Tools of agents for files and commands. They return errors as results, so that the model of an agent can react.
+
+Changes: ``edit``, ``multi_edit``, ``replace``, ``mkdir``, ``move``, ``copy``, ``delete``. Commands: ``shell`` and
+background processes. Reading: ``view``, ``ls``, ``glob``, ``grep``.
+"""
 
 from __future__ import annotations
 
@@ -19,22 +23,22 @@ from divebook.workspace.files import EXCLUDE, GITIGNORE, FileOperator, IgnoreRul
 from divebook.workspace.shell import Shell
 
 MOST_OF_DIFF = 4_000
-"""Characters of a difference that an agent is shown."""
+"""Most characters of a difference that an agent gets."""
 
 
 class _RefusedError(Exception):
-    """An edit makes no sense; the text says why."""
+    """An edit is invalid; the text is the reason."""
 
 
 async def edit(files: FileOperator, path: str, old_string: str, new_string: str, *, replace_all: bool = False) -> str:
-    """Replace a text that occurs once, or wherever it occurs; with no old text, create the file."""
+    """Replace a text that occurs once, or all occurrences. Without an old text, create the file."""
     return await multi_edit(
         files, path, [{"old_string": old_string, "new_string": new_string, "replace_all": replace_all}]
     )
 
 
 async def multi_edit(files: FileOperator, path: str, edits: Sequence[Mapping[str, Any]]) -> str:
-    """Make several edits of a file, each of what the one before it left; all of them or none."""
+    """Make several edits of a file, each on the result of the one before; all of them or none."""
     try:
         return await _edited(files, path, edits)
     except _RefusedError as error:
@@ -44,6 +48,7 @@ async def multi_edit(files: FileOperator, path: str, edits: Sequence[Mapping[str
 
 
 async def _edited(files: FileOperator, path: str, edits: Sequence[Mapping[str, Any]]) -> str:
+    """Make the edits and write the file; return the message. Raises `_RefusedError` for the first invalid edit."""
     if not edits:
         raise _RefusedError("there is no edit")
     creates = not edits[0].get("old_string")
@@ -51,21 +56,21 @@ async def _edited(files: FileOperator, path: str, edits: Sequence[Mapping[str, A
         raise _RefusedError(f"File already exists: {path}. Give the text to replace, or use replace")
     before = "" if creates else await files.read_file(path)
     after = before
-    for number, one in enumerate(edits, 1):
-        where = f" (edit {number} of {len(edits)})" if len(edits) > 1 else ""
-        old = str(one.get("old_string") or "")
-        new = str(one.get("new_string") or "")
+    for number, item in enumerate(edits, 1):
+        position = f" (edit {number} of {len(edits)})" if len(edits) > 1 else ""
+        old = str(item.get("old_string") or "")
+        new = str(item.get("new_string") or "")
         if not old:
             if number > 1:
-                raise _RefusedError(f"old_string is empty{where}: only the first edit can create a file")
+                raise _RefusedError(f"old_string is empty{position}: only the first edit can create a file")
             after = new
             continue
         count = after.count(old)
         if count == 0:
-            raise _RefusedError(f"old_string not found in {path}{where}")
-        if count > 1 and not one.get("replace_all"):
+            raise _RefusedError(f"old_string not found in {path}{position}")
+        if count > 1 and not item.get("replace_all"):
             raise _RefusedError(
-                f"old_string occurs {count} times in {path}{where}: give more around it, or replace_all"
+                f"old_string occurs {count} times in {path}{position}: give more around it, or replace_all"
             )
         after = after.replace(old, new)
     await files.write_file(path, after)
@@ -75,14 +80,14 @@ async def _edited(files: FileOperator, path: str, edits: Sequence[Mapping[str, A
 
 
 def difference(path: str, before: str, after: str) -> str:
-    """Return what has changed in a text, as a unified difference, cut if it is long."""
+    """Return the changes of a text as a unified difference, cut if it is long."""
     lines = difflib.unified_diff(lines_in(before), lines_in(after), path, path, n=2)
     text = "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
     return text if len(text) <= MOST_OF_DIFF else f"{text[:MOST_OF_DIFF]}\n... and more"
 
 
 async def replace(files: FileOperator, path: str, content: str, mode: str = "w") -> str:
-    """Write a file whole, or add to its end with the mode ``a``."""
+    """Write a whole file, or append to it with the mode ``a``."""
     if mode not in ("w", "a"):
         return f"Error: mode must be w (write) or a (append), not {mode!r}"
     try:
@@ -93,12 +98,12 @@ async def replace(files: FileOperator, path: str, content: str, mode: str = "w")
 
 
 async def mkdir(files: FileOperator, paths: Sequence[str], *, parents: bool = False) -> dict[str, Any]:
-    """Make folders; what became of each is told."""
+    """Create folders; return the result for each."""
     make = functools.partial(files.mkdir, parents=parents)
     results = [await _one(path, make) for path in paths]
-    good = sum(each["success"] for each in results)
-    summary = {"total": len(results), "successful": good, "failed": len(results) - good}
-    return {"success": good == len(results), "results": results, "summary": summary}
+    successful = sum(each["success"] for each in results)
+    summary = {"total": len(results), "successful": successful, "failed": len(results) - successful}
+    return {"success": successful == len(results), "results": results, "summary": summary}
 
 
 async def _one(path: str, act: Callable[[str], Awaitable[None]]) -> dict[str, Any]:
@@ -112,18 +117,18 @@ async def _one(path: str, act: Callable[[str], Awaitable[None]]) -> dict[str, An
 async def move(
     files: FileOperator, pairs: Sequence[Mapping[str, str]], *, overwrite: bool = False
 ) -> list[dict[str, Any]]:
-    """Move files and folders; what became of each is told."""
-    return [await _carried(files, pair, files.move, overwrite=overwrite, only_files=False) for pair in pairs]
+    """Move files and folders; return the result for each."""
+    return [await _transfer(files, pair, files.move, overwrite=overwrite, only_files=False) for pair in pairs]
 
 
 async def copy(
     files: FileOperator, pairs: Sequence[Mapping[str, str]], *, overwrite: bool = False
 ) -> list[dict[str, Any]]:
-    """Copy files; what became of each is told."""
-    return [await _carried(files, pair, files.copy, overwrite=overwrite, only_files=True) for pair in pairs]
+    """Copy files; return the result for each."""
+    return [await _transfer(files, pair, files.copy, overwrite=overwrite, only_files=True) for pair in pairs]
 
 
-async def _carried(
+async def _transfer(
     files: FileOperator,
     pair: Mapping[str, str],
     act: Callable[[str, str], Awaitable[None]],
@@ -131,26 +136,27 @@ async def _carried(
     overwrite: bool,
     only_files: bool,
 ) -> dict[str, Any]:
+    """Move or copy one pair; return its result."""
     source = str(pair.get("src", ""))
     target = str(pair.get("dst", ""))
-    told: dict[str, Any] = {"src": source, "dst": target}
+    result: dict[str, Any] = {"src": source, "dst": target}
     if not (source and target):
-        return {**told, "success": False, "message": "a pair needs both src and dst"}
+        return {**result, "success": False, "message": "a pair needs both src and dst"}
     try:
         if only_files and not await files.is_file(source):
-            return {**told, "success": False, "message": f"{source} is not a file"}
-        if await files.is_dir(target):  # it goes into that, under its name
+            return {**result, "success": False, "message": f"{source} is not a file"}
+        if await files.is_dir(target):  # the source goes into this folder, with its name
             target = f"{target.rstrip('/')}/{source.rstrip('/').rpartition('/')[2]}"
         if not overwrite and await files.is_file(target):
-            return {**told, "success": False, "message": f"{target} already exists: set overwrite to replace it"}
+            return {**result, "success": False, "message": f"{target} already exists: set overwrite to replace it"}
         await act(source, target)
     except (WorkspaceError, ValueError) as error:
-        return {**told, "success": False, "message": str(error)}
-    return {**told, "success": True, "message": "done"}
+        return {**result, "success": False, "message": str(error)}
+    return {**result, "success": True, "message": "done"}
 
 
 async def delete(files: FileOperator, path: str) -> str:
-    """Remove a file or an empty folder."""
+    """Delete a file or an empty folder."""
     try:
         await files.delete(path)
     except WorkspaceError as error:
@@ -158,12 +164,12 @@ async def delete(files: FileOperator, path: str) -> str:
     return f"{path} was deleted"
 
 
-# Processes that go on beside others: ``spawn_process``, ``read_process_output`` and what else is done with them.
+# --- background processes ---
 
 
 MOST_LINES = 100
 LONGEST_WAIT = 60.0
-"""Seconds that one call may wait for output."""
+"""Most seconds that one call waits for output."""
 _INTERRUPTED = "; processes end when the run rests or is interrupted: start it again if it is needed"
 
 
@@ -175,7 +181,7 @@ async def spawn(
     *,
     takes_input: bool = False,
 ) -> dict[str, Any]:
-    """Start a command that goes on; what it is called is told."""
+    """Start a background command; return its process id."""
     if not command.strip():
         return _failed("the command is empty")
     try:
@@ -183,13 +189,13 @@ async def spawn(
         process = await manager.spawn("/bin/sh", argv, env=environment, cwd=cwd, takes_input=takes_input)
     except (WorkspaceError, ValueError) as error:
         return _failed(str(error))
-    return _told(process)
+    return _summary(process)
 
 
 async def read(
     manager: ProcessManager, process_id: str, wait_seconds: float = 0.0, max_lines: int = MOST_LINES
 ) -> dict[str, Any]:
-    """Return what a process has printed since the last call; wait for it a while where there is nothing."""
+    """Return the output of a process since the last call. Without any, wait for it up to `wait_seconds`."""
     if not (math.isfinite(wait_seconds) and max_lines > 0):
         return _failed("wait_seconds must be a number of seconds, and max_lines 1 or more")
     try:
@@ -197,12 +203,12 @@ async def read(
     except ProcessIdError as error:
         return _failed(f"{error}{_INTERRUPTED}")
     lines = await process.next_output(min(wait_seconds, LONGEST_WAIT), max_lines)
-    told = {**_told(process), "stdout": _text(lines, is_error=False), "stderr": _text(lines, is_error=True)}
-    return {**told, "dropped_lines": process.dropped_lines} if process.dropped_lines else told
+    result = {**_summary(process), "stdout": _text(lines, is_error=False), "stderr": _text(lines, is_error=True)}
+    return {**result, "dropped_lines": process.dropped_lines} if process.dropped_lines else result
 
 
 def write(manager: ProcessManager, process_id: str, text: str, *, is_last: bool = False) -> dict[str, Any]:
-    """Give a process something to read."""
+    """Write to the input of a process."""
     try:
         process = manager.require(process_id)
         process.write_input(text, is_last=is_last)
@@ -210,39 +216,39 @@ def write(manager: ProcessManager, process_id: str, text: str, *, is_last: bool 
         return _failed(f"{error}{_INTERRUPTED}")
     except WorkspaceError as error:
         return _failed(str(error))
-    return _told(process)
+    return _summary(process)
 
 
 async def kill(manager: ProcessManager, process_id: str) -> dict[str, Any]:
-    """End a process with all that it has started."""
+    """End a process with all its descendants."""
     try:
         process = manager.require(process_id)
     except ProcessIdError as error:
         return _failed(f"{error}{_INTERRUPTED}")
     was_running = await process.kill()
-    return {**_told(process), "was_running": was_running}
+    return {**_summary(process), "was_running": was_running}
 
 
-def listed(manager: ProcessManager) -> list[dict[str, Any]]:
-    """Return all processes that are known, and how each is."""
-    return [_told(process) for process in manager.list()]
+def list_processes(manager: ProcessManager) -> list[dict[str, Any]]:
+    """Return all known processes with their status."""
+    return [_summary(process) for process in manager.list()]
 
 
-def _told(process: BackgroundProcess) -> dict[str, Any]:
+def _summary(process: BackgroundProcess) -> dict[str, Any]:
     command = process.command[-1] if process.command[:2] == ("/bin/sh", "-c") else " ".join(process.command)
-    told: dict[str, Any] = {"process_id": process.process_id, "command": command, "status": process.status}
-    return told | ({} if process.exit_code is None else {"return_code": process.exit_code})
+    result: dict[str, Any] = {"process_id": process.process_id, "command": command, "status": process.status}
+    return result | ({} if process.exit_code is None else {"return_code": process.exit_code})
 
 
 def _text(lines: Sequence[OutputLine], *, is_error: bool) -> str:
     return "".join(f"{line.text}\n" for line in lines if line.is_error is is_error)
 
 
-def _failed(why: str) -> dict[str, Any]:
-    return {"error": why}
+def _failed(reason: str) -> dict[str, Any]:
+    return {"error": reason}
 
 
-# Running: ``shell``, with output that an agent can take in.
+# --- commands ---
 
 
 MOST_CHARACTERS = 20_000
@@ -257,43 +263,45 @@ async def shell(  # noqa: PLR0917 - a model gives them by name
     environment: Mapping[str, str] | None = None,
     cwd: str | None = None,
 ) -> dict[str, Any]:
-    """Run a command; what it printed and how it ended is told, and where the whole is of what is too long."""
+    """Run a command; return its output and exit code, and the files with output that is too long."""
     if not command.strip():
         return _failed_run("the command is empty")
     try:
-        found = await runs.execute(command, timeout=timeout_seconds, env=environment, cwd=cwd)
+        result = await runs.execute(command, timeout=timeout_seconds, env=environment, cwd=cwd)
     except ShellTimeoutError as error:
-        said = {"stdout": error.stdout, "stderr": error.stderr}
-        return _failed_run(str(error)) | await _cut(files, said)
+        streams = {"stdout": error.stdout, "stderr": error.stderr}
+        return _failed_run(str(error)) | await _cut(files, streams)
     except (ShellExecutionError, WorkspaceError, ValueError) as error:
         return _failed_run(str(error))
-    said = {"stdout": found.stdout, "stderr": found.stderr}
-    wholes = {"stdout": found.stdout_file, "stderr": found.stderr_file}
-    told = await _cut(files, said, wholes)
-    return {**told, "return_code": found.exit_code}
+    streams = {"stdout": result.stdout, "stderr": result.stderr}
+    wholes = {"stdout": result.stdout_file, "stderr": result.stderr_file}
+    output = await _cut(files, streams, wholes)
+    return {**output, "return_code": result.exit_code}
 
 
-def _failed_run(why: str) -> dict[str, Any]:
-    return {"stdout": "", "stderr": "", "return_code": 1, "error": why}
+def _failed_run(reason: str) -> dict[str, Any]:
+    return {"stdout": "", "stderr": "", "return_code": 1, "error": reason}
 
 
 async def _cut(
-    files: FileOperator | None, said: Mapping[str, str], wholes: Mapping[str, str | None] | None = None
+    files: FileOperator | None, streams: Mapping[str, str], wholes: Mapping[str, str | None] | None = None
 ) -> dict[str, Any]:
-    """Return what was said, cut where it is long, with the paths of files that have it whole."""
-    told: dict[str, Any] = {}
-    for name, text in said.items():
+    """Return streams of output, cut if they are long, with the paths of files that contain all of it."""
+    result: dict[str, Any] = {}
+    for name, text in streams.items():
         path = (wholes or {}).get(name)
         is_long = len(text) > MOST_CHARACTERS
-        if is_long and path is None and files is not None and files.tmp_dir is not None:  # no shell has kept it
+        if (
+            is_long and path is None and files is not None and files.tmp_dir is not None
+        ):  # the shell has not written it into a file
             path = await files.write_tmp_file(f"{name}-{uuid.uuid4().hex[:8]}.log", text)
-        told[name] = text if not is_long else f"{text[:MOST_CHARACTERS]}\n... (truncated)"
+        result[name] = text if not is_long else f"{text[:MOST_CHARACTERS]}\n... (truncated)"
         if path is not None:
-            told[f"{name}_file_path"] = path
-    return told
+            result[f"{name}_file_path"] = path
+    return result
 
 
-# Looking: ``view``, ``ls``, ``glob`` and ``grep``. Nothing here raises for what an agent asked wrongly: it is told.
+# --- reading: wrong arguments of an agent result in an error text, not an exception ---
 
 
 MOST_VIEWED_CHARACTERS = 60_000
@@ -301,9 +309,9 @@ LINES = 300
 LINE_LENGTH = 2000
 _TOO_LONG = "... (truncated)"
 LIMITED = "..."
-"""The key under which a search says that it has not shown everything."""
+"""Key under which a search states that its result is incomplete."""
 IGNORED = "gitignore"
-"""The key under which a search says that it has left files out that git ignores."""
+"""Key under which a search states that ignored files were left out."""
 _EXAMPLES = 5
 _SEARCHED = ("**/*", "*")
 
@@ -311,47 +319,47 @@ _SEARCHED = ("**/*", "*")
 async def view(
     files: FileOperator, path: str, line_offset: int = 0, line_limit: int = LINES, max_line_length: int = LINE_LENGTH
 ) -> str | dict[str, Any]:
-    """Return the text of a file, or of what is too long a part, with how much there is."""
+    """Return the text of a file. If it is too long, return a part of it with the size of the whole."""
     try:
         text = await files.read_file(path, errors="replace")
     except (WorkspaceError, ValueError) as error:
         return f"Error: {error}"
     lines = lines_in(text)
     first = max(0, line_offset)
-    kept: list[str] = []
+    shown: list[str] = []
     is_cut = False
-    left = MOST_VIEWED_CHARACTERS
+    room = MOST_VIEWED_CHARACTERS
     for line in lines[first : first + max(1, line_limit)]:
         body = line.rstrip("\n")
         is_long = len(body) > max_line_length
-        told = f"{body[:max_line_length]}{_TOO_LONG}\n" if is_long else line
-        is_cut |= is_long or len(told) > left
-        if len(told) > left and kept:
-            break  # the next look begins with this line
-        kept.append(told[:left])
-        left -= len(told)
-    if not is_cut and len(kept) == len(lines):
+        cut_line = f"{body[:max_line_length]}{_TOO_LONG}\n" if is_long else line
+        is_cut |= is_long or len(cut_line) > room
+        if len(cut_line) > room and shown:
+            break  # the next call starts with this line
+        shown.append(cut_line[:room])
+        room -= len(cut_line)
+    if not is_cut and len(shown) == len(lines):
         return text
     metadata = {
         "file_path": path,
         "total_lines": len(lines),
         "total_characters": len(text),
         "first_line": first + 1,
-        "lines": len(kept),
+        "lines": len(shown),
     }
-    return {"content": "".join(kept), "metadata": metadata}
+    return {"content": "".join(shown), "metadata": metadata}
 
 
 async def ls(files: FileOperator, path: str = ".", ignore: list[str] | None = None) -> dict[str, Any]:
-    """Return what is in a folder."""
+    """Return the entries of a folder."""
     from divebook.documents.repository import matches
 
     try:
-        listed = await files.list_dir_with_types(path)
+        names = await files.list_dir_with_types(path)
     except WorkspaceError as error:
         return {"success": False, "error": str(error), "entries": [], "count": 0}
     entries = []
-    for name, is_folder in listed:
+    for name, is_folder in names:
         try:
             if any(matches(pattern, name) for pattern in ignore or ()):
                 continue
@@ -360,70 +368,71 @@ async def ls(files: FileOperator, path: str = ".", ignore: list[str] | None = No
         entry: dict[str, Any] = {"name": name, "path": name if path in (".", "") else f"{path.rstrip('/')}/{name}"}
         entry["type"] = "directory" if is_folder else "file"
         try:
-            found = await files.stat(entry["path"])
+            status = await files.stat(entry["path"])
         except WorkspaceError:  # a link that leads nowhere, or out
             entry |= {"type": "link", "size": 0}
         else:
-            entry["size"] = found["size"]
-            if found["mtime"] is not None:
-                entry["modified"] = datetime.fromtimestamp(found["mtime"], UTC).isoformat(timespec="seconds")
+            entry["size"] = status["size"]
+            if status["mtime"] is not None:
+                entry["modified"] = datetime.fromtimestamp(status["mtime"], UTC).isoformat(timespec="seconds")
         entries.append(entry)
     return {"success": True, "entries": entries, "count": len(entries)}
 
 
 async def glob(files: FileOperator, pattern: str, *, include_ignored: bool = False) -> list[str] | dict[str, Any]:
-    """Return the paths that a pattern means, the newest first; without those that git ignores, which are counted."""
+    """Return the paths that match a pattern, newest first. Paths that git ignores are left out and counted."""
     try:
         paths = await files.glob(pattern)
     except (PatternError, WorkspaceError, ValueError) as error:
         return {"error": str(error), "files": []}
-    kept, left_out = (paths, []) if include_ignored else await _without_ignored(files, paths)
+    paths_shown, left_out = (paths, []) if include_ignored else await _without_ignored(files, paths)
     if not left_out:
-        return kept
+        return paths_shown
     return {
-        "files": kept,
+        "files": paths_shown,
         "gitignore_excluded": {"count": len(left_out), "examples": left_out[:_EXAMPLES]},
         "note": "paths that .gitignore excludes are left out: pass include_ignored to see them",
     }
 
 
 async def _without_ignored(files: FileOperator, paths: list[str]) -> tuple[list[str], list[str]]:
-    """Return the paths that git does not ignore, and those that it does.
+    """Split paths into those that git does not ignore and those that it ignores.
 
-    Rules are read of each folder around a path, from the outermost on; in an ignored folder none are read.
+    Rules are read from each folder around a path, the outermost first. In an ignored folder no rules are read.
     """
     rules = IgnoreRules()
-    known = dict[str, bool]()
+    is_ignored_by_folder = dict[str, bool]()
 
     async def is_ignored(folder: str) -> bool:
         """Return whether a folder is ignored; read its rules if not."""
-        if folder not in known:
-            around = folder.rpartition("/")[0]
+        if folder not in is_ignored_by_folder:
+            parent = folder.rpartition("/")[0]
             is_absolute = folder.startswith("/")
             # The rules of the working folder, '', hold for relative paths only.
-            is_below = bool(folder) and not (is_absolute and not around) and await is_ignored(around)
-            known[folder] = is_below or (bool(folder) and rules.is_ignored(folder, is_folder=True))
-            if not known[folder]:
+            is_below = bool(folder) and not (is_absolute and not parent) and await is_ignored(parent)
+            is_ignored_by_folder[folder] = is_below or (bool(folder) and rules.is_ignored(folder, is_folder=True))
+            if not is_ignored_by_folder[folder]:
                 for name in (GITIGNORE, EXCLUDE):
-                    if (text := await _text_of(files, f"{folder}/{name}" if folder else name)) is not None:
+                    text = await _text_of(files, f"{folder}/{name}" if folder else name)
+                    if text is not None:
                         rules.add(folder, text, is_exclude=name == EXCLUDE)
-        return known[folder]
+        return is_ignored_by_folder[folder]
 
-    kept = list[str]()
+    included = list[str]()
     left_out = list[str]()
     for path in paths:
         is_out = await is_ignored(path.rpartition("/")[0]) or rules.is_ignored(path)
-        # Only a folder is asked about, and only where a rule of folders would leave it out.
+        # The kind of a path is looked up only if a rule for folders would ignore it.
         if not is_out and rules.is_ignored(path, is_folder=True):
             is_out = await files.is_dir(path)
-        (left_out if is_out else kept).append(path)
-    return kept, left_out
+        (left_out if is_out else included).append(path)
+    return included, left_out
 
 
 async def _text_of(files: FileOperator, path: str) -> str | None:
     try:
         return await files.read_file(path, errors="replace")
-    except WorkspaceError:  # it is not there, or lies outside
+    except WorkspaceError:  # it does not exist, or lies outside
         return None
 
 
@@ -438,7 +447,7 @@ async def grep(  # noqa: PLR0917 - a model gives them by name
     *,
     include_ignored: bool = False,
 ) -> dict[str, Any]:
-    """Return the lines that a regular expression finds, by ``file:line``; files that git ignores are not searched."""
+    """Return the lines that match a regular expression, by ``file:line``. Files that git ignores are not searched."""
     try:
         compiled(pattern)
         paths = await files.glob(include or _SEARCHED[0])
@@ -447,10 +456,10 @@ async def grep(  # noqa: PLR0917 - a model gives them by name
         return {"error": str(error)}
     if not include_ignored:
         paths, left_out = await _without_ignored(files, paths)
-    found = await _search(files, pattern, paths, context_lines, max_results, max_matches_per_file, max_files)
+    result = await _search(files, pattern, paths, context_lines, max_results, max_matches_per_file, max_files)
     if left_out:
-        found[IGNORED] = f"{plural(len(left_out), 'path')} that .gitignore excludes not searched: pass include_ignored"
-    return found
+        result[IGNORED] = f"{plural(len(left_out), 'path')} that .gitignore excludes not searched: pass include_ignored"
+    return result
 
 
 async def _search(  # noqa: PLR0917 - as `grep`
@@ -462,8 +471,8 @@ async def _search(  # noqa: PLR0917 - as `grep`
     max_matches_per_file: int,
     max_files: int,
 ) -> dict[str, Any]:
-    """Return the lines of some files that an expression finds."""
-    found: dict[str, Any] = {}
+    """Return the matching lines of some files, up to the limits of matches and files."""
+    result: dict[str, Any] = {}
     with_matches = 0
     time = MatchTime()
     for path in paths:
@@ -474,24 +483,24 @@ async def _search(  # noqa: PLR0917 - as `grep`
         try:
             hits = await asyncio.to_thread(_matching, pattern, lines, time)
         except PatternError as error:
-            found[LIMITED] = f"stopped at {path}: {error}"
+            result[LIMITED] = f"stopped at {path}: {error}"
             break
         if not hits:
             continue
         if 0 <= max_files <= with_matches:
-            found[LIMITED] = f"stopped after {max_files} files with matches, the newest first: narrow the search"
+            result[LIMITED] = f"stopped after {max_files} files with matches, the newest first: narrow the search"
             break
         with_matches += 1
         for at in hits if max_matches_per_file < 0 else hits[:max_matches_per_file]:
-            if len(found) >= max_results:
-                found[LIMITED] = f"stopped after {max_results} matches: narrow the search"
-                return found
-            found[f"{path}:{at + 1}"] = _match(path, lines, at, context_lines)
-    return found
+            if len(result) >= max_results:
+                result[LIMITED] = f"stopped after {max_results} matches: narrow the search"
+                return result
+            result[f"{path}:{at + 1}"] = _match(path, lines, at, context_lines)
+    return result
 
 
 def _matching(pattern: str, lines: list[str], time: MatchTime) -> list[int]:
-    """Return the indexes of the lines that match; PatternError once the time is over."""
+    """Return the indexes of the lines that match; PatternError if the time limit is reached."""
     return [at for at, line in enumerate(lines) if time.contains(pattern, line.rstrip("\r\n"))]
 
 

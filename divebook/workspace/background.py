@@ -1,7 +1,7 @@
-"""Commands of a workspace that go on while others run: a server, a build that watches; with what they print.
+"""Background processes of a workspace, such as servers or builds that watch files, with their output.
 
-They end with the workspace. What is exported of them is how they were started, and not their variables, which may be
-secret: after a restart they are listed as gone, and are not started again by themselves.
+They end with the workspace. Their exported state is how they were started, without their variables, which may be
+secret. After a restart they are listed as gone and are not started again automatically.
 """
 
 from __future__ import annotations
@@ -19,48 +19,48 @@ from divebook.workspace.shell import Shell, ShellResult
 from divebook.workspace.workspace import several
 
 KEY = "process_manager"
-"""The key of a manager among the resources of a workspace."""
+"""Key of the process manager among the resources of a workspace."""
 MOST_CHARACTERS = 1 << 20
-"""What is held of what a process prints and nobody has read."""
+"""Most characters of unread output that are kept for a process."""
 MOST_ENDED = 50
-"""How many processes are known after they have ended."""
+"""Most ended processes that are kept in the list."""
 _LONGEST_LINE = 1 << 16
 ProcessStatus: TypeAlias = Literal["running", "ended", "killed", "failed", "gone"]
 
 
 class OutputLine(NamedTuple):
-    """A line that a process has printed."""
+    """A line of output."""
 
     text: str
     is_error: bool
-    """Whether it was printed as an error."""
+    """Whether it was printed to stderr."""
 
 
 class _Lines:
-    """Lines that nobody has read yet, within bounds: the oldest go."""
+    """Unread lines, up to a limit of characters: the oldest are dropped."""
 
     def __init__(self) -> None:
         self._lines: deque[OutputLine] = deque()
-        self._begun = {"stdout": "", "stderr": ""}
+        self._open_line = {"stdout": "", "stderr": ""}
         self._held = 0
         self.dropped = 0
-        """Lines that were never read."""
+        """Number of dropped lines."""
 
     def feed(self, stream: str, text: str) -> None:
-        *whole, rest = (self._begun[stream] + text).split("\n")
-        for line in whole:
+        *complete, rest = (self._open_line[stream] + text).split("\n")
+        for line in complete:
             self._add(line.removesuffix("\r"), stream)
         while len(rest) > _LONGEST_LINE:
             self._add(rest[:_LONGEST_LINE], stream)
             rest = rest[_LONGEST_LINE:]
-        self._begun[stream] = rest
+        self._open_line[stream] = rest
 
     def finish(self) -> None:
-        """Take what no end of a line followed as a line."""
-        for stream, rest in self._begun.items():
+        """Add the text after the last line break as a line."""
+        for stream, rest in self._open_line.items():
             if rest:
                 self._add(rest, stream)
-            self._begun[stream] = ""
+            self._open_line[stream] = ""
 
     def _add(self, line: str, stream: str) -> None:
         self._lines.append(OutputLine(line, stream == "stderr"))
@@ -74,40 +74,40 @@ class _Lines:
 
     def take(self, most: int | None) -> list[OutputLine]:
         count = len(self._lines) if most is None else min(most, len(self._lines))
-        taken = [self._lines.popleft() for _ in range(count)]
-        self._held -= sum(len(line.text) + 1 for line in taken)
-        return taken
+        lines = [self._lines.popleft() for _ in range(count)]
+        self._held -= sum(len(line.text) + 1 for line in lines)
+        return lines
 
 
 class _Input:
-    """What a process can read, which is given to it while it runs."""
+    """Input of a process, written while it runs."""
 
     def __init__(self) -> None:
-        self._given: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
 
-    def give(self, data: bytes | None) -> None:
-        self._given.put_nowait(data)
+    def write(self, data: bytes | None) -> None:
+        self._queue.put_nowait(data)
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        while (piece := await self._given.get()) is not None:
+        while (piece := await self._queue.get()) is not None:
             yield piece
 
 
 class BackgroundProcess:
-    """A command that goes on beside others.
+    """A command that runs in the background.
 
     Parameters
     ----------
     process_id
-        What it is called in the workspace.
+        Its name in the workspace.
     command
-        The program and its arguments.
+        The program with its arguments.
     cwd
-        The folder in which it runs; None for that of the workspace.
+        Working folder; None for that of the workspace.
     status
-        As what it is known before it runs.
+        Status before it runs.
     takes_input
-        Whether it is given what it can read while it runs; else it finds the end of it.
+        Whether input can be written while it runs; otherwise its input is empty.
     """
 
     def __init__(
@@ -125,15 +125,15 @@ class BackgroundProcess:
         self._input = _Input() if takes_input else None
         self.status: ProcessStatus = status
         self.pid: int | None = None
-        """The number that the system of its workspace gives it."""
+        """Process id in the system of its workspace."""
         self.error: str | None = None
-        """Why it could not be run."""
+        """Reason for which it could not be run."""
         self.result: ShellResult | None = None
-        """How it ended, where it ended by itself, and the files with output that was long."""
+        """Result with the files of long output; None unless it ended by itself."""
         self._lines = _Lines()
-        self._has_last = False
+        self._is_input_closed = False
         self._task: asyncio.Task[None] | None = None
-        self._has_begun = asyncio.Event()
+        self._has_started = asyncio.Event()
         self._has_news = asyncio.Event()
 
     @property
@@ -143,40 +143,40 @@ class BackgroundProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """Its exit code, if it ended by itself."""
+        """Its exit code; None unless it ended by itself."""
         return None if self.result is None else self.result.exit_code
 
     @property
     def dropped_lines(self) -> int:
-        """How many lines were printed and are no longer held, because nobody has read them."""
+        """Number of lines that were dropped unread."""
         return self._lines.dropped
 
     async def wait(self) -> BackgroundProcess:
-        """Wait until it has ended; return it."""
+        """Wait for its end; return the process."""
         if self._task is not None:
             await asyncio.wait([self._task])
         return self
 
     async def start(self, shell: Shell, env: Mapping[str, str] | None) -> None:
-        """Begin in a shell, with further variables, and return when it runs; raises what the shell raises."""
+        """Start in a shell, with further variables; return when it runs. Raises as the shell."""
         self._task = asyncio.create_task(self._run(shell, env))
-        begun = asyncio.create_task(self._has_begun.wait())
+        started = asyncio.create_task(self._has_started.wait())
         try:
-            await asyncio.wait([self._task, begun], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([self._task, started], return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             await self.kill()
             raise
         finally:
-            begun.cancel()
+            started.cancel()
         if self._task.done() and not self._task.cancelled():
             self._task.result()
 
     async def _run(self, shell: Shell, env: Mapping[str, str] | None) -> None:
-        def begin(pid: int) -> None:
+        def on_start(pid: int) -> None:
             self.pid = pid
-            self._has_begun.set()
+            self._has_started.set()
 
-        def hear(stream: str, text: str) -> None:
+        def on_output(stream: str, text: str) -> None:
             self._lines.feed(stream, text)
             self._has_news.set()
 
@@ -187,8 +187,8 @@ class BackgroundProcess:
                 env=env,
                 cwd=self.cwd,
                 stdin=b"" if self._input is None else self._input.pieces(),
-                on_output=hear,
-                on_start=begin,
+                on_output=on_output,
+                on_start=on_start,
             )
             self.status = "ended"
         except asyncio.CancelledError:
@@ -199,17 +199,17 @@ class BackgroundProcess:
             self.error = str(error)
             raise
         finally:
-            if self.is_running:  # what was asked for makes no sense
+            if self.is_running:  # the shell refused the arguments
                 self.status = "failed"
             self._lines.finish()
             self._has_news.set()
 
     def read_output(self, max_lines: int | None = None) -> list[OutputLine]:
-        """Return the lines that it has printed and nobody has read, the oldest first; they are read then."""
+        """Return unread lines, oldest first, and mark them as read."""
         return self._lines.take(max_lines)
 
     async def next_output(self, seconds: float, max_lines: int | None = None) -> list[OutputLine]:
-        """Return lines as `read_output`; where there are none, wait for one or for the end of the process."""
+        """Return lines as `read_output`; without any, wait for a line or for the end of the process."""
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, seconds)):
                 while self.is_running and not self._lines:
@@ -218,12 +218,12 @@ class BackgroundProcess:
         return self.read_output(max_lines)
 
     def write_input(self, text: str, *, is_last: bool = False) -> None:
-        """Give it something to read, and with `is_last` the end of it.
+        """Write text to the input of the process; with `is_last` close the input.
 
         Raises
         ------
         ProcessInputError
-            It does not run any more, was started without input, or was given the end of it.
+            It has ended, was started without input, or its input is closed.
         """
         if self._input is None:
             raise ProcessInputError(f"the process {self.process_id!r} takes no input: start it with takes_input")
@@ -231,16 +231,16 @@ class BackgroundProcess:
             raise ProcessInputError(
                 f"the process {self.process_id!r} reads no more, it is {self.status}: start it again"
             )
-        if self._has_last:
+        if self._is_input_closed:
             raise ProcessInputError(f"the process {self.process_id!r} was given the end of its input: start it again")
         if text:
-            self._input.give(text.encode())
+            self._input.write(text.encode())
         if is_last:
-            self._has_last = True
-            self._input.give(None)
+            self._is_input_closed = True
+            self._input.write(None)
 
     async def kill(self) -> bool:
-        """End it with all that it has started; return whether it was running."""
+        """End the process with all its descendants; return whether it was running."""
         if self._task is None or self._task.done():
             return False
         self._task.cancel()
@@ -249,14 +249,14 @@ class BackgroundProcess:
 
 
 class ProcessManager:
-    """Starts commands that go on, reads what they print, and ends them.
+    """Starts background processes, reads their output, and ends them.
 
-    It is a resource: registered with a workspace, it ends its processes when that is left.
+    It is a resource: registered with a workspace, it ends its processes when the workspace is left.
 
     Parameters
     ----------
     workspace
-        Where they run; anything that has a `shell`.
+        Workspace of the processes; any object with a `shell`.
 
     Examples
     --------
@@ -283,83 +283,83 @@ class ProcessManager:
         process_id: str | None = None,
         takes_input: bool = False,
     ) -> BackgroundProcess:
-        """Start a program, and return when it runs.
+        """Start a program; return when it runs.
 
         Parameters
         ----------
         cwd
-            Where it runs, a folder of the workspace.
+            Working folder, in the workspace.
         env
-            Variables added to those of the workspace.
+            Variables in addition to those of the workspace.
         process_id
-            What it is to be called; by default ``proc-`` and eight digits.
+            Name of the process; by default ``proc-`` and eight digits.
         takes_input
-            Whether it is given what it can read while it runs (`BackgroundProcess.write_input`).
+            Whether input can be written while it runs (`BackgroundProcess.write_input`).
 
         Raises
         ------
         ProcessIdError
-            Another one that runs has this id.
+            A running process has this id.
         PathNotAllowedError
-            It may not run there.
+            It may not run in `cwd`.
         ShellExecutionError
-            It cannot be run there.
+            It cannot be run.
         """
-        named = process_id or f"proc-{uuid.uuid4().hex[:8]}"
-        known = self._processes.get(named)
-        if known is not None and known.is_running:
-            raise ProcessIdError(f"the process {named!r} is still running: kill it first, or give another id")
+        name = process_id or f"proc-{uuid.uuid4().hex[:8]}"
+        existing = self._processes.get(name)
+        if existing is not None and existing.is_running:
+            raise ProcessIdError(f"the process {name!r} is still running: kill it first, or give another id")
         shell: Shell = self._workspace.shell
-        process = BackgroundProcess(named, [command, *several(args, "args")], cwd, "running", takes_input=takes_input)
-        self._processes.pop(named, None)
-        self._processes[named] = process
+        process = BackgroundProcess(name, [command, *several(args, "args")], cwd, "running", takes_input=takes_input)
+        self._processes.pop(name, None)
+        self._processes[name] = process
         try:
             await process.start(shell, env)
         finally:
             if process.status == "failed":
-                del self._processes[named]
+                del self._processes[name]
         self._forget()
         return process
 
     def _forget(self) -> None:
-        """Forget those that ended first, if there are many."""
+        """Remove the processes that ended first from the list, if there are many."""
         ended = [each.process_id for each in self._processes.values() if not each.is_running]
         for process_id in ended[: max(0, len(ended) - MOST_ENDED)]:
             del self._processes[process_id]
 
     def list(self) -> list[BackgroundProcess]:
-        """Return all processes that are known, in the order in which they were started."""
+        """Return all listed processes, in order of their start."""
         return [*self._processes.values()]
 
     def get(self, process_id: str) -> BackgroundProcess | None:
-        """Return a process; None for one that is not known."""
+        """Return a process; None for an unknown id."""
         return self._processes.get(process_id)
 
     def read_output(self, process_id: str, max_lines: int | None = None) -> Sequence[OutputLine]:
-        """Return the lines that a process has printed and nobody has read, the oldest first; they are read then.
+        """Return the unread lines of a process, oldest first, and mark them as read.
 
         Raises
         ------
         ProcessIdError
-            No such process is known.
+            The id is unknown.
         """
         return self.require(process_id).read_output(max_lines)
 
     def require(self, process_id: str) -> BackgroundProcess:
-        """Return a process; raises `ProcessIdError` for one that is not known."""
+        """Return a process; raises `ProcessIdError` for an unknown id."""
         process = self._processes.get(process_id)
         if process is None:
-            known = ", ".join(self._processes) or "none"
-            raise ProcessIdError(f"no process {process_id!r} is known; known: {known}")
+            names = ", ".join(self._processes) or "none"
+            raise ProcessIdError(f"no process {process_id!r} is known; known: {names}")
         return process
 
     async def kill(self, process_id: str) -> bool:
-        """End a process with all that it has started; return whether it was running."""
+        """End a process with all its descendants; return whether it was running."""
         process = self._processes.get(process_id)
         return process is not None and await process.kill()
 
     async def kill_all(self) -> int:
-        """End all processes, side by side; return how many were running."""
+        """End all processes at the same time; return how many were running."""
         return sum(await asyncio.gather(*(process.kill() for process in self._processes.values())))
 
     # --- as a resource ---------------------------------------------------------------------------------------------
@@ -369,7 +369,7 @@ class ProcessManager:
         await self.kill_all()
 
     async def export_state(self) -> dict[str, Any]:
-        """Return how those were started that run; not their variables, which may be secret."""
+        """Return how the running processes were started, without their variables, which may be secret."""
         return {
             "processes": [
                 {"process_id": each.process_id, "command": [*each.command], "cwd": each.cwd}
@@ -379,21 +379,21 @@ class ProcessManager:
         }
 
     async def restore_state(self, state: Mapping[str, Any]) -> None:
-        """List those that ran as gone."""
-        for told in state.get("processes", ()):
-            process = BackgroundProcess(told["process_id"], told["command"], told["cwd"], "gone")
+        """List the processes of an exported state as gone."""
+        for entry in state.get("processes", ()):
+            process = BackgroundProcess(entry["process_id"], entry["command"], entry["cwd"], "gone")
             self._processes.setdefault(process.process_id, process)
 
     async def get_context_instructions(self) -> str | None:
-        """Return what agents are told of the processes; None if there are none."""
+        """Return the list of processes for agents; None if there are none."""
         lines = [f"{each.process_id} ({each.status}): {' '.join(each.command)}" for each in self._processes.values()]
         return "\n".join(lines) or None
 
 
 def process_manager(workspace: Any) -> ProcessManager:
-    """Return the manager of a workspace, which is made with the first question for it."""
-    found: ProcessManager | None = workspace.resources.get_typed(KEY, ProcessManager)
-    if found is None:
-        found = ProcessManager(workspace)
-        workspace.resources.set(KEY, found)
-    return found
+    """Return the process manager of a workspace, which is created on the first call."""
+    manager: ProcessManager | None = workspace.resources.get_typed(KEY, ProcessManager)
+    if manager is None:
+        manager = ProcessManager(workspace)
+        workspace.resources.set(KEY, manager)
+    return manager

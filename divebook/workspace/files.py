@@ -1,4 +1,4 @@
-"""Files of a workspace, as code and tools reach them: by path, asynchronously, with errors that say what failed."""
+"""Files of a workspace: asynchronous operations by path, with errors that name the operation and the path."""
 
 from __future__ import annotations
 
@@ -29,20 +29,14 @@ from divebook.text.patterns import (
 )
 from divebook.workspace.paths import PathPolicy, Root
 
-# Files of a workspace on this machine's disk: each operation below the folders that its policy allows, at once.
-#
-# What acts on a name (delete, move) acts on the name itself, also where that is a link. Files are written in one step:
-# a reader finds the old content or the new one.
-
-
 _LIST = os.O_RDONLY | os.O_DIRECTORY
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_MODE = 0o666
 _FOLDER_MODE = 0o777
 
 
-class FoundFile(NamedTuple):
-    """What is at a path."""
+class FileStatus(NamedTuple):
+    """Size, time and kind of what is at a path."""
 
     size: int
     mtime: float
@@ -51,31 +45,38 @@ class FoundFile(NamedTuple):
 
 
 class Disk:
-    """The files that a policy allows to reach; every method raises `PathNotAllowedError` for others, and OSError."""
+    """Blocking operations on the files that a policy allows.
+
+    All raise `PathNotAllowedError` for other files, and OSError.
+
+    Operations on a name (delete, move) act on a link itself, not on its target. Files are written in one step: a reader
+    sees the old content or the new one.
+    """
 
     def __init__(self, policy: PathPolicy) -> None:
         self.policy = policy
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
-        """Return the bytes of a file, or some of them."""
+        """Return the bytes of a file, or `length` of them from `offset` on."""
         with open(self.policy.open_regular(path), "rb") as file:
             file.seek(offset)
             return file.read(-1 if length is None else length)
 
     def pieces(self, path: str, size: int) -> Iterator[bytes]:
-        """Give the bytes of a file piece by piece."""
+        """Yield the bytes of a file piece by piece."""
         with open(self.policy.open_regular(path), "rb") as file:
             while piece := file.read(size):
                 yield piece
 
     def write(self, path: str, content: bytes) -> None:
-        """Replace the content of a file in one step, through a link to where that leads; its mode stays."""
+        """Replace the content of a file in one step; its mode is kept. A link is followed to its target."""
         real = self.policy.real(path)
         mode = self._mode_of(real)
         temporary = f".{secrets.token_hex(8)}.new"
         with self.policy.parent(real) as (folder, name):
             if mode is not None and not os.access(name, os.W_OK, dir_fd=folder, effective_ids=True):
-                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)  # nor is it replaced
+                # A rename would replace a file that may not be written.
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
             try:
                 with open(os.open(temporary, _NEW, _FILE_MODE, dir_fd=folder), "wb") as file:
                     file.write(content)
@@ -88,30 +89,30 @@ class Disk:
                 raise
 
     def _mode_of(self, path: str) -> int | None:
-        """Return the mode of a file that is to be replaced; raises for what is no file."""
+        """Return the mode of a file, None if there is none; raises for anything else than a regular file."""
         try:
-            opened = self.policy.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_PATH", 0))
+            descriptor = self.policy.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_PATH", 0))
         except FileNotFoundError:
             return None
         try:
-            found = os.fstat(opened).st_mode
+            mode = os.fstat(descriptor).st_mode
         finally:
-            os.close(opened)
-        if stat.S_ISDIR(found):
+            os.close(descriptor)
+        if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        if not stat.S_ISREG(found):
+        if not stat.S_ISREG(mode):
             raise PathNotAllowedError(path, "not a regular file")
-        return found & 0o7777
+        return mode & 0o7777
 
     def append(self, path: str, content: bytes) -> None:
-        """Add to the end of a file, which is made if it is not there."""
+        """Append to a file, which is created if it is missing."""
         with self.policy.parent(self.policy.real(path)):
-            pass  # raises for a file that is refused before it is made
+            pass  # raises for a path that is refused, before the file is created
         with open(self.policy.open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as file:
             file.write(content)
 
     def delete(self, path: str) -> None:
-        """Remove a file, a link or an empty folder."""
+        """Delete a file, a link or an empty folder."""
         with self.policy.parent(path) as (folder, name):
             if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
                 os.rmdir(name, dir_fd=folder)
@@ -119,7 +120,7 @@ class Disk:
                 os.unlink(name, dir_fd=folder)
 
     def delete_tree(self, path: str) -> None:
-        """Remove a folder with all in it, or a file or link."""
+        """Delete a file, a link, or a folder with all its content."""
         self._require_unprotected(path)
         with self.policy.parent(path) as (folder, name):
             if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
@@ -129,69 +130,80 @@ class Disk:
 
     def names(self, path: str) -> list[str]:
         """Return the names in a folder, sorted."""
-        opened = self.policy.open(path, _LIST)
+        descriptor = self.policy.open(path, _LIST)
         try:
-            return sorted(self.policy.visible(opened, os.listdir(opened)))
+            return sorted(self.policy.visible(descriptor, os.listdir(descriptor)))
         finally:
-            os.close(opened)
+            os.close(descriptor)
 
     def entries(self, path: str) -> list[tuple[str, bool]]:
-        """Return the names in a folder, sorted, and whether each is a folder; a link that leads out is none."""
+        """Return the names in a folder, sorted, and whether each is a folder.
+
+        A link that leads out counts as no folder.
+        """
         base = self.policy.absolute(path).rstrip("/")
         return [(name, self.is_folder(f"{base}/{name}")) for name in self.names(path)]
 
     def is_folder(self, path: str) -> bool:
-        """Return whether a folder is at a path, or a link to one inside."""
+        """Return whether a path is a folder, or a link to one inside."""
         try:
-            return self.look(path).is_dir
+            return self.status(path).is_dir
         except (OSError, PathNotAllowedError):
             return False
 
     def exists(self, path: str) -> bool:
-        """Return whether something is at a path, and not only a link that leads nowhere."""
+        """Return whether a path exists. A link without a target does not."""
         try:
-            self.look(path)
+            self.status(path)
         except PathNotAllowedError:
             raise
         except OSError:
             return False
         return True
 
-    def look(self, path: str) -> FoundFile:
-        """Return what is at a path, links followed."""
-        opened = self.policy.open(path, getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK))
+    def status(self, path: str) -> FileStatus:
+        """Return the status of a path, with links followed."""
+        descriptor = self.policy.open(path, getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK))
         try:
-            found = os.fstat(opened)
+            status = os.fstat(descriptor)
         finally:
-            os.close(opened)
-        return FoundFile(found.st_size, found.st_mtime, stat.S_ISREG(found.st_mode), stat.S_ISDIR(found.st_mode))
+            os.close(descriptor)
+        return FileStatus(status.st_size, status.st_mtime, stat.S_ISREG(status.st_mode), stat.S_ISDIR(status.st_mode))
 
     def make_folder(self, path: str, *, parents: bool, most: float = math.inf) -> None:
-        """Make a folder, with those around it if asked for, `most` in all; one that is there is fine."""
-        left = [self.policy.absolute(path).rstrip("/")]
+        """Create a folder, with its missing parents if `parents`, at most `most` folders in all.
+
+        An existing one is fine.
+        """
+        missing = [self.policy.absolute(path).rstrip("/")]
         with suppress(FileNotFoundError):
-            if self.look(left[0]).is_dir:
+            if self.status(missing[0]).is_dir:
                 return
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-        while parents and not self.is_folder(around := os.path.dirname(left[-1])):
-            left.append(around)
-        if len(left) > most:
-            raise OSError(errno.ENAMETOOLONG, f"it needs {len(left)} new folders, more than {most}", path)
-        for text in reversed(left):
+        parent = os.path.dirname(missing[0])
+        while parents and not self.is_folder(parent):
+            missing.append(parent)
+            parent = os.path.dirname(parent)
+        if len(missing) > most:
+            raise OSError(errno.ENAMETOOLONG, f"it needs {len(missing)} new folders, more than {most}", path)
+        for text in reversed(missing):
             with self.policy.parent(text) as (folder, name), suppress(FileExistsError):
                 os.mkdir(name, _FOLDER_MODE, dir_fd=folder)
 
     def move(self, source: str, target: str) -> None:
-        """Move a file, link or folder: in place of a file, or into a folder."""
+        """Move a file, link or folder: into the folder `target`, or in place of the file `target`.
+
+        Between two file systems it is copied and deleted.
+        """
         target = self._into(source, target)
         self._require_unprotected(source)
         with (
-            self._going("move", source, target),
-            self.policy.parent(source) as (old, was),
+            self._named_failures("move", source, target),
+            self.policy.parent(source) as (old, old_name),
             self.policy.parent(target) as (new, name),
         ):
             try:
-                os.rename(was, name, src_dir_fd=old, dst_dir_fd=new)
+                os.rename(old_name, name, src_dir_fd=old, dst_dir_fd=new)
             except OSError as error:
                 if error.errno != errno.EXDEV:
                     raise
@@ -201,73 +213,73 @@ class Disk:
         self.delete_tree(source)
 
     def _require_unprotected(self, source: str) -> None:
-        """Raise for a folder that holds what the guard refuses: what is done to the folder is done to that, too."""
+        """Raise for a folder with content that the guard refuses, which an operation on the folder would affect too."""
         if not self.policy.is_guarded:
             return
-        left: list[str] = []
+        queue: list[str] = []
         with suppress(FileNotFoundError), self.policy.parent(source) as (holder, name):
             if stat.S_ISDIR(os.stat(name, dir_fd=holder, follow_symlinks=False).st_mode):
-                left = [source]
-        while left:
-            place = left.pop()
-            opened = self.policy.open(place, _LIST | os.O_NOFOLLOW)
+                queue = [source]
+        while queue:
+            folder = queue.pop()
+            descriptor = self.policy.open(folder, _LIST | os.O_NOFOLLOW)
             try:
-                names = os.listdir(opened)
-                hidden = set(names) - set(self.policy.visible(opened, names))
+                names = os.listdir(descriptor)
+                hidden = set(names) - set(self.policy.visible(descriptor, names))
                 if hidden:
                     raise PathNotAllowedError(source, f"it holds {min(hidden)}, which is refused")
-                modes = {name: os.stat(name, dir_fd=opened, follow_symlinks=False).st_mode for name in names}
+                modes = {name: os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode for name in names}
             finally:
-                os.close(opened)
-            left += [f"{place}/{name}" for name, mode in modes.items() if stat.S_ISDIR(mode)]
+                os.close(descriptor)
+            queue += [f"{folder}/{name}" for name, mode in modes.items() if stat.S_ISDIR(mode)]
 
     def copy(self, source: str, target: str) -> None:
-        """Copy a file with its mode and times, or a folder with all in it to where nothing is."""
-        if not self.look(source).is_dir:
-            with self._going("copy", source, target):
+        """Copy a file with its mode and times, or a folder with its content to a path that does not exist."""
+        if not self.status(source).is_dir:
+            with self._named_failures("copy", source, target):
                 self._copy_file(source, self._into(source, target))
             return
         inside = self.policy.real(target)
         around = self.policy.real(source)
         if inside == around or inside.startswith(f"{around}/"):
             raise FileOperationError("copy", source, "a folder cannot be copied into itself")
-        left = [(self.policy.absolute(source).rstrip("/"), self.policy.absolute(target).rstrip("/"))]
-        while left:
-            old, new = left.pop()
-            with self._going("copy", source, target):
+        queue = [(self.policy.absolute(source).rstrip("/"), self.policy.absolute(target).rstrip("/"))]
+        while queue:
+            old, new = queue.pop()
+            with self._named_failures("copy", source, target):
                 is_folder = self._copy_entry(old, new)
             if is_folder:
-                left += [(f"{old}/{name}", f"{new}/{name}") for name in self.names(old)]
+                queue += [(f"{old}/{name}", f"{new}/{name}") for name in self.names(old)]
 
     @contextmanager
-    def _going(self, operation: str, source: str, target: str) -> Iterator[None]:
-        """Say which of the two is not there."""
+    def _named_failures(self, operation: str, source: str, target: str) -> Iterator[None]:
+        """Turn "not found" into an error that names the missing part, if that is the parent directory of the target."""
         try:
             yield
         except FileNotFoundError:
             with suppress(FileNotFoundError), self.policy.parent(source) as (folder, name):
                 os.stat(name, dir_fd=folder, follow_symlinks=False)
-                told = f"the parent directory of {target!r} was not found: make it first"
-                raise FileOperationError(operation, source, told) from None
+                reason = f"the parent directory of {target!r} was not found: make it first"
+                raise FileOperationError(operation, source, reason) from None
             raise
 
     def _copy_entry(self, source: str, target: str) -> bool:
-        """Copy what is at a path, of a folder the folder alone; return whether it is one."""
+        """Copy one entry, a folder without its content; return whether it is a folder."""
         with self.policy.parent(source) as (folder, name):
             mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
-            leads = os.readlink(name, dir_fd=folder) if stat.S_ISLNK(mode) else None
-        if leads is None and not stat.S_ISDIR(mode):
+            link_target = os.readlink(name, dir_fd=folder) if stat.S_ISLNK(mode) else None
+        if link_target is None and not stat.S_ISDIR(mode):
             self._copy_file(source, target)
             return False
         with self.policy.parent(target) as (folder, name):
-            if leads is None:
+            if link_target is None:
                 os.mkdir(name, _FOLDER_MODE, dir_fd=folder)
             else:
-                os.symlink(leads, name, dir_fd=folder)
-        return leads is None
+                os.symlink(link_target, name, dir_fd=folder)
+        return link_target is None
 
     def _into(self, source: str, target: str) -> str:
-        """Return where a source goes: into a folder that is at the target, or in place of the target."""
+        """Return the final path of a move or copy: inside `target` if that is a folder, otherwise `target`."""
         if not self.is_folder(target):
             return target
         name = os.path.basename(self.policy.absolute(source).rstrip("/"))
@@ -275,19 +287,19 @@ class Disk:
 
     def _copy_file(self, source: str, target: str) -> None:
         with open(self.policy.open_regular(source), "rb") as file:
-            found = os.fstat(file.fileno())
+            status = os.fstat(file.fileno())
             self.write(target, file.read())
-        opened = self.policy.open_regular(target)
+        descriptor = self.policy.open_regular(target)
         try:
-            os.fchmod(opened, found.st_mode & 0o7777)
-            os.utime(opened, ns=(found.st_atime_ns, found.st_mtime_ns))
+            os.fchmod(descriptor, status.st_mode & 0o7777)
+            os.utime(descriptor, ns=(status.st_atime_ns, status.st_mtime_ns))
         finally:
-            os.close(opened)
+            os.close(descriptor)
 
     def glob(self, pattern: str) -> list[str]:
-        """Return the paths that a pattern means, the newest first; what leads out is none of them.
+        """Return the paths that match a pattern, newest first, without those that lead out.
 
-        Those of a relative pattern are relative.
+        Paths are relative if the pattern is.
         """
         if not pattern:
             raise FileOperationError("glob", pattern, "the pattern is empty")
@@ -299,35 +311,35 @@ class Disk:
         plain = next((at for at, part in enumerate(parts) if has_wildcards(part)), len(parts) - 1)
         start = "/".join(parts[:plain]) or "/"
         prefix = f"{self.policy.default.name.rstrip('/')}/"
-        found = [(mtime, path) for path, mtime in self._below(start) if matches(whole, path)]
-        paths = [path for _, path in sorted(found, key=lambda each: (-each[0], each[1]))]
+        matching = [(mtime, path) for path, mtime in self._below(start) if matches(whole, path)]
+        paths = [path for _, path in sorted(matching, key=lambda each: (-each[0], each[1]))]
         return paths if is_absolute else [path.removeprefix(prefix) for path in paths]
 
     def _below(self, folder: str) -> Iterator[tuple[str, float]]:
-        """Give all that is below a folder, with its time; links are not gone through."""
-        left = [folder]
-        while left:
-            place = left.pop()
+        """Yield all paths below a folder with their modification times. Links are not followed."""
+        queue = [folder]
+        while queue:
+            parent = queue.pop()
             try:
-                opened = self.policy.open(place, _LIST | os.O_NOFOLLOW)
+                descriptor = self.policy.open(parent, _LIST | os.O_NOFOLLOW)
             except (OSError, PathNotAllowedError):
                 continue
             try:
-                for name in sorted(self.policy.visible(opened, os.listdir(opened))):
+                for name in sorted(self.policy.visible(descriptor, os.listdir(descriptor))):
                     with suppress(OSError):
-                        found = os.stat(name, dir_fd=opened, follow_symlinks=False)
-                        path = f"{place.rstrip('/')}/{name}"
-                        left += [path] if stat.S_ISDIR(found.st_mode) else []
-                        yield path, found.st_mtime
+                        status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+                        path = f"{parent.rstrip('/')}/{name}"
+                        queue += [path] if stat.S_ISDIR(status.st_mode) else []
+                        yield path, status.st_mtime
             finally:
-                os.close(opened)
+                os.close(descriptor)
 
 
 T = TypeVar("T")
 CHUNK = 65_536
 MOST_CHARACTERS = 60_000
 _WHOLE_LINES = 0.8
-"""A text is cut at the end of a line if that lies beyond this part of it."""
+"""A text is cut at the end of a line if that lies beyond this share of its allowed length."""
 _AROUND = "parent directory"
 NO_SCRATCH = "no tmp directory is configured for this workspace"
 
@@ -335,12 +347,12 @@ NO_SCRATCH = "no tmp directory is configured for this workspace"
 class FileOperator(ABC):
     """Reads and writes the files of a workspace.
 
-    Relative paths are of its default folder. A path that may not be reached is a `PathNotAllowedError`, also where it
-    is only asked about; what fails otherwise a `FileOperationError`.
+    Relative paths are below its default folder. A path that may not be reached raises `PathNotAllowedError`, also in
+    questions such as `exists`. Other failures raise `FileOperationError`.
     """
 
     tmp_dir: str | None = None
-    """The folder for what is passing, if there is one."""
+    """Folder of temporary files; None without one."""
 
     @abstractmethod
     async def read_bytes(self, path: str, *, offset: int = 0, length: int | None = None) -> bytes:
@@ -348,15 +360,15 @@ class FileOperator(ABC):
 
     @abstractmethod
     async def write_file(self, path: str, content: str | bytes, *, encoding: str = "utf-8") -> None:
-        """Replace the content of a file in one step; its folder must be there."""
+        """Replace the content of a file in one step. Its folder must exist."""
 
     @abstractmethod
     async def append_file(self, path: str, content: str | bytes, *, encoding: str = "utf-8") -> None:
-        """Add to the end of a file, which is made if it is not there."""
+        """Append to a file, which is created if it is missing."""
 
     @abstractmethod
     async def delete(self, path: str) -> None:
-        """Remove a file, a link or an empty folder."""
+        """Delete a file, a link or an empty folder."""
 
     @abstractmethod
     async def list_dir_with_types(self, path: str) -> list[tuple[str, bool]]:
@@ -364,27 +376,27 @@ class FileOperator(ABC):
 
     @abstractmethod
     async def mkdir(self, path: str, *, parents: bool = False) -> None:
-        """Make a folder; one that is there is fine."""
+        """Create a folder. An existing one is fine."""
 
     @abstractmethod
     async def move(self, src: str, dst: str) -> None:
-        """Move a file or folder: in place of a file, or into a folder."""
+        """Move a file or folder: into the folder `dst`, or in place of the file `dst`."""
 
     @abstractmethod
     async def copy(self, src: str, dst: str) -> None:
-        """Copy a file with its mode and times, or a whole folder to where nothing is."""
+        """Copy a file with its mode and times, or a whole folder to a path that does not exist."""
 
     @abstractmethod
     async def stat(self, path: str) -> dict[str, Any]:
-        """Return ``size``, ``mtime``, ``is_file`` and ``is_dir`` of what is at a path; None for what is not known."""
+        """Return ``size``, ``mtime``, ``is_file`` and ``is_dir`` of a path; a value is None if it is unknown."""
 
     @abstractmethod
     async def glob(self, pattern: str) -> list[str]:
-        """Return the paths that a pattern means, the newest first."""
+        """Return the paths that match a pattern, newest first."""
 
     @abstractmethod
     def read_bytes_stream(self, path: str, *, chunk_size: int = CHUNK) -> AsyncIterator[bytes]:
-        """Give the bytes of a file piece by piece."""
+        """Yield the bytes of a file piece by piece."""
 
     async def read_file(
         self, path: str, *, encoding: str = "utf-8", errors: str = "strict", offset: int = 0, length: int | None = None
@@ -403,15 +415,15 @@ class FileOperator(ABC):
         return [name for name, _ in await self.list_dir_with_types(path)]
 
     async def exists(self, path: str) -> bool:
-        """Return whether something is at a path."""
+        """Return whether a path exists."""
         return await self._found(path) is not None
 
     async def is_file(self, path: str) -> bool:
-        """Return whether a file is at a path."""
+        """Return whether a path is a file."""
         return bool((await self._found(path) or {}).get("is_file"))
 
     async def is_dir(self, path: str) -> bool:
-        """Return whether a folder is at a path."""
+        """Return whether a path is a folder."""
         return bool((await self._found(path) or {}).get("is_dir"))
 
     async def _found(self, path: str) -> dict[str, Any] | None:
@@ -421,10 +433,10 @@ class FileOperator(ABC):
             return None
 
     async def write_bytes_stream(self, path: str, stream: AsyncIterator[bytes]) -> None:
-        """Replace the content of a file with what comes."""
+        """Replace the content of a file by the bytes of a stream."""
         await self.write_file(path, b"".join([piece async for piece in stream]))
 
-    # --- what is passing -------------------------------------------------------------------------------------------
+    # --- temporary files -------------------------------------------------------------------------------------------
 
     def _scratch(self, name: str) -> str:
         if self.tmp_dir is None:
@@ -435,29 +447,31 @@ class FileOperator(ABC):
         return f"{self.tmp_dir}/{name}"
 
     async def write_tmp_file(self, name: str, content: str | bytes) -> str:
-        """Write a file into the folder for what is passing; return its path."""
+        """Write a temporary file; return its path."""
         path = self._scratch(name)
         await self.write_file(path, content)
         return path
 
     async def read_tmp_file(self, name: str) -> str:
-        """Return the text of such a file."""
+        """Return the text of a temporary file."""
         return await self.read_file(self._scratch(name))
 
     async def tmp_exists(self, name: str) -> bool:
-        """Return whether there is such a file."""
+        """Return whether a temporary file exists."""
         return await self.exists(self._scratch(name))
 
     async def delete_tmp_file(self, name: str) -> None:
-        """Remove such a file."""
+        """Delete a temporary file."""
         await self.delete(self._scratch(name))
 
     async def truncate_to_tmp(
         self, content: str, filename: str, max_length: int = MOST_CHARACTERS
     ) -> str | dict[str, Any]:
-        """Return a text that is short enough; else its beginning, and the path of a file with the whole.
+        """Return a text if it is short enough.
 
-        Without a folder for what is passing, the text is only cut.
+        Otherwise its beginning, and the path of a temporary file with all of it.
+
+        Without a folder of temporary files, the text is only cut.
         """
         if len(content) <= max_length:
             return content
@@ -472,91 +486,101 @@ class FileOperator(ABC):
         return {"content": cut, "file_path": path, "message": message}
 
     async def get_context_instructions(self) -> str | None:
-        """Return what an agent is told of the files; None for nothing."""
+        """Return a description of the files for agents; None for no description."""
         return None
 
     @abstractmethod
     async def close(self) -> None:
-        """Let go of what files are reached by; twice is once."""
+        """Release the folders. Idempotent."""
 
 
 class LocalFileOperator(FileOperator):
-    """Reaches files on this machine's disk, below the folders that a policy allows.
+    """Files on this machine's disk, below the folders that a policy allows.
 
     Parameters
     ----------
     policy
-        The folders that may be reached, or the one folder.
+        The allowed folders, or one folder.
     tmp_dir
-        The folder for what is passing, which the policy allows too.
+        Folder of temporary files, which the policy must allow too.
+
+    Attributes
+    ----------
+    describe
+        Returns a description of the files for agents; None for no description. Called in a thread.
     """
 
     def __init__(self, policy: PathPolicy | str | Path, tmp_dir: str | None = None) -> None:
         allowed = policy if isinstance(policy, PathPolicy) else PathPolicy(Root(policy))
         self.disk = Disk(allowed)
         self.tmp_dir = tmp_dir
+        self.describe: Callable[[], str] | None = None
+
+    async def get_context_instructions(self) -> str | None:
+        """Return the description of the files for agents."""
+        return None if self.describe is None else await asyncio.to_thread(self.describe)
 
     @property
     def policy(self) -> PathPolicy:
-        """Which folders may be reached."""
+        """The allowed folders."""
         return self.disk.policy
 
     async def read_bytes(self, path: str, *, offset: int = 0, length: int | None = None) -> bytes:
-        """Return the bytes of a file, or some of them."""
+        """Return the bytes of a file, or `length` of them from `offset` on."""
         require_slice(offset, length)
-        return await _done("read", path, lambda: self.disk.read(path, offset, length))
+        return await _in_thread("read", path, lambda: self.disk.read(path, offset, length))
 
     async def write_file(self, path: str, content: str | bytes, *, encoding: str = "utf-8") -> None:
         """Replace the content of a file in one step."""
-        await _done("write", path, lambda: self.disk.write(path, _bytes(content, encoding)), _AROUND)
+        await _in_thread("write", path, lambda: self.disk.write(path, _bytes(content, encoding)), _AROUND)
 
     async def append_file(self, path: str, content: str | bytes, *, encoding: str = "utf-8") -> None:
-        """Add to the end of a file."""
-        await _done("append", path, lambda: self.disk.append(path, _bytes(content, encoding)), _AROUND)
+        """Append to a file."""
+        await _in_thread("append", path, lambda: self.disk.append(path, _bytes(content, encoding)), _AROUND)
 
     async def delete(self, path: str) -> None:
-        """Remove a file, a link or an empty folder."""
-        await _done("delete", path, lambda: self.disk.delete(path))
+        """Delete a file, a link or an empty folder."""
+        await _in_thread("delete", path, lambda: self.disk.delete(path))
 
     async def list_dir_with_types(self, path: str) -> list[tuple[str, bool]]:
         """Return the names in a folder, and whether each is a folder."""
-        return await _done("list", path, lambda: self.disk.entries(path), "directory")
+        return await _in_thread("list", path, lambda: self.disk.entries(path), "directory")
 
     async def mkdir(self, path: str, *, parents: bool = False) -> None:
-        """Make a folder."""
-        await _done("mkdir", path, lambda: self.disk.make_folder(path, parents=parents), _AROUND)
+        """Create a folder."""
+        await _in_thread("mkdir", path, lambda: self.disk.make_folder(path, parents=parents), _AROUND)
 
     async def move(self, src: str, dst: str) -> None:
         """Move a file or folder."""
-        await _done("move", src, lambda: self.disk.move(src, dst), "source")
+        await _in_thread("move", src, lambda: self.disk.move(src, dst), "source")
 
     async def copy(self, src: str, dst: str) -> None:
         """Copy a file or folder."""
-        await _done("copy", src, lambda: self.disk.copy(src, dst), "source")
+        await _in_thread("copy", src, lambda: self.disk.copy(src, dst), "source")
 
     async def stat(self, path: str) -> dict[str, Any]:
-        """Return what is at a path."""
-        return (await _done("stat", path, lambda: self.disk.look(path)))._asdict()
+        """Return the status of a path."""
+        return (await _in_thread("stat", path, lambda: self.disk.status(path)))._asdict()
 
     async def glob(self, pattern: str) -> list[str]:
-        """Return the paths that a pattern means."""
-        return await _done("glob", pattern, lambda: self.disk.glob(pattern))
+        """Return the paths that match a pattern."""
+        return await _in_thread("glob", pattern, lambda: self.disk.glob(pattern))
 
     async def read_bytes_stream(self, path: str, *, chunk_size: int = CHUNK) -> AsyncIterator[bytes]:
-        """Give the bytes of a file piece by piece."""
+        """Yield the bytes of a file piece by piece."""
         if chunk_size < 1:
             raise ValueError(f"a chunk must have 1 byte or more, not {chunk_size}")
         pieces = self.disk.pieces(path, chunk_size)
-        while piece := await _done("read", path, lambda: next(pieces, b"")):
+        while piece := await _in_thread("read", path, lambda: next(pieces, b"")):
             yield piece
 
     async def close(self) -> None:
-        """Let go of the folders."""
+        """Close the folders."""
         self.policy.close()
 
 
 def require_slice(offset: int, length: int | None) -> None:
-    """Raise ValueError unless a part of a file is meant."""
+    """Raise ValueError for a negative offset or length."""
     if offset < 0 or (length is not None and length < 0):
         raise ValueError(f"offset and length must be 0 or more, not {offset} and {length}")
 
@@ -565,19 +589,19 @@ def _bytes(content: str | bytes, encoding: str) -> bytes:
     return content.encode(encoding) if isinstance(content, str) else content
 
 
-async def _done(operation: str, path: str | Path, act: Callable[[], T], kind: str = "file") -> T:
-    """Return what an operation comes to, carried out in a thread."""
+async def _in_thread(operation: str, path: str | Path, act: Callable[[], T], kind: str = "file") -> T:
+    """Run a blocking operation in a thread; return its result."""
 
-    def carried_out() -> T:
+    def operate() -> T:
         with failures(operation, os.fspath(path), kind):
             return act()
 
-    return await asyncio.to_thread(carried_out)
+    return await asyncio.to_thread(operate)
 
 
 @contextmanager
 def failures(operation: str, path: str, kind: str = "file") -> Iterator[None]:
-    """Say of what fails which operation it was, and on which path."""
+    """Turn errors of the block into `FileOperationError` with the operation and the path."""
     try:
         yield
     except (PathNotAllowedError, FileOperationError):
@@ -592,14 +616,18 @@ def failures(operation: str, path: str, kind: str = "file") -> Iterator[None]:
         raise FileOperationError(operation, path, getattr(error, "strerror", None) or str(error)) from error
 
 
-# Rules of ``.gitignore`` files, as git applies them: which paths of a folder are ignored.
+# --- rules of ``.gitignore`` files, as git applies them ---
 #
-# Of the rules that match a path the last one decides, and a file nearer to the path overrides one further up. Nothing
-# in an ignored folder can be included again. `tests/workspace/test_ignored.py` compares the answers with those of git.
+# The last rule that matches a path decides, and a file nearer to the path overrides one further up. Nothing in an
+# ignored folder can be included again. Example: with the rules ``*.log``, ``!keep.log`` and ``build/``, the file
+# ``keep.log`` is included, and ``build/keep.log`` is ignored, because its folder is.
+# `tests/workspace/test_ignored.py` compares the results with those of git.
 
 
-GITIGNORE, EXCLUDE, OWN = ".gitignore", ".git/info/exclude", ".git"
-"""Files with rules, and the folder of git itself, which is always ignored."""
+GITIGNORE = ".gitignore"
+EXCLUDE = ".git/info/exclude"
+GIT_FOLDER = ".git"
+"""The folder of git itself, which is always ignored."""
 _CLASSES = {
     "alnum": "A-Za-z0-9",
     "alpha": "A-Za-z",
@@ -617,7 +645,7 @@ _CLASSES = {
 
 _SPECIAL = "*?[\\"
 _MOST_REPEATED = 2
-"""Wildcards for any number of characters in a pattern that `re` matches: the time grows with their number's power."""
+"""Most wildcards for any number of characters in a pattern for `re`. Its time grows with the power of their number."""
 _Match: TypeAlias = Callable[[str], object]
 
 
@@ -626,11 +654,11 @@ class _Rule(NamedTuple):
     is_negated: bool
     is_of_folders: bool
     is_of_names: bool
-    """Whether it is held against the last name of a path, and not against the path below the file."""
+    """Whether it is compared with the last name of a path, and not with the path below the folder of the rules."""
 
 
 class IgnoreRules:
-    r"""The rules of one folder and the folders below it.
+    r"""Ignore rules of a folder and the folders below it.
 
     Examples
     --------
@@ -650,22 +678,27 @@ class IgnoreRules:
         Parameters
         ----------
         folder
-            The path of the folder that the rules are relative to; '' is the folder of all.
+            Path of the folder that the rules are relative to; '' is the top folder.
         is_exclude
             Whether they are of ``.git/info/exclude``, which every ``.gitignore`` overrides.
         """
         (self._excluded if is_exclude else self._files)[folder] = list(_rules_in(text))
 
     def is_ignored(self, path: str, *, is_folder: bool = False) -> bool:
-        """Return whether a path is ignored, or a folder around it is."""
-        return any(
-            self._decides(around, is_folder=is_folder or around != path) for around in (*_folders_around(path), path)
-        )
+        """Return whether a path, or a folder around it, is ignored."""
+        for each in (*_folders_around(path), path):
+            if self._is_ignored_itself(each, is_folder=is_folder or each != path):
+                return True
+        return False
 
-    def _decides(self, path: str, *, is_folder: bool) -> bool:
-        """Return whether the rules ignore a path itself."""
+    def _is_ignored_itself(self, path: str, *, is_folder: bool) -> bool:
+        """Return whether the rules ignore a path itself, regardless of the folders around it.
+
+        The files with rules are read from the folder of the path outwards, and in each file from the last rule on. The
+        first rule that matches decides.
+        """
         name = path.rpartition("/")[2]
-        if name == OWN:
+        if name == GIT_FOLDER:
             return True
         folders = ["", *_folders_around(path)][::-1]
         for files in (self._files, self._excluded):
@@ -680,7 +713,7 @@ class IgnoreRules:
 
 
 def _folders_around(path: str) -> Iterator[str]:
-    """Give the folders around a path, the outermost first."""
+    """Yield the folders around a path, the outermost first."""
     at = path.find("/", 1)
     while at > 0:
         yield path[:at]
@@ -688,8 +721,9 @@ def _folders_around(path: str) -> Iterator[str]:
 
 
 def _rules_in(text: str) -> Iterator[_Rule]:
-    for whole in text.removeprefix("\ufeff").split("\n"):
-        line = _without_trailing_spaces(whole.removesuffix("\r"))
+    """Yield the rules of a file: a pattern with the optional marks ``!`` (included again) and ``/`` (folders only)."""
+    for text_line in text.removeprefix("\ufeff").split("\n"):
+        line = _without_trailing_spaces(text_line.removesuffix("\r"))
         if line.startswith("#"):
             continue
         is_negated = line.startswith("!")
@@ -703,14 +737,14 @@ def _rules_in(text: str) -> Iterator[_Rule]:
 
 
 def _without_trailing_spaces(line: str) -> str:
-    """Return a line without the spaces at its end, but for one after a backslash."""
+    """Return a line without the spaces at its end, except one that a backslash escapes."""
     end = len(line.rstrip(" "))
     backslashes = end - len(line[:end].rstrip("\\"))
     return line[: end + 1] if backslashes % 2 and end < len(line) else line[:end]
 
 
 def _match_of(pattern: str) -> _Match | None:
-    """Return what tells whether a pattern stands for a whole text; None for a pattern that git lets match nothing."""
+    """Return a function that matches a whole text with a pattern; None for a pattern that git never matches."""
     parts = _parts(pattern)
     if parts is None:
         return None
@@ -718,11 +752,10 @@ def _match_of(pattern: str) -> _Match | None:
         return re.compile("".join(expression for _, expression in parts), re.DOTALL).fullmatch
     items: list[Item] = []
     for kind, expression in parts:
-        items += (
-            [OPTIONAL_PAIR, Repeated(is_any_character), "/"]
-            if kind == "folders"
-            else [_ITEMS.get(kind) or character_test(expression)]
-        )
+        if kind == "folders":
+            items += [OPTIONAL_PAIR, Repeated(is_any_character), "/"]
+        else:
+            items.append(_ITEMS.get(kind) or character_test(expression))
     return WildcardMatcher(items).matches
 
 
@@ -732,7 +765,10 @@ _Part: TypeAlias = tuple[str, str]
 
 
 def _parts(pattern: str) -> list[_Part] | None:
-    """Return the parts of a pattern; None for one that git lets match nothing."""
+    """Return the parts of a pattern; None for a pattern that git never matches.
+
+    Each branch reads one token: ``*`` or ``**``, ``?``, a set of letters, an escaped letter, or a letter.
+    """
     parts = list[_Part]()
     at = 0
     special = next((at for at, letter in enumerate(pattern) if letter in _SPECIAL), None)
@@ -770,7 +806,7 @@ def _parts(pattern: str) -> list[_Part] | None:
 
 
 def _letters(pattern: str, at: int) -> tuple[str, int] | None:
-    """Return the expression of a set of letters such as ``[a-z]``, and where it ends; None for one without an end."""
+    """Return the expression of a set such as ``[a-z]`` and the position after it; None for a set without an end."""
     is_negated = pattern[at : at + 1] in ("!", "^")
     at += is_negated
     parts = list[str]()
@@ -798,6 +834,6 @@ def _letters(pattern: str, at: int) -> tuple[str, int] | None:
 
 
 def _letter(pattern: str, at: int) -> tuple[str, int]:
-    """Return the letter at a place of a set, and where the next one is."""
+    """Return the letter at a position of a set, and the position of the next one."""
     at += pattern[at] == "\\" and at + 1 < len(pattern)
     return pattern[at], at + 1

@@ -1,8 +1,9 @@
-"""A workspace on this machine: a folder, and commands that run as the person whose process this is."""
+"""Workspaces on this machine: a folder, and commands that run as the user of this process."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import re
 import shutil
@@ -17,63 +18,44 @@ from divebook.errors import ShellExecutionError, WorkspaceGoneError, WorkspaceNo
 from divebook.workspace.files import LocalFileOperator
 from divebook.workspace.paths import Guard, PathPolicy, Root
 from divebook.workspace.resources import ResourceFactory, SavedResources
-from divebook.workspace.shell import DEFAULT_TIMEOUT, NEEDED, AskedCommand, LocalShell, Reapers, Shell
+from divebook.workspace.shell import (
+    DEFAULT_TIMEOUT,
+    NEEDED,
+    CommandRequest,
+    LocalShell,
+    Reapers,
+    Shell,
+    inherited_environ,
+)
 from divebook.workspace.workspace import Workspace, file_instructions, several, shell_instructions
 
 NO_FENCE = "Commands run as the user of this machine and may reach beyond the directory: a local shell is no sandbox."
 
 
-class _Files(LocalFileOperator):
-    """The files of a local workspace, which are told to agents as a tree."""
-
-    async def get_context_instructions(self) -> str | None:
-        folders = [root.name for root in self.policy.roots if root.name != self.tmp_dir]
-        return await asyncio.to_thread(file_instructions, self.disk, folders, self.tmp_dir)
-
-
-class ToldShell(LocalShell):
-    """The shell of a local workspace."""
-
-    note = NO_FENCE
-    folder = ""
-    _activated: Callable[[Mapping[str, str]], dict[str, str]] = dict
-
-    def activate(self, activated: Callable[[Mapping[str, str]], dict[str, str]]) -> None:
-        """Have the variables that commands inherit changed."""
-        self._activated = activated
-
-    def _inherited(self) -> dict[str, str]:
-        return self._activated(super()._inherited())
-
-    async def get_context_instructions(self) -> str | None:
-        """Return the folder, the limit of time, and what bounds commands."""
-        return shell_instructions(self.folder, self.default_timeout, self.note)
-
-
 class LocalWorkspace(Workspace):
     """Files of folders on this machine, and commands that run there.
 
-    Commands may do whatever the person may do whose process this is: that is no security boundary. For one, see
-    `FencedWorkspace` and `DockerWorkspace`.
+    Commands may do whatever the user of this process may do. This is not a security boundary: for one, use
+    `FencedWorkspace` or `DockerWorkspace`.
 
     Parameters
     ----------
     default_path
-        The folder that relative paths are of, and in which commands start; by default the current one. It must exist.
+        Folder of relative paths, in which commands start; by default the current one. It must exist.
     allowed_paths
-        Other folders whose files may be reached.
+        Further folders whose files may be reached.
     shell_timeout
-        Seconds that a command may take which says nothing else.
+        Time limit in seconds of commands without one.
     tmp_base_dir
-        Where the folder for what is passing is made.
+        Folder in which the folder of temporary files is created.
     enable_tmp_dir
-        Whether there is such a folder.
+        Whether there is a folder of temporary files.
     environ, secrets
-        Variables of all commands; those of `secrets` are hidden in what they print.
+        Variables of all commands. The values of `secrets` are redacted in their output.
     openat2
-        Whether the kernel opens files; by default if it can.
+        Whether the kernel resolves paths; by default if it can.
     guard
-        Refuses files of the folders all the same; see `divebook.workspace.paths.PathPolicy`. Commands do not ask it.
+        Refuses files of the folders; see `divebook.workspace.paths.PathPolicy`. It does not apply to commands.
 
     Examples
     --------
@@ -105,10 +87,8 @@ class LocalWorkspace(Workspace):
         guard: Guard | None = None,
     ) -> None:
         super().__init__(resource_state, resource_factories)
-        self._default, self._allowed = (
-            Path(default_path or Path.cwd()).resolve(),
-            [Path(path).resolve() for path in several(allowed_paths, "allowed_paths")],
-        )
+        self._default = Path(default_path or Path.cwd()).resolve()
+        self._allowed = [Path(path).resolve() for path in several(allowed_paths, "allowed_paths")]
         self._shell_timeout = shell_timeout
         self._environ = environ
         self._secrets = secrets
@@ -123,13 +103,15 @@ class LocalWorkspace(Workspace):
         self._shell = self._make_shell(policy)
 
     def _policy(self) -> PathPolicy:
-        """Return the folders that may be reached, with that for what is passing; its files are there by then."""
+        """Return the folders that may be reached, and create the file operator and the folder of temporary files."""
         if not os.path.isdir(self._default):
             raise WorkspaceGoneError(f"the folder {self._default} of a workspace is not there: make it first")
         if self._has_tmp and self._tmp_base is not None and not os.path.isdir(self._tmp_base):
             raise WorkspaceGoneError(f"tmp_base_dir {self._tmp_base} of a workspace is not there: make it first")
         policy = PathPolicy(self._rooted(str(self._default)), guard=self._guard)
-        self._file_operator = files = _Files(policy)
+        files = LocalFileOperator(policy)
+        files.describe = functools.partial(_describe_files, files)
+        self._file_operator = files
         for folder in self._allowed:
             if not folder.is_dir():
                 raise WorkspaceGoneError(f"the allowed folder {folder} of a workspace is not there: make it first")
@@ -143,16 +125,31 @@ class LocalWorkspace(Workspace):
         return policy
 
     def _rooted(self, folder: str) -> Root:
-        """Return a folder that may be reached; other kinds give it another name."""
+        """Open a folder that may be reached; subclasses may give it another name."""
         return Root(folder, openat2=self._openat2)
 
     def _make_shell(self, policy: PathPolicy) -> Shell:
-        """Return the shell; other kinds of workspaces on this machine have others."""
+        """Return the shell; subclasses return other shells."""
         return self._shell_with(policy, None)
 
-    def _shell_with(self, policy: PathPolicy, reapers: Reapers | None) -> ToldShell:
-        """Return a shell whose commands are run by some reapers; None for those of its own."""
-        shell = ToldShell(
+    def _shell_with(
+        self,
+        policy: PathPolicy,
+        reapers: Reapers | None,
+        *,
+        activate: Callable[[Mapping[str, str]], dict[str, str]] = dict,
+        note: str = NO_FENCE,
+    ) -> LocalShell:
+        """Return a shell with a helper process, None for a new one.
+
+        Parameters
+        ----------
+        activate
+            Returns the variables of commands from those that they inherit of this process.
+        note
+            Limits of commands, for agents.
+        """
+        shell = LocalShell(
             policy.folder,
             reapers=reapers,
             scratch=lambda: self._scratch,
@@ -160,7 +157,8 @@ class LocalWorkspace(Workspace):
             environ=self._environ,
             secrets=self._secrets,
         )
-        shell.folder = policy.default.name
+        shell.inherited = lambda: activate(inherited_environ())
+        shell.description = shell_instructions(policy.default.name, shell.default_timeout, note)
         return shell
 
     async def _teardown(self) -> None:
@@ -186,28 +184,34 @@ LocalEnvironment = LocalWorkspace
 """The name of `LocalWorkspace` in the pai-agent-sdk."""
 
 
-# A workspace with a Python environment of its own: made by uv where that is found, and else by venv and pip.
+def _describe_files(files: LocalFileOperator) -> str:
+    """Return the folders with their files as a tree, for agents."""
+    folders = [root.name for root in files.policy.roots if root.name != files.tmp_dir]
+    return file_instructions(files.disk, folders, files.tmp_dir)
+
+
+# --- a workspace with its own Python environment, created by uv if available, else by venv and pip ---
 
 
 _READY = "divebook-ready"
-"""A file in the environment, once all is installed: one that was left half made is made anew."""
+"""File in the environment that is written when all is installed. An environment without it is created again."""
 
 
 class VirtualenvWorkspace(LocalWorkspace):
-    """Files of folders on this machine, and commands with a Python environment of their own.
+    """Files of folders on this machine, and commands in a Python environment of the workspace.
 
-    The environment lies beside the folder and stays, so that it is there when the workspace is entered again.
+    The environment lies beside the folder and is kept when the workspace is left.
 
     Parameters
     ----------
     default_path
-        The folder, as of `LocalWorkspace`, whose other parameters it has too.
+        The folder, as in `LocalWorkspace`. All other parameters of `LocalWorkspace` are accepted too.
     python
-        The Python to use: a version (``3.12``) or a path; by default this one.
+        A version (``3.12``) or path of Python; by default that of this process.
     packages
-        What is installed into it at first.
+        Packages to install into a new environment.
     venv_path
-        Where it lies; by default beside the folder, under its name and ``.venv``.
+        Folder of the environment; by default beside the folder, with its name and ``.venv``.
     """
 
     kind: ClassVar[str] = "virtualenv"
@@ -222,10 +226,10 @@ class VirtualenvWorkspace(LocalWorkspace):
         **options: Any,
     ) -> None:
         super().__init__(default_path, **options)
-        self._python, self._packages = python, several(packages, "packages")
-        self.venv_path = (
-            Path(venv_path) if venv_path is not None else self._default.with_name(f"{self._default.name}.venv")
-        )
+        self._python = python
+        self._packages = several(packages, "packages")
+        beside = self._default.with_name(f"{self._default.name}.venv")
+        self.venv_path = beside if venv_path is None else Path(venv_path)
 
     async def _setup(self) -> None:
         await super()._setup()
@@ -233,29 +237,29 @@ class VirtualenvWorkspace(LocalWorkspace):
             await self._make()
 
     async def _make(self) -> None:
-        """Make the environment, and install what is to be there."""
+        """Create the environment and install its packages."""
         await asyncio.to_thread(shutil.rmtree, self.venv_path, ignore_errors=True)
-        place = str(self.venv_path)
+        folder = str(self.venv_path)
         uv = shutil.which("uv")
         if uv is not None:
-            made = [uv, "venv", "--quiet", *(["--python", self._python] if self._python else []), place]
-            install = [uv, "pip", "install", "--quiet", "--python", f"{place}/bin/python", *self._packages]
+            create = [uv, "venv", "--quiet", *(["--python", self._python] if self._python else []), folder]
+            install = [uv, "pip", "install", "--quiet", "--python", f"{folder}/bin/python", *self._packages]
         else:
-            made = [_interpreter(self._python), "-m", "venv", place]
-            install = [f"{place}/bin/python", "-m", "pip", "install", "--quiet", *self._packages]
-        for command in (made, install) if self._packages else (made,):
-            found = await self.shell.execute(command, timeout=float("inf"))
-            if found.exit_code:
-                told = found.stderr.strip()[-2000:] or found.stdout.strip()[-2000:]
-                raise ShellExecutionError(" ".join(command), f"the environment {place} cannot be made: {told}")
+            create = [_interpreter(self._python), "-m", "venv", folder]
+            install = [f"{folder}/bin/python", "-m", "pip", "install", "--quiet", *self._packages]
+        for command in (create, install) if self._packages else (create,):
+            result = await self.shell.execute(command, timeout=float("inf"))
+            if result.exit_code:
+                output = result.stderr.strip()[-2000:] or result.stdout.strip()[-2000:]
+                raise ShellExecutionError(" ".join(command), f"the environment {folder} cannot be made: {output}")
         await asyncio.to_thread((self.venv_path / _READY).touch)
 
     async def requirements(self) -> list[str]:
-        """Return what is installed, a requirement each: `install` of these has the same again."""
+        """Return the installed packages as requirements, which `install` accepts."""
         return (await self._pip(["freeze", "--all"], "freeze")).splitlines()
 
     async def install(self, requirements: Sequence[str]) -> None:
-        """Have these requirements installed, and nothing else; raises `ShellExecutionError`."""
+        """Install exactly these requirements, and remove all other packages; raises `ShellExecutionError`."""
         extra = sorted({_project(line) for line in await self.requirements()} - set(map(_project, requirements)))
         if requirements:
             await self._pip(["install", "--quiet", *requirements], "install")
@@ -263,60 +267,62 @@ class VirtualenvWorkspace(LocalWorkspace):
             await self._pip(["uninstall", "--quiet", "--yes", *extra], "uninstall")
 
     async def _pip(self, words: Sequence[str], verb: str) -> str:
-        """Return what pip prints, or uv in its place."""
+        """Run pip, or the same command of uv; return its output."""
         python = f"{self.venv_path}/bin/python"
         uv = shutil.which("uv")
-        own = [word for word in words[1:] if word not in ("--all", "--yes")]
-        command = [python, "-m", "pip", *words] if uv is None else [uv, "pip", verb, "--python", python, *own]
-        found = await self.shell.execute(command, timeout=float("inf"))
-        if found.exit_code:
-            told = found.stderr.strip()[-2000:] or found.stdout.strip()[-2000:]
-            raise ShellExecutionError(" ".join(command), f"the environment {self.venv_path} cannot be changed: {told}")
-        return found.stdout
+        options = [word for word in words[1:] if word not in ("--all", "--yes")]
+        command = [python, "-m", "pip", *words] if uv is None else [uv, "pip", verb, "--python", python, *options]
+        result = await self.shell.execute(command, timeout=float("inf"))
+        if result.exit_code:
+            output = result.stderr.strip()[-2000:] or result.stdout.strip()[-2000:]
+            raise ShellExecutionError(
+                " ".join(command), f"the environment {self.venv_path} cannot be changed: {output}"
+            )
+        return result.stdout
 
-    def _make_shell(self, policy: PathPolicy) -> ToldShell:
-        shell = self._shell_with(policy, None)
-        shell.activate(self.activated)
-        return shell
+    def _make_shell(self, policy: PathPolicy) -> Shell:
+        return self._shell_with(policy, None, activate=self.activated)
 
     def activated(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return the variables of commands with the environment in front."""
+        """Return variables of commands with the environment activated."""
         programs = f"{self.venv_path}/bin"
-        told = {name: value for name, value in environ.items() if name != "PYTHONHOME"}
-        path = told.get("PATH", "")
-        return {**told, "VIRTUAL_ENV": str(self.venv_path), "PATH": f"{programs}:{path}" if path else programs}
+        variables = {name: value for name, value in environ.items() if name != "PYTHONHOME"}
+        path = variables.get("PATH", "")
+        return {**variables, "VIRTUAL_ENV": str(self.venv_path), "PATH": f"{programs}:{path}" if path else programs}
 
     @property
     def reference(self) -> dict[str, Any]:
-        """The folder, and where its environment lies."""
+        """The folder, and the folder of its environment."""
         return {**super().reference, "virtualenv_path": str(self.venv_path)}
 
 
 def _project(requirement: str) -> str:
-    """Return the name that a requirement begins with, as indexes compare names."""
-    found = re.match(r"[A-Za-z0-9._-]+", requirement)
-    return re.sub(r"[-_.]+", "-", found.group()).lower() if found else requirement
+    """Return the normalized project name of a requirement."""
+    match = re.match(r"[A-Za-z0-9._-]+", requirement)
+    return re.sub(r"[-_.]+", "-", match.group()).lower() if match else requirement
 
 
 def _interpreter(python: str | None) -> str:
-    """Return the program of a Python; raises `ShellExecutionError` for a version that is not there."""
+    """Return the program of a Python; raises `ShellExecutionError` for a version that is not installed."""
     if python is None:
         return sys.executable
-    found = shutil.which(python) or shutil.which(f"python{python}")
-    if found is None:
+    program = shutil.which(python) or shutil.which(f"python{python}")
+    if program is None:
         raise ShellExecutionError("", f"there is no Python {python} here: install it, or uv, which can")
-    return found
+    return program
 
 
-# Workspace whose commands run in a fence on this machine (bubblewrap): they write its folder only, reach no network.
+# --- a workspace whose commands run in a fence (bubblewrap): they write its folder only and reach no network ---
 #
-# The fence shows commands only what is mounted: system programs and libraries, this Python, and the workspace. A Unix
-# socket can be connected to through a read-only mount too, so none may lie in what is mounted: folders of services
-# (``/run``, ``/var``, ``/tmp``) and home folders are left out, and sockets elsewhere are hidden.
+# Commands in the fence see only mounted folders: system programs and libraries, this Python, and the workspace. A Unix
+# socket accepts connections through a read-only mount too, so no socket may lie in a mounted folder. Folders of
+# services (``/run``, ``/var``, ``/tmp``) and home folders are therefore not mounted, and sockets elsewhere are hidden.
 
 
-PROGRAM, OWN = "bwrap", "/tmp"  # noqa: S108 - the fence's own
-"""The program that makes the fence, and the folder of which a fence has one of its own."""
+PROGRAM = "bwrap"
+"""The program that creates the fence."""
+PRIVATE_TMP = "/tmp"  # noqa: S108 - not this machine's: a new one in the fence
+"""Folder that each fence has empty and for itself."""
 SYSTEM = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store"),
     # Processors, which programs count before they start threads.
@@ -332,7 +338,7 @@ SETTINGS = (
 )
 """Files and folders of ``/etc`` that commands can read. Keys and passwords are in others, such as ``ssl/private``."""
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
-"""Variables that name certificates, which libraries load although no network is there."""
+"""Variables with paths of certificates, which libraries load even without a network."""
 OUTSIDE = frozenset(
     {
         *("CONTAINER_HOST", "DBUS_SESSION_BUS_ADDRESS", "DBUS_SYSTEM_BUS_ADDRESS", "DISPLAY", "DOCKER_HOST"),
@@ -340,7 +346,7 @@ OUTSIDE = frozenset(
         *("SESSION_MANAGER", "SSH_AGENT_PID", "SSH_AUTH_SOCK", "WAYLAND_DISPLAY", "XAUTHORITY", "XDG_RUNTIME_DIR"),
     }
 )
-"""Variables that lead to services outside of the fence; others whose value is a socket go too."""
+"""Variables that lead to services outside the fence. Other variables whose value is a socket are removed too."""
 NOTE = (
     "Commands run in a fence: they can write this directory only, read the machine's programs and libraries but no "
     "other files, and reach no network and no service of this machine."
@@ -349,36 +355,34 @@ _UNIX_SOCKETS = Path("/proc/net/unix")
 
 
 class FencedWorkspace(LocalWorkspace):
-    """Files of folders on this machine, and commands that write nothing else and reach no network and no service.
+    """Files of folders on this machine, and commands that can write only there and reach no network and no service.
 
-    One fence holds all commands of the workspace. System programs and libraries and this Python are there to be read;
-    a Python that a virtual environment in the workspace names is, too. ``/tmp`` is its own and empty, and it sees no
-    other processes, no home folder and no Unix socket of others. It needs the program ``bwrap`` (Debian: bubblewrap)
-    and a system that lets users make namespaces. Parameters are those of `LocalWorkspace`.
+    All commands of the workspace share one fence. They can read system programs and libraries, this Python, and the
+    Python that a virtual environment in the workspace refers to. They have an empty ``/tmp``, and see no other
+    processes, no home folder and no Unix socket of other programs. The fence needs the program ``bwrap`` (Debian:
+    bubblewrap) and a system that lets users create namespaces. Parameters are those of `LocalWorkspace`.
     """
 
     kind: ClassVar[str] = "fenced"
 
-    def _make_shell(self, policy: PathPolicy) -> ToldShell:
+    def _make_shell(self, policy: PathPolicy) -> Shell:
         program = shutil.which(PROGRAM)
         if program is None:
             raise ShellExecutionError(
                 "", f"a fence needs the program {PROGRAM}: install bubblewrap, or use a container"
             )
         fence = _Fence(program, [root.path for root in policy.roots])
-        shell = self._shell_with(policy, Reapers(fence.command, fence.require_closed))
-        shell.activate(_without_services)
-        shell.note = NOTE
-        return shell
+        reapers = Reapers(fence.command, fence.require_closed)
+        return self._shell_with(policy, reapers, activate=_without_services, note=NOTE)
 
 
 def _without_services(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return variables without those that lead to services outside of the fence."""
+    """Return variables without those that lead to services outside the fence."""
     return {name: value for name, value in environ.items() if name not in OUTSIDE and not _is_socket(value)}
 
 
 def _is_socket(value: str) -> bool:
-    """Return whether the value of a variable is the address of a Unix socket, as ``unix:path`` or ``path,more``."""
+    """Return whether a value is the address of a Unix socket, as ``unix:path`` or ``path,more``."""
     if value.startswith(("unix:", "unix-abstract:")):
         return True
     path = value.partition(",")[0]
@@ -386,12 +390,12 @@ def _is_socket(value: str) -> bool:
 
 
 class _Fence:
-    """What a fence mounts, and the sockets that it hides.
+    """Mounts of a fence, and the sockets that it hides.
 
     Parameters
     ----------
     program
-        The program that makes it.
+        The program that creates it.
     writable
         Folders that commands may write.
     """
@@ -402,28 +406,29 @@ class _Fence:
         self._mounted: list[str] = []
         """Folders that commands can read or write."""
         self._hidden: dict[str, tuple[int, int]] | None = None
-        """By path, device and inode of each socket that is hidden; None before the first command."""
+        """Device and inode of each hidden socket, by path; None before the first command."""
         self._searched: set[tuple[str, str]] = set()
-        """Sockets with relative paths that were looked for, by number and name."""
+        """Sockets with relative paths that were searched for, by number and name."""
         self._relative: list[str] = []
-        """Files that may be theirs."""
+        """Files that may be those sockets."""
 
     def command(self) -> list[str]:
-        """Return the program and its arguments, for the sockets that exist now."""
+        """Return the program with arguments for the sockets that exist now."""
         self._mounted = [*_mounts(self._writable), *self._writable]
         # A folder that commands may write is searched for pipes as well, and for sockets of other network namespaces.
-        found = [*_special_files(self._writable), *self._sockets_of_others()]
-        self._hidden = {path: sign for path in found if (sign := _special(path)) is not None}
+        paths = [*_special_files(self._writable), *self._sockets_of_others()]
+        signs = {path: _special(path) for path in paths}
+        self._hidden = {path: sign for path, sign in signs.items() if sign is not None}
         masks = [part for path in self._hidden for part in ("--ro-bind", os.devnull, path)]
         return [*_fence(self._program, self._writable), *masks]
 
     def require_closed(self) -> None:
-        """Raise unless all sockets of other programs that lie in the fence are hidden.
+        """Raise unless all sockets of other programs in the fence are hidden.
 
         Raises
         ------
         ShellExecutionError
-            A program has made one after the first command. It would reach beyond the fence.
+            A program has created a socket after the first command. Commands could reach beyond the fence through it.
         """
         if self._hidden is None:
             return
@@ -438,14 +443,14 @@ class _Fence:
     def _sockets_of_others(self) -> list[str]:
         """Return the sockets that programs outside have bound in the mounted folders.
 
-        Those that commands in the fence have bound are not among them: they are in another network namespace.
+        Sockets of commands in the fence are not included: those are in another network namespace.
         """
         bound = _bound_sockets()
-        found = []
+        absolute = []
         for path in sorted(path for _, path in bound if path.startswith("/")):
             real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
             if any(_is_beneath(real, place) for place in self._mounted):
-                found.append(real)
+                absolute.append(real)
         # A path that was relative when it was bound says only how the file is named. Looking for it takes seconds in
         # folders of the system, so it is done once for each such socket.
         relative = {(number, path) for number, path in bound if not path.startswith(("/", "@"))}
@@ -453,13 +458,15 @@ class _Fence:
             names = {os.path.basename(path) for _, path in relative}
             self._relative = [path for path in _special_files(self._mounted) if os.path.basename(path) in names]
             self._searched = relative
-        return [path for path in (*found, *self._relative) if _special(path) is not None]
+        return [path for path in (*absolute, *self._relative) if _special(path) is not None]
 
 
 def _bound_sockets() -> set[tuple[str, str]]:
-    """Return number and name of all Unix sockets of this network namespace that have one: a path as it was written.
+    """Return number and name of all named Unix sockets of this network namespace.
 
-    The name of one that is bound to no file begins with ``@``.
+    The name is the path as it was bound.
+
+    The name of a socket without a file begins with ``@``.
     """
     rows = (line.split(None, 7) for line in os.fsdecode(_UNIX_SOCKETS.read_bytes()).split("\n")[1:])
     return {(row[6], row[7]) for row in rows if len(row) == 8}
@@ -468,25 +475,25 @@ def _bound_sockets() -> set[tuple[str, str]]:
 def _special(path: str) -> tuple[int, int] | None:
     """Return device and inode of a socket or named pipe; None for anything else."""
     try:
-        found = os.lstat(path)
+        status = os.lstat(path)
     except OSError:
         return None
-    is_special = stat.S_ISSOCK(found.st_mode) or stat.S_ISFIFO(found.st_mode)
-    return (found.st_dev, found.st_ino) if is_special else None
+    is_special = stat.S_ISSOCK(status.st_mode) or stat.S_ISFIFO(status.st_mode)
+    return (status.st_dev, status.st_ino) if is_special else None
 
 
 def _special_files(folders: Iterable[str]) -> Iterator[str]:
-    """Give the sockets and named pipes below folders."""
-    left = list(folders)
-    while left:
+    """Yield the sockets and named pipes below folders."""
+    queue = list(folders)
+    while queue:
         try:
-            entries = os.scandir(left.pop())
+            entries = os.scandir(queue.pop())
         except OSError:  # a file, one that is gone, or one that the commands cannot read either
             continue
         with entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
-                    left.append(entry.path)
+                    queue.append(entry.path)
                 elif not entry.is_symlink() and not entry.is_file(follow_symlinks=False):
                     yield entry.path
 
@@ -496,31 +503,31 @@ def _is_beneath(path: str, folder: str) -> bool:
 
 
 def _fence(program: str, writable: Sequence[str]) -> list[str]:
-    """Return the program that makes the fence, and its arguments."""
-    shown = _mounts(writable)
-    mounts = [part for path in shown for part in ("--ro-bind", path, path)]
-    needed = [*SYSTEM, *NEEDED, *_pythons(writable), *_named_certificates()]
-    links = dict(link for path in needed for link in _links_to(path))
+    """Return the program that creates the fence, with its arguments."""
+    readable = _mounts(writable)
+    mounts = [part for path in readable for part in ("--ro-bind", path, path)]
+    paths = [*SYSTEM, *NEEDED, *_pythons(writable), *_named_certificates()]
+    links = dict(link for path in paths for link in _links_to(path))
     symlinks = [
         part
         for link, target in links.items()
-        if not any(_is_beneath(link, place) for place in (*shown, *writable))
+        if not any(_is_beneath(link, place) for place in (*readable, *writable))
         for part in ("--symlink", target, link)
     ]
     binds = [part for path in writable for part in ("--bind", path, path)]
-    # Without its capabilities root cannot mount anything again, for writing or to uncover what is hidden.
+    # Root has no capabilities in the fence, and so cannot remount anything to write it or to uncover a hidden socket.
     alone = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
-    own = ["--dev", "/dev", "--proc", "/proc", "--tmpfs", OWN]
+    private = ["--dev", "/dev", "--proc", "/proc", "--tmpfs", PRIVATE_TMP]
     home = os.path.expanduser("~")  # empty, but programs expect that it exists
-    if home.startswith("/") and not any(_is_beneath(home, place) for place in (*shown, *links, "/dev", "/proc")):
-        own += ["--dir", home]
-    return [program, *own, *mounts, *symlinks, *binds, "--remount-ro", "/", *alone]
+    if home.startswith("/") and not any(_is_beneath(home, place) for place in (*readable, *links, "/dev", "/proc")):
+        private += ["--dir", home]
+    return [program, *private, *mounts, *symlinks, *binds, "--remount-ro", "/", *alone]
 
 
 def _mounts(writable: Sequence[str]) -> list[str]:
-    """Return what is mounted for reading: real paths, those around others only."""
-    wanted = [*SYSTEM, *(f"/etc/{name}" for name in SETTINGS), *NEEDED, *_pythons(writable), *_named_certificates()]
-    real = sorted({os.path.realpath(path) for path in wanted if os.path.exists(path)})
+    """Return the real paths that are mounted read-only, without those below another one."""
+    paths = [*SYSTEM, *(f"/etc/{name}" for name in SETTINGS), *NEEDED, *_pythons(writable), *_named_certificates()]
+    real = sorted({os.path.realpath(path) for path in paths if os.path.exists(path)})
     outer: list[str] = []
     for path in real:
         if path != "/" and not any(_is_beneath(path, place) for place in outer):
@@ -533,9 +540,10 @@ def _named_certificates() -> list[str]:
 
 
 def _pythons(folders: Sequence[str]) -> Iterator[str]:
-    """Give the folders of Pythons that virtual environments directly in some folders are made of.
+    """Yield the folders of the Pythons that virtual environments directly in `folders` refer to.
 
-    Only programs and libraries, for a command may have written what the environment says of its Python.
+    Only their programs and libraries: a command may have written the settings of the environment, and must not mount
+    other folders by that.
     """
     for folder in folders:
         for settings in sorted(Path(folder).glob("*/pyvenv.cfg")):
@@ -543,27 +551,28 @@ def _pythons(folders: Sequence[str]) -> Iterator[str]:
                 lines = settings.read_text("utf-8").splitlines()
             except (OSError, UnicodeDecodeError):
                 continue
-            homes = [
-                value.strip() for name, _, value in (line.partition("=") for line in lines) if name.strip() == "home"
-            ]
-            for home in homes:
-                prefix = Path(home).parent
-                if (
-                    Path(home).name == "bin"
-                    and any(prefix.glob("lib/python3*/os.py"))
-                    and any(prefix.glob("bin/python3*"))
-                ):
-                    yield from (str(prefix / name) for name in ("bin", "lib", "lib64", "include"))
+            for line in lines:
+                key, _, value = line.partition("=")
+                home = Path(value.strip())
+                if key.strip() == "home" and _is_python(home):
+                    yield from (str(home.parent / name) for name in ("bin", "lib", "lib64", "include"))
+
+
+def _is_python(home: Path) -> bool:
+    """Return whether a folder is the ``bin`` of an installed Python."""
+    prefix = home.parent
+    has_library = any(prefix.glob("lib/python3*/os.py"))
+    return home.name == "bin" and has_library and any(prefix.glob("bin/python3*"))
 
 
 def _links_to(path: str) -> Iterator[tuple[str, str]]:
-    """Give the symbolic links on the way to a path, each with its target."""
-    left = [part for part in reversed(path.split("/")) if part]
+    """Yield the symbolic links on the way to a path, each with its target."""
+    queue = [part for part in reversed(path.split("/")) if part]
     place = "/"
     for _ in range(256):  # more than any path that can be opened has
-        if not left:
+        if not queue:
             return
-        name = left.pop()
+        name = queue.pop()
         if name == "..":
             place = os.path.dirname(place)
             continue
@@ -574,14 +583,14 @@ def _links_to(path: str) -> Iterator[tuple[str, str]]:
         target = os.readlink(here)
         yield here, target
         place = "/" if target.startswith("/") else place
-        left += [part for part in reversed(target.split("/")) if part not in ("", ".")]
+        queue += [part for part in reversed(target.split("/")) if part not in ("", ".")]
 
 
-# A workspace without commands: the files of a folder, for definitions that say ``Shell: false``.
+# --- a workspace without commands, for definitions with ``Shell: false`` ---
 
 
 class FilesWorkspace(LocalWorkspace):
-    """Files of folders on this machine. It starts no program, so it also has no container and installs no packages."""
+    """Files of folders on this machine, without commands: no program is started, no container, no package installed."""
 
     kind: ClassVar[str] = "files"
 
@@ -590,8 +599,8 @@ class FilesWorkspace(LocalWorkspace):
 
 
 class _NoShell(Shell):
-    async def _run(self, asked: AskedCommand) -> NoReturn:
-        command = asked.command if isinstance(asked.command, str) else " ".join(asked.command)
+    async def _run(self, request: CommandRequest) -> NoReturn:
+        command = request.command if isinstance(request.command, str) else " ".join(request.command)
         raise ShellExecutionError(command, "the workspace has files only: its definition says Shell: false")
 
     async def close(self) -> None:

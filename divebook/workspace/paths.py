@@ -1,8 +1,21 @@
-"""The one rule of paths: what is opened below a folder cannot lead out of it, and check and use are one step.
+"""Race-free path resolution: everything opened below a folder stays below it, because check and use are one step.
 
-There are two ways with the same answers: the kernel's (`divebook.workspace.paths`), and a walk over descriptors of
-folders that follows links itself. A link may lead anywhere inside, also by an absolute target. Hard links, and what is
-mounted inside, are not seen. `tests/workspace/test_paths.py` has the races.
+A check of a path's text ("does it start with the folder?") is not enough. A command can replace a folder by a link
+between the check and the use::
+
+    check   /work/a/file            is below /work
+            a command replaces /work/a by a link to /etc
+    use     open("/work/a/file")    opens /etc/file
+
+Therefore nothing is opened by its whole path. There are two ways to open, with the same results:
+
+- The kernel resolves the whole path and refuses to leave the folder: ``openat2`` with ``RESOLVE_BENEATH`` (Linux 5.6).
+- Where the kernel lacks it, `_Walk` opens one folder after the other, each relative to the descriptor of the one before
+and without following links. It reads a link and continues with its target itself. A folder that is replaced meanwhile
+is of no effect: its descriptor still refers to the old one.
+
+A link may lead anywhere inside the folder, also by an absolute target. Hard links, and file systems mounted inside, are
+not detected. `tests/workspace/test_paths.py` has the races.
 """
 
 from __future__ import annotations
@@ -15,25 +28,26 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from ctypes import Structure as CStructure
 from pathlib import Path
 from typing import NoReturn, TypeAlias, TypeVar
 
 from divebook.errors import PathNotAllowedError, WorkspaceNotEnteredError
 
-# The kernel's own way to open below a folder: ``openat2`` (Linux 5.6), by ctypes since Python has none.
-
-
-_NUMBER = 437
-"""Of the system call, the same on every architecture."""
+_OPENAT2 = 437
+"""Number of the system call ``openat2``, the same on every architecture. Python has no function for it."""
 _NO_MAGICLINKS = 0x02
 _BENEATH = 0x08
 _TRIES = 64
+"""Attempts of ``openat2`` while other processes rename folders on the path."""
 AT_FDCWD = -100
 PATH_ONLY = getattr(os, "O_PATH", os.O_RDONLY)
-"""Opens a name without what is behind it."""
+"""Flag that opens a name without the right to read or write it."""
 
 
-class _How(ctypes.Structure):
+class _OpenHow(CStructure):
+    """The C structure ``open_how``: arguments of ``openat2``."""
+
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
@@ -41,35 +55,35 @@ class _How(ctypes.Structure):
 def _syscall() -> ctypes._NamedFuncPointer:
     call = ctypes.CDLL(None, use_errno=True).syscall
     call.restype = ctypes.c_long
-    call.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(_How), ctypes.c_size_t]
+    call.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(_OpenHow), ctypes.c_size_t]
     return call
 
 
 def open_beneath(folder: int, path: str, flags: int, mode: int) -> int:
-    """Return a descriptor of what is at a path below an open folder, which no link on the way leads out of.
+    """Open a path below an open folder with ``openat2``; return the descriptor.
 
     Raises
     ------
     OSError
-        With EXDEV where the path leads out, and also where an absolute link leads to inside.
+        With EXDEV if the path leads out of the folder, or passes an absolute link, even to a place inside.
     """
     if flags & PATH_ONLY == PATH_ONLY:  # openat2 refuses what openat ignores beside O_PATH
         flags &= PATH_ONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    how = _How(flags, mode if flags & os.O_CREAT else 0, _NO_MAGICLINKS | _BENEATH)
+    how = _OpenHow(flags, mode if flags & os.O_CREAT else 0, _NO_MAGICLINKS | _BENEATH)
     code = 0
     for _ in range(_TRIES):
-        found = _syscall()(_NUMBER, folder, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
-        if found >= 0:
-            return int(found)
+        descriptor = _syscall()(_OPENAT2, folder, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
+        if descriptor >= 0:
+            return int(descriptor)
         code = ctypes.get_errno()
-        if code not in (errno.EAGAIN, errno.EINTR):  # EAGAIN: a rename has come between two steps of ".."
+        if code not in (errno.EAGAIN, errno.EINTR):  # EAGAIN: a folder was renamed while ".." was resolved
             break
     raise OSError(code, os.strerror(code), path)
 
 
 @functools.cache
 def has_openat2() -> bool:
-    """Whether the kernel has it; the rules of old container engines say EPERM or ENOSYS."""
+    """Return whether the kernel has ``openat2``. The filters of old container engines answer EPERM or ENOSYS."""
     try:
         os.close(open_beneath(AT_FDCWD, ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, 0))
     except (OSError, AttributeError):  # no such call, no such library
@@ -78,8 +92,10 @@ def has_openat2() -> bool:
 
 
 MOST_LINKS = 40
-"""On the way to one file, as the kernel."""
-LONGEST_PATH, LONGEST_NAME = 4095, 255
+"""Most links on the way to one file, as in the kernel."""
+LONGEST_PATH = 4095
+"""Bytes."""
+LONGEST_NAME = 255
 """Bytes."""
 _PLAIN = os.O_CLOEXEC | os.O_NOCTTY
 NOT_A_FILE = "not a regular file"
@@ -87,7 +103,7 @@ ABOVE = "leads above the root by .."
 
 
 def path_of(descriptor: int) -> str:
-    """Return the real path of an open file or folder, however it was reached."""
+    """Return the real path of an open file or folder."""
     if sys.platform == "darwin":
         import fcntl
 
@@ -96,52 +112,55 @@ def path_of(descriptor: int) -> str:
 
 
 class Root:
-    """A folder that nothing opened through it can leave.
+    """A folder below which files are opened and which nothing opened through it can leave.
 
     Parameters
     ----------
     path
-        The folder; links on the way to it are followed once.
+        The folder. Links on the way to it are followed once, now.
     name
-        What the folder is called where its links are made, such as its mount point in a container.
+        Name of the folder where its links are made, such as its mount point in a container.
     openat2
-        Whether the kernel opens; by default if it can.
+        Whether the kernel resolves paths; by default if it can.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, name: str | None = None, openat2: bool | None = None) -> None:
         real = os.path.realpath(path)
         self.path = real
-        """Where it is on this machine."""
+        """Real path on this machine."""
         self.name = name or real
-        """What absolute paths below it begin with."""
+        """Start of absolute paths below it."""
         self.fd = os.open(real, PATH_ONLY | os.O_DIRECTORY | _PLAIN)
         self._by_kernel = has_openat2() if openat2 is None else openat2
 
     def close(self) -> None:
-        """Let go of the folder; twice is once."""
+        """Close the folder. Idempotent."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
     def is_there(self) -> bool:
-        """Return whether its path still leads to the folder that is held: one deleted and made anew is another."""
+        """Return whether its path still leads to the open folder.
+
+        A folder that was deleted and created again is another one.
+        """
         try:
-            found = os.stat(self.path)
+            status = os.stat(self.path)
         except OSError:
             return False
-        return os.path.samestat(found, os.fstat(self.fd))
+        return os.path.samestat(status, os.fstat(self.fd))
 
     def holds(self, path: str) -> bool:
-        """Return whether an absolute path begins with the folder, by its text alone."""
+        """Return whether an absolute path starts with the folder, by its text alone."""
         return path == self.name or path.startswith(f"{self.name.rstrip('/')}/")
 
     def relative(self, path: str) -> str:
-        """Return a path as it is below the folder, by its text alone: links are followed when it is opened.
+        """Return a path relative to the folder, by its text alone. Links are followed when it is opened.
 
         Raises
         ------
         PathNotAllowedError
-            It is elsewhere, holds NUL, or is too long.
+            It is outside, contains NUL, or is too long.
         """
         if "\0" in path:
             raise PathNotAllowedError(path.replace("\0", "\\0"), "a path cannot hold NUL")
@@ -158,12 +177,12 @@ class Root:
         return path or "."
 
     def open(self, path: str, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
-        """Return a descriptor of what is at a path; a link there is followed unless `flags` hold O_NOFOLLOW.
+        """Open a path; return its descriptor. A link as the last part is followed unless `flags` contain O_NOFOLLOW.
 
         Raises
         ------
         PathNotAllowedError
-            It leads out.
+            It leads out of the folder.
         OSError
             As `os.open`.
         """
@@ -172,74 +191,85 @@ class Root:
             try:
                 return open_beneath(self.fd, relative, flags | _PLAIN, mode)
             except OSError as error:
-                if error.errno != errno.EXDEV:  # so it is said of an absolute link to inside as well: the walk knows
+                if error.errno != errno.EXDEV:
                     raise
-        return _Walk(self, path, flags | _PLAIN, mode).opened(relative)
+                # EXDEV means that the path leads out, or passes an absolute link to a place inside. The walk tells
+                # the two apart.
+        return _Walk(self, path, flags | _PLAIN, mode).resolve(relative)
 
     def open_regular(self, path: str, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
-        """Return a descriptor of a plain file: no device, pipe or socket is opened for longer than it takes to see.
+        """Open a regular file; return its descriptor.
+
+        Devices, pipes and sockets are opened without blocking and closed again.
 
         Raises
         ------
         PathNotAllowedError
-            It is something else, or leads out.
+            It is not a regular file, or leads out of the folder.
         """
         try:
-            found = self.open(path, flags | os.O_NONBLOCK, mode)
+            descriptor = self.open(path, flags | os.O_NONBLOCK, mode)
         except OSError as error:
-            if error.errno == errno.ENXIO:  # a socket, or a pipe that nobody reads
+            if error.errno == errno.ENXIO:  # a socket, or a pipe without a reader
                 raise PathNotAllowedError(path, NOT_A_FILE) from error
             raise
-        kind = os.fstat(found).st_mode
+        kind = os.fstat(descriptor).st_mode
         if stat.S_ISREG(kind):
-            return found
-        os.close(found)
+            return descriptor
+        os.close(descriptor)
         if stat.S_ISDIR(kind):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         raise PathNotAllowedError(path, NOT_A_FILE)
 
     def real(self, path: str) -> str:
-        """Return a path without links, as `os.path.realpath` does; what is missing stays as it is written.
+        """Return a path without links, as `os.path.realpath` does. Missing parts stay as they are written.
 
-        It is a text: whoever opens it is held to the rule again.
+        The result is a text. When it is opened, the path is checked again.
+
+        The names of the path are a stack. Each is appended to the result. If that is a link, it is removed from the
+        result again and the names of its target are put on the stack.
         """
-        todo = _parts(self.relative(path))
-        found: list[str] = []
+        rest = _parts(self.relative(path))
+        parts: list[str] = []
         links = 0
-        while todo:
-            name = todo.pop()
+        while rest:
+            name = rest.pop()
             if name == "..":
-                if not found:
+                if not parts:
                     raise PathNotAllowedError(path, ABOVE)
-                found.pop()
+                parts.pop()
                 continue
-            found.append(name)
-            target = self._link_at("/".join(found))
+            parts.append(name)
+            target = self._link_at("/".join(parts))
             if target is None:
                 continue
             links += 1
             if links > MOST_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
-            found.pop()
+            parts.pop()
             if target.startswith("/"):
                 target = self.inside(target, path)
-                found = []
-            todo += _parts(target)
-        return "/".join([self.name, *found])
+                parts = []
+            rest += _parts(target)
+        return "/".join([self.name, *parts])
 
     def _link_at(self, path: str) -> str | None:
-        """Return where a link leads; None for what is no link."""
+        """Return the target of a link; None for anything else."""
         try:
-            found = self.open(path, PATH_ONLY | os.O_NOFOLLOW)
+            descriptor = self.open(path, PATH_ONLY | os.O_NOFOLLOW)
         except (FileNotFoundError, NotADirectoryError):
             return None
         try:
-            return os.readlink("", dir_fd=found) if stat.S_ISLNK(os.fstat(found).st_mode) else None
+            return os.readlink("", dir_fd=descriptor) if stat.S_ISLNK(os.fstat(descriptor).st_mode) else None
         finally:
-            os.close(found)
+            os.close(descriptor)
 
     def inside(self, target: str, path: str) -> str:
-        """Return the absolute target of a link on a path as it is below the folder; raises `PathNotAllowedError`."""
+        """Return the absolute target of a link as a path below the folder; raises `PathNotAllowedError` if it is
+        outside.
+
+        `path` is the path on which the link lies, for the error.
+        """
         try:
             return self.relative(target)
         except PathNotAllowedError:
@@ -247,19 +277,36 @@ class Root:
 
     @contextmanager
     def parent(self, path: str) -> Iterator[tuple[int, str]]:
-        """Give the descriptor of the folder that holds a path, and its last name: for what acts on a name itself."""
+        """Open the folder of a path; yield its descriptor and the last name.
+
+        For operations on the name itself, such as rename and delete: they act on that folder, even if it is moved
+        meanwhile.
+        """
         head, _, name = self.relative(path).rstrip("/").rpartition("/")
         if name in ("", ".", ".."):
             raise PathNotAllowedError(path, "names no entry of a folder")
-        found = self.open(head or ".", PATH_ONLY | os.O_DIRECTORY)
+        descriptor = self.open(head or ".", PATH_ONLY | os.O_DIRECTORY)
         try:
-            yield found, name
+            yield descriptor, name
         finally:
-            os.close(found)
+            os.close(descriptor)
 
 
 class _Walk:
-    """One opening, folder by folder: each name is opened without following, and links are followed here."""
+    """Resolution of one path in user space, folder by folder.
+
+    Each name is opened without following links, relative to the last open folder. Example: ``a/link/b`` where ``link``
+    leads to ``../c``. The rest of the path is a stack of names::
+
+        folders on the way    rest of the path    step
+        root                  a link b            a is a folder: open it
+        root, a               link b              link is a link: read its target, put its names on the stack
+        root, a               .. c b              ..: close a. At the root, ".." is refused
+        root                  c b                 c is a folder: open it
+        root, c               b                   b is the last name: open it with the flags of the caller
+
+    All decisions use open descriptors, so that renames by other processes cannot lead out of the root.
+    """
 
     def __init__(self, root: Root, path: str, flags: int, mode: int) -> None:
         self._root = root
@@ -270,8 +317,8 @@ class _Walk:
         self._links = 0
         self._is_new = False
 
-    def opened(self, relative: str) -> int:
-        """Return the descriptor."""
+    def resolve(self, relative: str) -> int:
+        """Return the descriptor, and close the folders on the way."""
         try:
             return self._open(relative)
         finally:
@@ -279,26 +326,27 @@ class _Walk:
                 os.close(folder)
 
     def _open(self, relative: str) -> int:
-        todo = _parts(relative)
+        """Resolve a relative path as the class describes; return the descriptor of its end."""
+        rest = _parts(relative)
         has_slash = relative.endswith("/")
-        while todo:
-            name = todo.pop()
+        while rest:
+            name = rest.pop()
             if name == "..":
                 self._up()
                 continue
-            found = self._step(name, is_last=not todo)
+            entry = self._step(name, is_last=not rest)
             if self._is_new:
-                return found
-            kind = os.fstat(found).st_mode
+                return entry
+            kind = os.fstat(entry).st_mode
             if stat.S_ISDIR(kind):
-                self._folders.append(found)
+                self._folders.append(entry)
             elif stat.S_ISLNK(kind):
-                if not todo and self._flags & os.O_NOFOLLOW:
-                    return self._link(found)
-                todo += _parts(self._followed(found))
+                if not rest and self._flags & os.O_NOFOLLOW:
+                    return self._link(entry)
+                rest += _parts(self._target_of(entry))
             else:
-                os.close(found)
-                if todo or has_slash:
+                os.close(entry)
+                if rest or has_slash:
                     self._fail(errno.ENOTDIR)
                 # By its name again, without following: a link that was put there since is refused.
                 return self._at(name, (self._flags | os.O_NOFOLLOW) & ~os.O_CREAT)
@@ -307,24 +355,27 @@ class _Walk:
         return self._at(".", self._flags & ~(os.O_CREAT | os.O_NOFOLLOW))
 
     def _step(self, name: str, *, is_last: bool) -> int:
-        """Return what stands at a name of the present folder, not followed; a file that is to be made is made."""
-        makes = is_last and self._flags & os.O_CREAT
-        if not (makes and self._flags & os.O_EXCL):
+        """Open a name of the last folder without following a link. If the file is to be created, create it.
+
+        A creation uses O_EXCL, so that a link that another process puts there is never followed.
+        """
+        creates = is_last and self._flags & os.O_CREAT
+        if not (creates and self._flags & os.O_EXCL):
             try:
                 return self._at(name, PATH_ONLY | os.O_NOFOLLOW | _PLAIN)
             except FileNotFoundError:
-                if not makes:
+                if not creates:
                     raise
-        made = self._at(name, self._flags | os.O_NOFOLLOW | os.O_EXCL)
+        descriptor = self._at(name, self._flags | os.O_NOFOLLOW | os.O_EXCL)
         self._is_new = True
-        return made
+        return descriptor
 
-    def _link(self, found: int) -> int:
-        """Return a link that is not to be followed, if it may be opened as one."""
+    def _link(self, link: int) -> int:
+        """Return a link that is not followed, if the flags allow to open a link itself."""
         if self._flags & PATH_ONLY != PATH_ONLY:
-            os.close(found)
+            os.close(link)
             self._fail(errno.ELOOP)
-        return found
+        return link
 
     def _at(self, name: str, flags: int) -> int:
         return os.open(name, flags, self._mode, dir_fd=self._folders[-1])
@@ -334,8 +385,8 @@ class _Walk:
             raise PathNotAllowedError(self._path, ABOVE)
         os.close(self._folders.pop())
 
-    def _followed(self, link: int) -> str:
-        """Return where an open link leads, from the folder that it is in or, if it is absolute, from the root."""
+    def _target_of(self, link: int) -> str:
+        """Return the target of an open link. For an absolute target, go back to the root."""
         try:
             target = os.readlink("", dir_fd=link)
         finally:
@@ -354,32 +405,34 @@ class _Walk:
 
 
 def _parts(path: str) -> list[str]:
-    """Return the names in a path, the last one first."""
+    """Return the names in a path as a stack: the last name first."""
     return [part for part in reversed(path.split("/")) if part not in ("", ".")]
 
 
-# Which folders may be reached: one rule for files, scratch, the folders of commands, and tools.
+# --- several folders: one rule for files, scratch files, working folders of commands, and tools ---
 
 
 T = TypeVar("T")
 Guard: TypeAlias = Callable[[Path, Path], str]
+"""Returns why a file is refused, from its real path and that of its folder; empty if it is allowed."""
 
 
 class PathPolicy:
-    """Folders that may be reached, and nothing else.
+    """The folders that may be reached. Everything else is refused.
 
-    A path is held against each of them as it is written, then without ``..``, then without links: what is opened is
-    always below one of them, whatever changes meanwhile (`divebook.workspace.paths.Root`).
+    A path is compared with each folder in three forms: as it is written, without ``..``, and without links. The first
+    form that can be opened counts. What is opened is always below one of the folders, even if the path changes
+    meanwhile (`Root`).
 
     Parameters
     ----------
     default
-        The folder that relative paths are of.
+        Folder of relative paths.
     allowed
-        The others.
+        The other folders.
     guard
-        Returns why a file below a folder is refused all the same, from the real paths of both; empty if it is not. It
-        is asked about what was opened, so that no link and no spelling gets past it.
+        Returns why a file below a folder is refused nevertheless, from the real paths of both; empty if it is allowed.
+        It is called for what was opened, so that neither links nor spellings bypass it.
     """
 
     def __init__(self, default: Root, allowed: Sequence[Root] = (), guard: Guard | None = None) -> None:
@@ -390,45 +443,50 @@ class PathPolicy:
 
     @property
     def roots(self) -> list[Root]:
-        """The folders that may be reached, the default one first."""
+        """The folders, the default one first."""
         return list(self._roots)
 
     def add(self, root: Root) -> None:
-        """Let one more folder be reached."""
+        """Add a folder."""
         self._roots.append(root)
 
     def absolute(self, path: str | os.PathLike[str]) -> str:
-        """Return a path as it is from the root of all, by its text."""
+        """Return a path as an absolute path, by its text."""
         text = os.fspath(path)
         return text if text.startswith("/") else f"{self.default.name.rstrip('/')}/{text}"
 
     def open(self, path: str, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
-        """Return a descriptor of what is at a path; see `Root.open`."""
-        return self._admitted(path, self._tried(path, lambda root, text: root.open(text, flags, mode)))
+        """Open a path; return its descriptor. See `Root.open`."""
+        return self._require_allowed(path, self._first_allowed(path, lambda root, text: root.open(text, flags, mode)))
 
     def open_regular(self, path: str, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
-        """Return a descriptor of a plain file; see `Root.open_regular`."""
-        return self._admitted(path, self._tried(path, lambda root, text: root.open_regular(text, flags, mode)))
+        """Open a regular file; return its descriptor. See `Root.open_regular`."""
+        return self._require_allowed(
+            path, self._first_allowed(path, lambda root, text: root.open_regular(text, flags, mode))
+        )
 
-    def _admitted(self, path: str, descriptor: int, name: str = "") -> int:
-        """Return the descriptor of what was opened, or of the folder with a name, unless the guard refuses it."""
-        if self._guard is not None and (reason := self._refusal(f"{path_of(descriptor)}/{name}")):
+    def _require_allowed(self, path: str, descriptor: int, name: str = "") -> int:
+        """Return `descriptor`, unless the guard refuses the open file, or `name` in the open folder."""
+        if self._guard is None:
+            return descriptor
+        reason = self._refusal(f"{path_of(descriptor)}/{name}")
+        if reason:
             os.close(descriptor)
             raise PathNotAllowedError(path, reason)
         return descriptor
 
     def _refusal(self, real: str) -> str:
-        """Return why the guard refuses a real path, judged from the deepest folder that holds it."""
+        """Return the guard's reason against a real path, judged from the deepest folder that contains it."""
         folders = (root.path for root in self._roots if real.startswith(f"{root.path.rstrip('/')}/"))
         return "" if self._guard is None else self._guard(Path(real), Path(max(folders, key=len, default="/")))
 
     @property
     def is_guarded(self) -> bool:
-        """Whether some files below its folders may be refused."""
+        """Whether a guard may refuse files below the folders."""
         return self._guard is not None
 
     def visible(self, descriptor: int, names: Iterable[str]) -> list[str]:
-        """Return those of the names in an open folder that the guard does not refuse."""
+        """Return the names in an open folder that the guard allows."""
         if self._guard is None:
             return [*names]
         folder = path_of(descriptor)
@@ -436,58 +494,60 @@ class PathPolicy:
 
     def real(self, path: str) -> str:
         """Return a path without links."""
-        return self._tried(path, lambda root, text: root.real(text))
+        return self._first_allowed(path, lambda root, text: root.real(text))
 
     @contextmanager
     def parent(self, path: str) -> Iterator[tuple[int, str]]:
-        """Give the descriptor of the folder that holds a path, and its last name."""
-        entered = self._tried(path, _entered)
-        self._admitted(path, *entered)
+        """Open the folder of a path; yield its descriptor and the last name. See `Root.parent`."""
+        opened = self._first_allowed(path, _open_parent)
+        self._require_allowed(path, *opened)
         try:
-            yield entered
+            yield opened
         finally:
-            os.close(entered[0])
+            os.close(opened[0])
 
     def folder(self, path: str | None) -> str:
-        """Return the path of a folder in which a command may start."""
+        """Return the real path of the folder in which a command starts; None for the default folder."""
         return self.real(self.default.name if path is None else path)
 
-    def _tried(self, path: str, act: Callable[[Root, str], T]) -> T:
-        """Return what comes of a path under the first folder that lets it be reached."""
+    def _first_allowed(self, path: str, act: Callable[[Root, str], T]) -> T:
+        """Return the result of `act` for the first form of a path and the first folder that allow it."""
         if self._is_closed:
             raise WorkspaceNotEnteredError(
                 f"the workspace of {self.default.name} was left: enter it again, and take its files and shell anew"
             )
         text = self.absolute(path)
         rule = ""
-        for written in self._ways(text):
-            for root in self._holding(written):
+        for form in self._forms(text):
+            for root in self._holding(form):
                 try:
-                    return act(root, written)
+                    return act(root, form)
                 except PathNotAllowedError as error:
                     rule = rule or error.rule
-                except (FileNotFoundError, NotADirectoryError):  # what leads out is refused, whatever is missing there
+                except (FileNotFoundError, NotADirectoryError):
+                    # "Not found" is reported only for a path inside: the error must not reveal what exists outside.
                     if self._holding(os.path.normpath(text)):
                         raise
         raise PathNotAllowedError(os.fspath(path).replace("\0", "\\0"), rule, [root.name for root in self._roots])
 
-    def _ways(self, text: str) -> Iterator[str]:
+    def _forms(self, text: str) -> Iterator[str]:
+        """Yield the forms of a path: as it is written, without ``..``, and without links."""
         yield text
         yield os.path.normpath(text)
         with suppress(ValueError, OSError):  # NUL; links in a circle
             yield os.path.realpath(text)
 
     def _holding(self, text: str) -> list[Root]:
-        """Return the folders that a path is below by its text, the deepest first."""
+        """Return the folders that contain a path by its text, the deepest first."""
         return sorted((root for root in self._roots if root.holds(text)), key=lambda root: -len(root.name))
 
     def close(self) -> None:
-        """Let go of all folders; twice is once."""
+        """Close all folders. Idempotent."""
         self._is_closed = True
         for root in self._roots:
             root.close()
 
 
-def _entered(root: Root, text: str) -> tuple[int, str]:
+def _open_parent(root: Root, text: str) -> tuple[int, str]:
     with root.parent(text) as (folder, name):
         return os.dup(folder), name

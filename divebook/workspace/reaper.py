@@ -1,18 +1,29 @@
-"""Helper process between a workspace and its commands: whatever a command starts is a descendant of it.
+"""Helper process between a workspace and its commands. Every process that a command starts is a descendant of it.
 
     python -I -S reaper.py SOCKET
 
-It waits for commands, forks a reaper for each, and ends with its socket, or with the process that started it. A reaper
-tells how its command ended as soon as that has. The end of what a reaper can read from its control socket, which the
-workspace closed or lost with its process, means: end everything, wherever it fled to. So does its end after the command
-has ended, unless the workspace has said that it knows: a command that floods its output ends of itself when nobody
-reads on (test_nothing_survives_a_reader_that_goes).
+The processes::
 
-What an ended command leaves in the background may live on as long as the workspace: its reaper ends, and the helper
-adopts it. When the helper ends, it ends all of that first (test_nothing_in_the_background_survives_its_workspace).
+    workspace (this Python)
+      helper                one for each workspace; waits for commands on its socket
+        reaper              one for each command; forked by the helper
+          command
+            whatever the command starts, also in a new session
 
-It is tidiness and no fence: a command may kill its reaper and the helper. It is run by path, and so imports nothing of
-ours.
+Reaper and helper are "child subreapers": Linux gives them every descendant whose own parent has ended. A process that
+leaves its session or loses its parent therefore still is a descendant, and can be found below ``/proc`` and ended.
+
+A reaper reports the end of its command at once. It ends everything when its control socket is closed: the workspace
+closed it, or the process of the workspace has ended. That also holds after the end of the command, unless the workspace
+has answered that it has received the report: a command that floods its output ends by itself when its output is not
+read any more (test_nothing_survives_a_reader_that_goes).
+
+Processes that an ended command leaves in the background may live as long as the workspace: their reaper ends, and the
+helper adopts them. The helper ends with its socket or with the process that started it, and first ends all adopted
+processes (test_nothing_in_the_background_survives_its_workspace).
+
+This is not a security boundary: a command may kill its reaper and the helper. The file is run by its path and so
+imports nothing of divebook.
 """
 
 from __future__ import annotations
@@ -29,39 +40,39 @@ from contextlib import suppress
 from pathlib import Path
 
 GRACE = 0.5
-"""Seconds between being asked to end and being killed."""
+"""Seconds between SIGTERM and SIGKILL."""
 PATIENCE = 10.0
 """Seconds after which processes that cannot be killed are left."""
 KNOWN = b"k"
-"""What a workspace says that has heard of the end of its command, and lets live on what that has left."""
+"""Answer of a workspace to the report that its command has ended: background processes may live on."""
 READY = b"ready"
-"""What it says first: it has been found, and can be run here."""
+"""First message of the helper: it can be run here."""
 _SET_CHILD_SUBREAPER = 36
 _MOST_FDS = 5
 _GONE = (ProcessLookupError, PermissionError)
 
 
 def _children(pid: int) -> list[int]:
-    found: list[int] = []
+    children: list[int] = []
     with suppress(OSError):
         for task in os.listdir(f"/proc/{pid}/task"):
-            found += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())
-    return found
+            children += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())
+    return children
 
 
 def _below(pid: int) -> set[int]:
-    found: set[int] = set()
-    left = _children(pid)
-    while left:
-        one = left.pop()
-        if one not in found:
-            found.add(one)
-            left += _children(one)
-    return found
+    descendants: set[int] = set()
+    queue = _children(pid)
+    while queue:
+        process = queue.pop()
+        if process not in descendants:
+            descendants.add(process)
+            queue += _children(process)
+    return descendants
 
 
 def _has_children() -> bool:
-    """Take note of children that have ended; return whether any is left."""
+    """Reap children that have ended; return whether any are left."""
     while True:
         try:
             if os.waitpid(-1, os.WNOHANG) == (0, 0):
@@ -71,7 +82,11 @@ def _has_children() -> bool:
 
 
 def _end_all(group: int | None) -> None:
-    """End a group of processes, if it still is one, and then all others that came from it."""
+    """End a process group, if there still is one, and then all other descendants of this process.
+
+    The group gets SIGTERM and, after `GRACE` seconds, SIGKILL. Other descendants are stopped before they are killed,
+    until a round finds no new one: a running process could start another between the look into ``/proc`` and its end.
+    """
     if group is not None:
         for number, wait in ((signal.SIGTERM, GRACE), (signal.SIGKILL, 0.0)):
             with suppress(OSError):
@@ -82,7 +97,7 @@ def _end_all(group: int | None) -> None:
     limit = time.monotonic() + PATIENCE
     while _has_children() and time.monotonic() < limit:
         stopped: set[int] = set()
-        while fresh := _below(os.getpid()) - stopped:  # nothing forks between being seen and being ended
+        while fresh := _below(os.getpid()) - stopped:
             for pid in fresh:
                 with suppress(*_GONE):
                     os.kill(pid, signal.SIGSTOP)
@@ -93,17 +108,20 @@ def _end_all(group: int | None) -> None:
         time.sleep(0.001)
 
 
-def _ended(command: int) -> int | None:
-    """Take note of children that have ended, orphans that came here too; return the status of the command if it has."""
+def _reap(command: int) -> int | None:
+    """Reap ended children, including adopted orphans.
+
+    Return the wait status of the command if it has ended, else None.
+    """
     status = None
     while True:
         try:
-            found, code = os.waitpid(-1, os.WNOHANG)
+            process, code = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
             return status
-        if found == 0:
+        if process == 0:
             return status
-        if found == command:
+        if process == command:
             status = code
 
 
@@ -113,20 +131,24 @@ def _adopt_orphans() -> None:
 
 
 def _watch(control: socket.socket, argv: list[bytes], environ: dict[bytes, bytes]) -> None:
+    """Start the command and wait for its end, or for the end of the control socket.
+
+    Report it and end what must not live.
+    """
     _adopt_orphans()
     wake_read, wake_write = os.pipe()
     for end in (wake_read, wake_write):
         os.set_blocking(end, False)
     signal.set_wakeup_fd(wake_write)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    usual = (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ)
+    defaults = (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ)
     try:
-        command = os.posix_spawnp(argv[0], argv, environ, setsid=True, setsigdef=usual)
+        command = os.posix_spawnp(argv[0], argv, environ, setsid=True, setsigdef=defaults)
     except OSError as error:
         control.send(f"error {error.errno}\n".encode())
         return
     control.send(f"pid {command}\n".encode())
-    for standard in (0, 1, 2):  # the end of a stream is the command's business
+    for standard in (0, 1, 2):  # otherwise the streams would stay open after the command has closed them
         os.close(standard)
     status = None
     while status is None:
@@ -135,7 +157,7 @@ def _watch(control: socket.socket, argv: list[bytes], environ: dict[bytes, bytes
             _end_all(command)
             break
         os.read(wake_read, 512)
-        status = _ended(command)
+        status = _reap(command)
     with suppress(OSError):
         control.send(f"status {status}\n".encode() if status is not None else b"ended\n")
     if status is not None and not _is_known(control):
@@ -143,37 +165,40 @@ def _watch(control: socket.socket, argv: list[bytes], environ: dict[bytes, bytes
 
 
 def _is_known(control: socket.socket) -> bool:
-    """Return whether the workspace says that it knows of the end of a command."""
+    """Return whether the workspace answers that it has received the report of the end."""
     try:
         return control.recv(1) == KNOWN
     except OSError:
         return False
 
 
-def _carry_out(fds: list[int]) -> None:
-    """Run one command; its descriptors come without close-on-exec, and it could say its own status."""
+def _run_command(fds: list[int]) -> None:
+    """Run one command.
+
+    Its descriptors arrive without close-on-exec, and the command must not inherit the control socket.
+    """
     for end in fds:
         os.set_inheritable(end, False)  # noqa: FBT003 - as it is called
-    request, given, out, err, control = fds
+    request, stdin, out, err, control = fds
     with open(request, "rb") as file:
-        asked = json.load(file)
-    for end, standard in ((given, 0), (out, 1), (err, 2)):
+        message = json.load(file)
+    for end, standard in ((stdin, 0), (out, 1), (err, 2)):
         os.dup2(end, standard)
         os.close(end)
-    with socket.socket(fileno=control) as told:
+    with socket.socket(fileno=control) as reports:
         try:
-            os.chdir(asked["cwd"])
+            os.chdir(message["cwd"])
         except OSError as error:
-            told.send(f"cwd {error.errno}\n".encode())
+            reports.send(f"cwd {error.errno}\n".encode())
             return
-        environ = {os.fsencode(name): os.fsencode(value) for name, value in asked["environ"].items()}
-        _watch(told, [os.fsencode(part) for part in asked["argv"]], environ)
+        environ = {os.fsencode(name): os.fsencode(value) for name, value in message["environ"].items()}
+        _watch(reports, [os.fsencode(part) for part in message["argv"]], environ)
 
 
 def _parent_descriptor() -> list[int]:
-    """Return a descriptor that is readable once the parent has ended; none where the system has no such thing.
+    """Return a descriptor that is readable once the parent has ended; an empty list where the system has none.
 
-    The end of the socket alone does not tell: a process that the parent has forked holds its end open.
+    The end of the socket is not enough: a process that the parent has forked holds its end open.
     """
     try:
         return [os.pidfd_open(os.getppid())]
@@ -182,7 +207,7 @@ def _parent_descriptor() -> list[int]:
 
 
 def serve(commands: socket.socket) -> None:
-    """Fork a reaper for each command that comes, until the socket or the parent ends; then end what is left."""
+    """Fork a reaper for each command until the socket or the parent ends; then end all remaining processes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     _adopt_orphans()
@@ -193,8 +218,8 @@ def serve(commands: socket.socket) -> None:
         if commands.fileno() not in ready:
             _end_all(None)
             return
-        said, fds, _, _ = socket.recv_fds(commands, 16, _MOST_FDS)
-        if not said:
+        message, fds, _, _ = socket.recv_fds(commands, 16, _MOST_FDS)
+        if not message:
             _end_all(None)
             return
         if os.fork() == 0:
@@ -202,7 +227,7 @@ def serve(commands: socket.socket) -> None:
                 commands.close()
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 os.setsid()
-                _carry_out(fds)
+                _run_command(fds)
             finally:
                 os._exit(0)
         for end in fds:

@@ -1,7 +1,7 @@
-"""What a workspace holds beside files and a shell, by key: browsers, connections, whatever can be closed.
+"""Resources of a workspace beside files and shell, by key: browsers, connections, anything that can be closed.
 
 A resource has ``close()``. It may have ``setup()``, ``export_state()`` and ``restore_state(state)``,
-``get_context_instructions()`` and ``get_toolsets()``; all of them may be coroutine functions.
+``get_context_instructions()`` and ``get_toolsets()``. All of them may be coroutine functions.
 """
 
 from __future__ import annotations
@@ -24,50 +24,50 @@ _FORM = '{"entries": {key: {"state": {...}}}}'
 
 @runtime_checkable
 class Resource(Protocol):
-    """Anything that can be closed."""
+    """An object that can be closed."""
 
     def close(self) -> Any:
-        """Let go of it; may be a coroutine function."""
+        """Release the resource; may be a coroutine function."""
 
 
 ResourceFactory: TypeAlias = Callable[[Any], Awaitable[Any]]
-"""Makes a resource for a workspace."""
-_MADE_FOR: ContextVar[str | None] = ContextVar("resource_being_made", default=None)
-"""The key whose factory asks, as far as one does."""
+"""Creates a resource for a workspace."""
+_FACTORY_KEY: ContextVar[str | None] = ContextVar("resource_being_made", default=None)
+"""Key of the resource whose factory is running in this context."""
 
 
-async def _done(resource: Any, method: str, *arguments: Any) -> Any:
-    """Return what a method of a resource gives, if it has one."""
-    found = getattr(resource, method, None)
-    if found is None:
+async def _call(resource: Any, method: str, *arguments: Any) -> Any:
+    """Call an optional method of a resource; return its result, None without such a method."""
+    function = getattr(resource, method, None)
+    if function is None:
         return None
-    result = found(*arguments)
+    result = function(*arguments)
     return await result if inspect.isawaitable(result) else result
 
 
 class ResourceRegistry:
-    """Resources by key, in the order in which they came."""
+    """Resources by key, in order of registration."""
 
     def __init__(self) -> None:
         self._workspace: Any = None
         self._resources: dict[str, Any] = {}
         self._factories: dict[str, ResourceFactory] = {}
         self._saved: dict[str, Mapping[str, Any]] = {}
-        self._making: dict[str, asyncio.Task[Any]] = {}
+        self._creating: dict[str, asyncio.Task[Any]] = {}
         self._awaited: dict[str, list[str]] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
     def bind(self, workspace: Any) -> None:
-        """Let factories make resources for a workspace."""
+        """Set the workspace that is passed to factories; None for none."""
         self._workspace = workspace
 
     def set(self, key: str, resource: Any) -> None:
-        """Register a resource; one that had the key is closed.
+        """Register a resource. An earlier one with the same key is closed.
 
         Raises
         ------
         TypeError
-            It cannot be closed.
+            It has no ``close()``.
         """
         if not isinstance(resource, Resource):
             raise TypeError(f"resource {key!r} has no close(): {type(resource).__name__} is none")
@@ -77,14 +77,14 @@ class ResourceRegistry:
             self._close_later(key, old)
 
     def _close_later(self, key: str, resource: Any) -> None:
-        """Close what was replaced: at once if that waits for nothing."""
+        """Close a replaced resource: at once, or in a task if its ``close`` is asynchronous."""
         try:
-            closed = resource.close()
+            result = resource.close()
         except Exception as error:  # noqa: BLE001 - whatever it raises, the new one is there
             _log.warning("resource %s, which was replaced, could not be closed: %s", key, error)
             return
-        if inspect.isawaitable(closed):
-            task = asyncio.ensure_future(_awaited(key, closed))
+        if inspect.isawaitable(result):
+            task = asyncio.ensure_future(_log_close_error(key, result))
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
@@ -93,12 +93,12 @@ class ResourceRegistry:
         return self._resources.get(key)
 
     def get_typed(self, key: str, kind: type[T]) -> T | None:
-        """Return a resource if it is of a kind; else None."""
-        found = self._resources.get(key)
-        return found if isinstance(found, kind) else None
+        """Return a resource if it is an instance of `kind`; otherwise None."""
+        resource = self._resources.get(key)
+        return resource if isinstance(resource, kind) else None
 
     def remove(self, key: str) -> Any:
-        """Take a resource out without closing it; return it, or None."""
+        """Remove a resource without closing it; return it, or None."""
         return self._resources.pop(key, None)
 
     def __contains__(self, key: object) -> bool:
@@ -112,18 +112,18 @@ class ResourceRegistry:
         return list(self._resources)
 
     def register_factory(self, key: str, factory: ResourceFactory) -> None:
-        """Say how the resource of a key is made, when somebody asks for it."""
+        """Register the function that creates the resource of a key on request."""
         self._factories[key] = factory
 
     async def get_or_create(self, key: str) -> Any:
-        """Return a resource, made and set up if it is not there yet, with the state that was saved of it.
+        """Return a resource. If it does not exist, create it, set it up and restore its saved state.
 
         Raises
         ------
         KeyError
-            Nothing says how it is made.
+            There is no factory for the key.
         RuntimeError
-            There is no workspace to make it for, or its factory waits for itself, also by way of others.
+            There is no workspace, or the factory waits for itself, directly or through other factories.
         """
         if key in self._resources:
             return self._resources[key]
@@ -132,52 +132,59 @@ class ResourceRegistry:
         if self._workspace is None:
             raise RuntimeError("the registry is not bound to a workspace: enter one first")
         with self._awaiting(key):
-            making = self._making.get(key)
-            if making is None:
-                making = self._making[key] = asyncio.ensure_future(self._make(key))
-                making.add_done_callback(lambda _: self._making.pop(key, None))
-            return await asyncio.shield(making)
+            task = self._creating.get(key)
+            if task is None:
+                task = self._creating[key] = asyncio.ensure_future(self._create(key))
+                task.add_done_callback(lambda _: self._creating.pop(key, None))
+            return await asyncio.shield(task)
 
     @contextmanager
     def _awaiting(self, key: str) -> Iterator[None]:
-        """Take note that the factory that asks waits for a key; one that would wait for itself is refused."""
-        asking = _MADE_FOR.get()
-        if asking is None or asking not in self._making:
+        """Record that the running factory waits for a key; raise RuntimeError if it would wait for itself.
+
+        Example: the factory of ``a`` requests ``b``, and that of ``b`` requests ``a``. Without the check both would
+        wait for ever.
+        """
+        requester = _FACTORY_KEY.get()
+        if requester is None or requester not in self._creating:
             yield
             return
-        circle = self._way(key, asking)
-        if circle is not None:
-            told = " -> ".join(repr(each) for each in (asking, *circle))
-            raise RuntimeError(f"the factories of resources wait for each other ({told}): have one of them not ask")
-        self._awaited.setdefault(asking, []).append(key)
+        cycle = self._chain(key, requester)
+        if cycle is not None:
+            keys = " -> ".join(repr(each) for each in (requester, *cycle))
+            raise RuntimeError(f"the factories of resources wait for each other ({keys}): have one of them not ask")
+        self._awaited.setdefault(requester, []).append(key)
         try:
             yield
         finally:
-            self._awaited[asking].remove(key)
+            self._awaited[requester].remove(key)
 
-    def _way(self, key: str, end: str) -> list[str] | None:
-        """Return the keys by which one that is made waits for another, both with it; None if it does not."""
+    def _chain(self, key: str, end: str) -> list[str] | None:
+        """Return the keys on the chain of waiting factories from `key` to `end`, both included.
+
+        None if there is no chain.
+        """
         if key == end:
             return [key]
-        ways = (self._way(each, end) for each in self._awaited.get(key, ()))
-        return next(([key, *way] for way in ways if way is not None), None)
+        paths = (self._chain(each, end) for each in self._awaited.get(key, ()))
+        return next(([key, *path] for path in paths if path is not None), None)
 
     async def get_or_create_typed(self, key: str, kind: type[T]) -> T:
-        """Return a resource of a kind, made if it is not there; TypeError if it is of another."""
-        found = await self.get_or_create(key)
-        if not isinstance(found, kind):
-            raise TypeError(f"resource {key!r} is a {type(found).__name__}, not a {kind.__name__}")
-        return found
+        """Return a resource like `get_or_create`; TypeError if it is not an instance of `kind`."""
+        resource = await self.get_or_create(key)
+        if not isinstance(resource, kind):
+            raise TypeError(f"resource {key!r} is a {type(resource).__name__}, not a {kind.__name__}")
+        return resource
 
-    async def _make(self, key: str) -> Any:
-        _MADE_FOR.set(key)
+    async def _create(self, key: str) -> Any:
+        _FACTORY_KEY.set(key)
         resource = await self._factories[key](self._workspace)
         try:
-            await _done(resource, "setup")
+            await _call(resource, "setup")
             if key in self._saved:
-                await _done(resource, "restore_state", self._saved[key].get("state", {}))
+                await _call(resource, "restore_state", self._saved[key].get("state", {}))
             self.set(key, resource)
-        except BaseException:  # half of it may be there
+        except BaseException:  # it may be partly set up
             await self._close(key, resource)
             raise
         self._saved.pop(key, None)
@@ -186,17 +193,17 @@ class ResourceRegistry:
     # --- state -----------------------------------------------------------------------------------------------------
 
     def pend(self, saved: SavedResources | None) -> None:
-        """Keep saved states until their resources are made; None leaves things as they are.
+        """Keep saved states until their resources are created; None changes nothing.
 
         Raises
         ------
         TypeError
-            It is not what `export_state` gives.
+            It is not a result of `export_state`.
         """
         if saved is None:
             return
-        given: Any = saved  # people hand in what they find in their files
-        entries = given.get("entries", {}) if isinstance(given, Mapping) else given
+        value: Any = saved  # may come from a file of the user, so its type is not certain
+        entries = value.get("entries", {}) if isinstance(value, Mapping) else value
         states = entries.values() if isinstance(entries, Mapping) else [entries]
         for state in states:
             if not isinstance(state, Mapping):
@@ -206,22 +213,22 @@ class ResourceRegistry:
         self._saved.update(entries)
 
     async def export_state(self) -> dict[str, Any]:
-        """Return the states of all that have one, and those that nobody has asked for yet."""
+        """Return the states of all resources that have one, and saved states of resources not created yet."""
         entries = {key: dict(state) for key, state in self._saved.items()}
         for key, resource in self._resources.items():
             if hasattr(resource, "export_state") and hasattr(resource, "restore_state"):
-                entries[key] = {"state": await _done(resource, "export_state")}
+                entries[key] = {"state": await _call(resource, "export_state")}
         return {"entries": entries}
 
     async def restore_all(self) -> int:
-        """Make every resource of which a state was saved; return how many. KeyError for one without a factory."""
+        """Create all resources with a saved state; return their number. KeyError for one without a factory."""
         keys = list(self._saved)
         for key in keys:
             await self.get_or_create(key)
         return len(keys)
 
     async def restore_one(self, key: str) -> bool:
-        """Make the resource of a key of which a state was saved; return whether one was."""
+        """Create the resource of a key if it has a saved state; return whether it has."""
         if key not in self._saved:
             return False
         await self.get_or_create(key)
@@ -230,49 +237,49 @@ class ResourceRegistry:
     # --- closing ---------------------------------------------------------------------------------------------------
 
     async def close_all(self, *, parallel: bool = False) -> list[Exception]:
-        """Close all resources, the last one first; return what went wrong, which is logged.
+        """Close all resources, the last one first; return their errors, which are logged.
 
-        Factories stay, so that a workspace that is entered again can make them anew.
+        Factories are kept, so that a workspace that is entered again can create the resources again.
         """
         resources = list(self._resources.items())[::-1]
         self._resources.clear()
         if parallel:
-            found: Iterable[Exception | None] = await asyncio.gather(*(self._close(*each) for each in resources))
+            errors: Iterable[Exception | None] = await asyncio.gather(*(self._close(*each) for each in resources))
         else:
-            found = [await self._close(*each) for each in resources]
+            errors = [await self._close(*each) for each in resources]
         await asyncio.gather(*self._closing)
-        return [error for error in found if error is not None]
+        return [error for error in errors if error is not None]
 
     async def _close(self, key: str, resource: Any) -> Exception | None:
         try:
-            await _done(resource, "close")
-        except Exception as error:  # noqa: BLE001 - the others are to be closed whatever this one raises
+            await _call(resource, "close")
+        except Exception as error:  # noqa: BLE001 - the other resources must be closed whatever this one raises
             _log.warning("resource %s could not be closed: %s", key, error)
             return error
         return None
 
-    # --- what agents get -------------------------------------------------------------------------------------------
+    # --- for agents ------------------------------------------------------------------------------------------------
 
     def get_toolsets(self) -> list[Any]:
-        """Return the toolsets that resources offer."""
-        found = (getattr(resource, "get_toolsets", None) for resource in self._resources.values())
-        return [toolset for offer in found if offer is not None for toolset in offer()]
+        """Return the toolsets of all resources."""
+        offers = (getattr(resource, "get_toolsets", None) for resource in self._resources.values())
+        return [toolset for offer in offers if offer is not None for toolset in offer()]
 
     async def instructions(self) -> dict[str, str]:
-        """Return what resources have an agent told, by key; one that fails is left out."""
-        told: dict[str, str] = {}
+        """Return the descriptions of resources for agents, by key. One that fails is left out."""
+        texts: dict[str, str] = {}
         for key, resource in self._resources.items():
             try:
-                text = await _done(resource, "get_context_instructions")
+                text = await _call(resource, "get_context_instructions")
             except Exception as error:  # noqa: BLE001 - an agent works without
                 _log.warning("resource %s has nothing to say: %s", key, error)
             else:
-                told |= {key: str(text)} if text else {}
-        return told
+                texts |= {key: str(text)} if text else {}
+        return texts
 
 
-async def _awaited(key: str, closed: Awaitable[Any]) -> None:
+async def _log_close_error(key: str, closing: Awaitable[Any]) -> None:
     try:
-        await closed
+        await closing
     except Exception as error:  # noqa: BLE001 - whatever it raises, the new one is there
         _log.warning("resource %s, which was replaced, could not be closed: %s", key, error)

@@ -1,6 +1,6 @@
-"""A program that runs another one in a terminal of its own: what comes goes in, and what that prints comes out.
+"""Program that runs another program in a new terminal and relays its input and output.
 
-It is run as a file, ``python terminal.py ROWS COLUMNS PROGRAM ...``, and knows nothing of divebook.
+It is run as a file, ``python terminal.py ROWS COLUMNS PROGRAM ...``, and imports nothing of divebook.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from contextlib import suppress
 
 _PIECE = 1 << 16
 _END = b"\x04"
-"""What a terminal takes as the end of what can be read, at the beginning of a line."""
+"""End of input, as a terminal takes it at the start of a line."""
 
 
 def end_after(last: bytes) -> bytes:
-    """Return what a terminal takes as the end of what can be read, after what was typed last."""
-    return _END if not last or last[-1:] in b"\n\r\x04" else _END * 2  # the first one only hands on the line
+    """Return the bytes that mean end of input after the `last` typed bytes."""
+    # Within a line the first byte only submits that line; a second one ends the input.
+    return _END if not last or last[-1:] in b"\n\r\x04" else _END * 2
 
 
 def main(rows: int, columns: int, words: Sequence[str]) -> int:
-    """Run a program; return its exit code, negative where a signal has ended it."""
+    """Run a program; return its exit code, negative if a signal ended it."""
     child, terminal = pty.fork()
     if child == 0:
         termios.tcsetwinsize(0, (rows, columns))
@@ -40,7 +41,7 @@ def main(rows: int, columns: int, words: Sequence[str]) -> int:
 
 
 def _relay(terminal: int, program: int) -> None:
-    """Hand on what is typed and printed, until the program has ended and all that it printed is read."""
+    """Relay input and output until the program has ended and all its output is read."""
     sources = [terminal, program, 0]
     waiting = b""
     last = b""
@@ -67,7 +68,7 @@ def _relay(terminal: int, program: int) -> None:
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, _PIECE)
-    except OSError:  # nobody has it open any more
+    except OSError:  # no process has the terminal open any more
         return b""
 
 
@@ -79,7 +80,7 @@ def _write(data: bytes) -> None:
 if __name__ == "__main__":
     CODE = main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])
     if CODE < 0:
-        with suppress(OSError):  # nobody sets what SIGKILL does
+        with suppress(OSError):  # the handler of SIGKILL cannot be set
             signal.signal(-CODE, signal.SIG_DFL)
         os.kill(os.getpid(), -CODE)
     sys.exit(CODE)

@@ -1,4 +1,4 @@
-"""A workspace: a place with files, a shell and resources, which it owns as long as it is entered."""
+"""Workspaces: a place with files, a shell and resources, which it owns while it is entered; sessions of agents."""
 
 from __future__ import annotations
 
@@ -20,18 +20,15 @@ from divebook.workspace.paths import Root
 from divebook.workspace.resources import ResourceFactory, ResourceRegistry, SavedResources
 from divebook.workspace.shell import Shell, shielded
 
-# What an agent is told of a workspace: its folders with what is in them, its shell, its resources.
-
-
 SKIPPED = frozenset({"node_modules", ".git", ".venv", "__pycache__"})
 MAX_DEPTH = 3
 MOST_ENTRIES = 500
-"""Lines of one tree: an agent lists what it wants to know."""
+"""Most lines of one tree. An agent can list the rest itself."""
 _SHOWN_HIDDEN = (".env",)
 
 
 def file_instructions(disk: Disk, folders: Sequence[str], tmp_dir: str | None) -> str:
-    """Return the part about files."""
+    """Return the description of files for agents: each folder with its content as a tree."""
     lines = ["<file-system>", f"<default-directory>{escape(disk.policy.default.name)}</default-directory>"]
     if tmp_dir is not None:
         lines.append(f"<tmp-directory>{escape(tmp_dir)}</tmp-directory>")
@@ -41,7 +38,7 @@ def file_instructions(disk: Disk, folders: Sequence[str], tmp_dir: str | None) -
 
 
 def shell_instructions(folder: str, seconds: float, note: str) -> str:
-    """Return the part about the shell."""
+    """Return the description of a shell for agents."""
     return "\n".join(
         [
             "<shell-execution>",
@@ -54,25 +51,25 @@ def shell_instructions(folder: str, seconds: float, note: str) -> str:
 
 
 def mount_instructions(folder: str, inside: str) -> str:
-    """Return the part about where a folder of this machine is inside a container."""
-    told = [f"<host>{escape(folder)}</host>", f"<container>{escape(inside)}</container>"]
-    return "\n".join(["<mount-mapping>", *told, "</mount-mapping>"])
+    """Return the description of a folder that is mounted in a container, for agents."""
+    paths = [f"<host>{escape(folder)}</host>", f"<container>{escape(inside)}</container>"]
+    return "\n".join(["<mount-mapping>", *paths, "</mount-mapping>"])
 
 
-def resource_instructions(told: Mapping[str, str]) -> str:
-    """Return the part about resources."""
-    lines = [f"<resource name={quoteattr(key)}>{escape(text)}</resource>" for key, text in told.items()]
+def resource_instructions(texts: Mapping[str, str]) -> str:
+    """Return the descriptions of resources for agents, given by key."""
+    lines = [f"<resource name={quoteattr(key)}>{escape(text)}</resource>" for key, text in texts.items()]
     return "\n".join(["<resources>", *lines, "</resources>"])
 
 
 def whole_instructions(parts: Sequence[str]) -> str:
-    """Return all parts as one text; nothing for none."""
-    inside = "\n\n".join(part for part in parts if part)
-    return f"<environment-context>\n{inside}\n</environment-context>" if inside else ""
+    """Join descriptions into one text; return '' if there are none."""
+    text = "\n\n".join(part for part in parts if part)
+    return f"<environment-context>\n{text}\n</environment-context>" if text else ""
 
 
 def tree_text(disk: Disk, folder: str, max_depth: int = MAX_DEPTH) -> str:
-    """Return what is in a folder, a line each: folders first, hidden ones left out, those of a .gitignore marked."""
+    """Return the content of a folder, one path per line: folders first, without hidden files, ignored ones marked."""
     if not disk.is_folder(folder):
         return f"Directory not found: {folder}"
     base = disk.policy.absolute(folder).rstrip("/")
@@ -86,10 +83,11 @@ def tree_text(disk: Disk, folder: str, max_depth: int = MAX_DEPTH) -> str:
     return "\n".join(lines)
 
 
-def _lines(disk: Disk, base: str, below: str, depth: int, ignored: IgnoreRules) -> Iterator[str]:
-    entries = disk.entries(f"{base}/{below}" if below else base)
+def _lines(disk: Disk, base: str, parent: str, depth: int, ignored: IgnoreRules) -> Iterator[str]:
+    """Yield the lines of a folder, with the content of its subfolders down to a depth."""
+    entries = disk.entries(f"{base}/{parent}" if parent else base)
     for name, is_folder in sorted(entries, key=lambda entry: (not entry[1], entry[0])):
-        path = f"{below}/{name}" if below else name
+        path = f"{parent}/{name}" if parent else name
         if is_folder and name in SKIPPED:
             yield f"{path}/ (skipped)"
         elif name.startswith(".") and name not in _SHOWN_HIDDEN:
@@ -103,7 +101,7 @@ def _lines(disk: Disk, base: str, below: str, depth: int, ignored: IgnoreRules) 
 
 
 def _ignored(disk: Disk, base: str) -> IgnoreRules:
-    """Return the rules of a folder's own .gitignore."""
+    """Return the rules of a folder's ``.gitignore``."""
     rules = IgnoreRules()
     with suppress(OSError):  # there is none, or it cannot be read
         rules.add("", disk.read(f"{base}/{GITIGNORE}").decode(errors="replace"))
@@ -113,9 +111,8 @@ def _ignored(disk: Disk, base: str) -> IgnoreRules:
 class Workspace(ABC):
     """A place with files, a shell and resources.
 
-    A subclass assigns `_file_operator` and `_shell` in `_setup`, and releases what is its own in `_teardown`; entering
-    and leaving are here. Whatever was set up is undone if setting up fails, and everything is closed in reverse order,
-    whatever fails meanwhile.
+    A subclass assigns `_file_operator` and `_shell` in `_setup`, and releases its own resources in `_teardown`. If
+    `_setup` fails, everything is closed again. Everything is closed in reverse order, even if a part fails to close.
 
     Examples
     --------
@@ -133,13 +130,13 @@ class Workspace(ABC):
     Parameters
     ----------
     resource_state
-        What was saved of resources, to be restored when it is entered.
+        Saved states of resources, restored on entry.
     resource_factories
-        How resources are made that are asked for, by key.
+        Functions that create resources on request, by key.
     """
 
     kind: ClassVar[str] = ""
-    """What kind of workspace it is, as definitions name it."""
+    """Kind of the workspace, as definitions name it."""
 
     def __init__(
         self,
@@ -157,10 +154,10 @@ class Workspace(ABC):
 
     @abstractmethod
     async def _setup(self) -> None:
-        """Make the file operator and the shell; resources and toolsets may be added."""
+        """Create the file operator and the shell; add resources and toolsets, if there are any."""
 
-    async def _teardown(self) -> None:  # noqa: B027 - many have nothing else to let go
-        """Let go of what is this kind's own; files and shell are closed after it."""
+    async def _teardown(self) -> None:  # noqa: B027 - many kinds have nothing else to release
+        """Release what belongs to this kind of workspace. Files and shell are closed afterwards."""
 
     # --- entering and leaving --------------------------------------------------------------------------------------
 
@@ -181,11 +178,11 @@ class Workspace(ABC):
         await self._leave()
 
     async def _leave(self) -> None:
-        """Close everything, also while being cancelled; the first fault is raised when all is done."""
+        """Close everything, even during a cancellation; the first error is raised at the end."""
         await shielded(self._closed())
 
     async def _closed(self) -> None:
-        # A `_teardown` may set both to None, as that of the pai-agent-sdk does: they are closed all the same.
+        # A `_teardown` may set both to None, as that of the pai-agent-sdk does. They must still be closed.
         shell = self._shell
         files = self._file_operator
         try:
@@ -209,7 +206,7 @@ class Workspace(ABC):
             if files is not None:
                 await files.close()
 
-    # --- what it has -----------------------------------------------------------------------------------------------
+    # --- parts -----------------------------------------------------------------------------------------------------
 
     def _require(self, part: Any) -> Any:
         if not self._is_entered or part is None:
@@ -220,29 +217,29 @@ class Workspace(ABC):
 
     @property
     def is_entered(self) -> bool:
-        """Whether it can be used."""
+        """Whether it is entered and can be used."""
         return self._is_entered
 
     @property
     def file_operator(self) -> FileOperator:
         """Its files; raises `WorkspaceNotEnteredError`."""
-        found: FileOperator = self._require(self._file_operator)
-        return found
+        files: FileOperator = self._require(self._file_operator)
+        return files
 
     @property
     def shell(self) -> Shell:
         """Its shell; raises `WorkspaceNotEnteredError`."""
-        found: Shell = self._require(self._shell)
-        return found
+        shell: Shell = self._require(self._shell)
+        return shell
 
     @property
     def resources(self) -> ResourceRegistry:
-        """Its resources; factories may be registered before it is entered."""
+        """Its resources. Factories may be registered before it is entered."""
         return self._resources
 
     @property
     def tmp_dir(self) -> str | None:
-        """Its folder for what is passing, if it has one and is entered."""
+        """Folder of temporary files; None without one, or if it is not entered."""
         return None if self._file_operator is None else self._file_operator.tmp_dir
 
     @property
@@ -254,7 +251,7 @@ class Workspace(ABC):
         WorkspaceNotEnteredError
             The workspace is not entered.
         WorkspaceGoneError
-            Its files are not in one folder of this machine. Runs need that folder: they keep a copy of its files.
+            Its files are not in one folder of this machine. Runs need that folder, since they keep a copy of its files.
         """
         files = self.file_operator
         if not isinstance(files, LocalFileOperator):
@@ -264,7 +261,7 @@ class Workspace(ABC):
         return files.policy.default
 
     async def require_there(self) -> None:
-        """Raise `WorkspaceGoneError` unless what it was entered with is still there."""
+        """Raise `WorkspaceGoneError` unless the folder with which it was entered still exists."""
         if not self.root.is_there():
             raise WorkspaceGoneError(
                 f"the folder {self.root.path} of a workspace is not there any more: leave the workspace, and restore it"
@@ -272,44 +269,44 @@ class Workspace(ABC):
 
     @property
     def reference(self) -> dict[str, Any]:
-        """Plain data by which the workspace is found again after a restart; by default its folder, while entered."""
+        """Plain data that identifies the workspace after a restart; by default its folder, while it is entered."""
         has_folder = self._is_entered and isinstance(self._file_operator, LocalFileOperator)
         return {"folder": self.root.path} if has_folder else {}
 
     def add_toolset(self, toolset: Any) -> None:
-        """Offer a toolset to agents, until it is left."""
+        """Offer a toolset to agents, until the workspace is left."""
         self._toolsets.append(toolset)
 
     def get_toolsets(self) -> list[Any]:
-        """Return its toolsets, and those of its resources."""
+        """Return its toolsets and those of its resources."""
         return [*self._toolsets, *self._resources.get_toolsets()]
 
     def with_resource_factory(self, key: str, factory: ResourceFactory) -> Self:
-        """Say how a resource is made; returns itself."""
+        """Register the function that creates a resource; return the workspace."""
         self._resources.register_factory(key, factory)
         return self
 
     def with_resource_state(self, saved: SavedResources | None) -> Self:
-        """Have resources restored; None leaves things as they are. Returns itself."""
+        """Add saved states of resources; None adds nothing. Return the workspace."""
         self._resources.pend(saved)
         return self
 
     async def export_resource_state(self) -> dict[str, Any]:
-        """Return the states of its resources, plain data."""
+        """Return the states of its resources as plain data."""
         return await self._resources.export_state()
 
     async def get_context_instructions(self) -> str:
-        """Return what an agent is told of it."""
+        """Return the description of the workspace for agents."""
         parts = [await self.file_operator.get_context_instructions(), await self.shell.get_context_instructions()]
-        told = await self._resources.instructions()
-        return whole_instructions([*(part or "" for part in parts), resource_instructions(told) if told else ""])
+        texts = await self._resources.instructions()
+        return whole_instructions([*(part or "" for part in parts), resource_instructions(texts) if texts else ""])
 
 
 Environment = Workspace
 """The name of `Workspace` in the pai-agent-sdk."""
 
 
-# A session of an agent in a workspace: short, one of several that share it; and messages between sessions.
+# --- sessions of agents in a workspace, and messages between them ---
 
 
 MOST_MESSAGES = 500
@@ -322,17 +319,17 @@ class BusMessage:
     content: Any
     source: str
     target: str | None = None
-    """Who gets it; None is everybody."""
+    """Receiver; None for all sessions."""
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
 
 class MessageBus:
-    """Messages between sessions of one event loop: each subscriber gets those that come after it subscribed.
+    """Messages between sessions of one event loop. Each subscriber receives the messages sent after it subscribed.
 
     Parameters
     ----------
     maxlen
-        How many are kept; older ones go.
+        Most messages kept; older ones are dropped.
     """
 
     def __init__(self, maxlen: int = MOST_MESSAGES) -> None:
@@ -341,54 +338,57 @@ class MessageBus:
         self._count = 0
 
     def subscribe(self, subscriber: str) -> None:
-        """Give a subscriber what comes from now on; twice is once."""
+        """Subscribe to messages from now on. Idempotent."""
         self._places.setdefault(subscriber, self._count)
 
     def unsubscribe(self, subscriber: str) -> None:
-        """Give a subscriber nothing more."""
+        """End a subscription."""
         self._places.pop(subscriber, None)
 
     def send(self, message: BusMessage) -> bool:
-        """Send a message; return False for one whose id is among those that are kept."""
-        if any(known.id == message.id for _, known in self._messages):
+        """Send a message; return False if a kept message has the same id."""
+        if any(earlier.id == message.id for _, earlier in self._messages):
             return False
         self._count += 1
         self._messages.append((self._count, message))
         return True
 
     def peek(self, subscriber: str) -> list[BusMessage]:
-        """Return what a subscriber has not consumed yet."""
+        """Return the messages that a subscriber has not consumed yet."""
         after = self._places.get(subscriber)
         if after is None:
             return []
         return [each for number, each in self._messages if number > after and each.target in (None, subscriber)]
 
     def has_pending(self, subscriber: str) -> bool:
-        """Return whether a subscriber has not consumed everything yet."""
+        """Return whether there are messages that a subscriber has not consumed yet."""
         return bool(self.peek(subscriber))
 
     def consume(self, subscriber: str) -> list[BusMessage]:
-        """Return what a subscriber has not consumed yet, once; a new one subscribes, and gets nothing."""
-        found = self.peek(subscriber)
+        """Return the messages that a subscriber has not consumed yet, and mark them.
+
+        A new subscriber gets an empty list.
+        """
+        messages = self.peek(subscriber)
         self._places[subscriber] = self._count
-        return found
+        return messages
 
     def clear(self) -> None:
-        """Forget all messages."""
+        """Drop all messages."""
         self._messages.clear()
 
 
 class AgentSession:
-    """What an agent works with: files, shell and resources, by default those of a workspace.
+    """Files, shell and resources for one agent, by default those of a workspace.
 
     Parameters
     ----------
     workspace
-        The workspace that it is in.
+        Workspace of the session.
     file_operator, shell, resources
-        In place of those of the workspace.
+        Replacements of those of the workspace.
     parent
-        The session of the agent that gave it work: they share a message bus.
+        Session of the agent that delegated the work. Both share a message bus.
 
     Examples
     --------
@@ -418,17 +418,20 @@ class AgentSession:
         self.started_at: datetime | None = None
         self.ended_at: datetime | None = None
         self.state: dict[str, Any] = {}
-        """What is to last beyond the session, plain data."""
+        """Plain data that outlives the session."""
         self._is_entered = False
 
     async def __aenter__(self) -> Self:
         if self._is_entered:
             raise WorkspaceEnteredError("AgentSession has already been entered; leave it first")
-        self._is_entered, self.started_at, self.ended_at = True, datetime.now(UTC), None
+        self._is_entered = True
+        self.started_at = datetime.now(UTC)
+        self.ended_at = None
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._is_entered, self.ended_at = False, datetime.now(UTC)
+        self._is_entered = False
+        self.ended_at = datetime.now(UTC)
         if self._parent is None:
             self.bus.clear()
 
@@ -448,16 +451,16 @@ class AgentSession:
         return self._resources if self._resources is not None or self.workspace is None else self.workspace.resources
 
     def below(self) -> AgentSession:
-        """Return a session for an agent that this one's gives work to: the same parts, an id of its own."""
+        """Return a session for an agent to which this one delegates: the same parts, another id."""
         parts = {"file_operator": self._files, "shell": self._shell, "resources": self._resources}
         return AgentSession(self.workspace, parent=self, **parts)  # type: ignore[arg-type]
 
     def export_state(self) -> dict[str, Any]:
-        """Return what is to last, plain data."""
+        """Return the id and the state as plain data."""
         return {"run_id": self.run_id, "state": dict(self.state)}
 
     def with_state(self, saved: Mapping[str, Any] | None) -> Self:
-        """Take over what a former session exported; None changes nothing. Returns itself."""
+        """Restore the state that an earlier session exported; None changes nothing. Return the session."""
         if saved is not None:
             self.state = dict(saved.get("state", {}))
         return self
@@ -467,34 +470,32 @@ AgentContext = AgentSession
 """The name of `AgentSession` in the pai-agent-sdk."""
 
 
-# The workspace that the present call of an execution works in: set by what carries the call out.
+# --- the workspace of the current call of an execution ---
 
 
-PRESENT: ContextVar[Workspace | None] = ContextVar("divebook_workspace", default=None)
+CURRENT_WORKSPACE: ContextVar[Workspace | None] = ContextVar("divebook_workspace", default=None)
 
 
 def present_workspace() -> Workspace:
-    """Return it; raises `WorkspaceNotEnteredError` outside of such a call."""
-    found = PRESENT.get()
-    if found is None:
+    """Return the workspace of the current call; raises `WorkspaceNotEnteredError` outside such a call."""
+    workspace = CURRENT_WORKSPACE.get()
+    if workspace is None:
         raise WorkspaceNotEnteredError("there is no workspace here: let the agent, step or workflow name one")
-    return found
-
-
-# What is given to workspaces as several things: one text is not several, though Python takes its letters for that.
+    return workspace
 
 
 T = TypeVar("T")
 
 
-def several(given: Iterable[T], what: str) -> tuple[T, ...]:
-    """Return what was given as a tuple.
+def several(values: Iterable[T], argument: str) -> tuple[T, ...]:
+    """Return an argument with several values as a tuple.
 
     Raises
     ------
     TypeError
-        It is one text or path: ``packages="pytest"`` would have installed ``p``, ``y``, ``t``, ...
+        It is one text or path. Python would iterate over its letters: ``packages="pytest"`` would install ``p``, ``y``,
+        ...
     """
-    if isinstance(given, str | bytes | os.PathLike):
-        raise TypeError(f"{what} must be a list, not one text: write [{str(given)!r}]")
-    return tuple(given)
+    if isinstance(values, str | bytes | os.PathLike):
+        raise TypeError(f"{argument} must be a list, not one text: write [{str(values)!r}]")
+    return tuple(values)

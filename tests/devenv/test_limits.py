@@ -8,7 +8,7 @@ import json
 import pytest
 
 from divebook.devenv import DevEnvManager
-from divebook.devenv.checkpoints import locked
+from divebook.devenv.environments import locked
 from divebook.devenv.templates import Retrying
 from divebook.errors import ContainerError, DevEnvError, EngineUnavailableError, ShellExecutionError
 from tests.devenv.conftest import template

@@ -7,7 +7,7 @@ from typing import Any
 
 from divebook.errors import ContainerError
 from divebook.workspace.docker.engine import ContainerPlan
-from divebook.workspace.shell import EndedCommand, KeptOutput
+from divebook.workspace.shell import CommandOutcome, OutputBuffer
 
 
 class FakeEngine:
@@ -48,7 +48,7 @@ class FakeEngine:
         if self.containers[container] != "running":
             raise ContainerError(f"container {container} is not running but {self.containers[container]}")
 
-    async def found(self, _labels: Mapping[str, str]) -> None:
+    async def find(self, _labels: Mapping[str, str]) -> None:
         return None
 
     async def ports(self, _container: str) -> dict[int, int]:
@@ -71,12 +71,12 @@ class FakeEngine:
         *,
         workdir: str,
         environ: Mapping[str, str],
-        out: KeptOutput,
-        err: KeptOutput,
+        out: OutputBuffer,
+        err: OutputBuffer,
         **_: object,
-    ) -> EndedCommand:
+    ) -> CommandOutcome:
         await self.require_running(container)
         self.last_exec = {"cmd": list(argv), "workdir": workdir, "environment": dict(environ)}
         out.feed(self.answer.get("stdout", "").encode())
         err.feed(self.answer.get("stderr", "").encode())
-        return EndedCommand(self.answer.get("exit_code", 0), timed_out=False, seconds=0.0)
+        return CommandOutcome(self.answer.get("exit_code", 0), timed_out=False, seconds=0.0)

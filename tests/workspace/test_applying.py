@@ -15,7 +15,7 @@ import pytest
 from divebook.errors import NotFoundError, PathNotAllowedError, SnapshotError
 from divebook.workspace.paths import Root
 from divebook.workspace.snapshots import restore
-from divebook.workspace.snapshots.applying import applied, chosen, restored
+from divebook.workspace.snapshots.applying import apply_changes, restore_tree, select_changes
 from divebook.workspace.snapshots.restore import JOURNAL_FOLDER, is_protected, left_out_text, protected_paths
 from divebook.workspace.snapshots.take import Snapshots
 from divebook.workspace.snapshots.tree import FILE, FOLDER, LINK, FileChange, Tree, TreeEntry
@@ -93,7 +93,7 @@ def contents(*changes):
 def take_over(folder, changes, by_name=()):
     root = Root(folder)
     try:
-        return applied(root, changes, contents(*changes), by_name=by_name)
+        return apply_changes(root, changes, contents(*changes), by_name=by_name)
     finally:
         root.close()
 
@@ -111,14 +111,14 @@ def test_a_hidden_path_is_taken_over_only_by_its_name(tmp_path, path):
     changes = added(path, "a.txt")
     done = take_over(tmp_path, changes)
     assert (done.written, done.left_out, names_in(tmp_path)) == (["a.txt"], [path], ["a.txt"])
-    assert take_over(tmp_path, chosen(changes, [path]), by_name=[path]).written == [path]
+    assert take_over(tmp_path, select_changes(changes, [path]), by_name=[path]).written == [path]
 
 
 @pytest.mark.parametrize("path", VISIBLE)
 def test_a_visible_path_is_taken_over(tmp_path, path):
     assert not is_protected(path)
     assert protected_paths([path], tmp_path) == set()
-    done = applied(Root(tmp_path), [FileChange(path, "added", None, entry("x"))], lambda _: b"x")
+    done = apply_changes(Root(tmp_path), [FileChange(path, "added", None, entry("x"))], lambda _: b"x")
     assert (len(done.written), done.left_out) == (1, [])
 
 
@@ -137,7 +137,7 @@ def test_any_spelling_that_a_file_system_takes_for_git_is_protected():
 
 def test_a_hidden_folder_is_named_for_all_in_it_and_a_visible_one_for_what_is_visible_in_it(tmp_path):
     changes = added(".git/config", ".git/hooks/x", "src/app.py", "src/.env")
-    done = take_over(tmp_path, chosen(changes, ["src", ".git/"]), by_name=["src", ".git/"])
+    done = take_over(tmp_path, select_changes(changes, ["src", ".git/"]), by_name=["src", ".git/"])
     assert sorted(done.written) == [".git/config", ".git/hooks/x", "src/app.py"]
     assert done.left_out == ["src/.env"]
 
@@ -168,7 +168,7 @@ def test_a_hidden_file_stays_when_it_is_renamed_or_removed_in_the_workspace(tmp_
         FileChange(".env", "deleted", entry("x"), None),
     ]
     for change in changes:
-        assert applied(Root(tmp_path), [change], {}.__getitem__).written == []
+        assert apply_changes(Root(tmp_path), [change], {}.__getitem__).written == []
     assert (tmp_path / ".env").read_text() == "x"
 
 
@@ -204,18 +204,18 @@ def test_restore_leaves_hidden_files_as_they_are_but_for_those_that_are_named(tm
     (tmp_path / "old").write_text("old")
     tree = tree_of("a", ".git/config", ".git/hooks/x", ".env", "src/.env", "src/b")
     get = {tree.entries[path].content: path.encode() for path in tree.entries}.__getitem__
-    done = restored(Root(tmp_path), tree, get)
+    done = restore_tree(Root(tmp_path), tree, get)
     assert names_in(tmp_path) == [".git/config", "a", "src/b"]
     assert (tmp_path / ".git" / "config").read_text() == "mine"
     assert [path for path, _ in done.problems] == [".env", ".git/config", ".git/hooks/x", "src/.env"]
-    done = restored(Root(tmp_path), tree, get, [".git", ".env"])
+    done = restore_tree(Root(tmp_path), tree, get, [".git", ".env"])
     assert names_in(tmp_path) == [".env", ".git/config", ".git/hooks/x", "a", "src/b"]
     assert ([path for path, _ in done.problems], (tmp_path / ".git" / "config").read_text()) == (
         ["src/.env"],
         ".git/config",
     )
     with pytest.raises(NotFoundError):
-        restored(Root(tmp_path), tree, get, [".nothing"])
+        restore_tree(Root(tmp_path), tree, get, [".nothing"])
 
 
 def test_restore_puts_modes_times_and_closed_folders_back(tmp_path):
@@ -231,7 +231,7 @@ def test_restore_puts_modes_times_and_closed_folders_back(tmp_path):
     with Snapshots(root, watch=False) as snapshots:
         taken = snapshots.take()
     for text in ("other", "again"):
-        restored(target, taken.tree, taken.contents.__getitem__)
+        restore_tree(target, taken.tree, taken.contents.__getitem__)
         copy = tmp_path / "b" / "closed" / "x"
         status = copy.stat()
         assert (copy.read_text(), status.st_mode & 0o777, status.st_mtime_ns) == ("text", 0o640, 5_000_000_000)
@@ -279,7 +279,7 @@ def interrupted(tmp_path, at):
     """Return a case whose write was broken off before its nth step, as if by a kill."""
     case = Case(tmp_path, "apply")
     case.begin()
-    made, carry_out = [], restore._Journal.carry_out
+    made, carry_out = [], restore._Journal.make_step
 
     class Killed(BaseException):
         pass
@@ -291,7 +291,7 @@ def interrupted(tmp_path, at):
         carry_out(self, number, step, state)
 
     patch = pytest.MonkeyPatch()
-    patch.setattr(restore._Journal, "carry_out", carry_out_some)
+    patch.setattr(restore._Journal, "make_step", carry_out_some)
     patch.setattr(restore._Journal, "undo", lambda *_: None)
     with pytest.raises(Killed):
         case.carry_out()
@@ -345,14 +345,14 @@ def test_a_write_that_fails_changes_nothing(tmp_path):
         FileChange("new", "added", None, entry("b")),
     ]
     with pytest.raises(SnapshotError, match="folder cannot be written: Directory not empty; nothing was changed"):
-        applied(Root(tmp_path), changes, lambda _: b"b")
+        apply_changes(Root(tmp_path), changes, lambda _: b"b")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "folder"]
     assert (tmp_path / "a").read_text() == "a"
 
 
 def test_content_that_is_missing_changes_nothing(tmp_path):
     with pytest.raises(KeyError):
-        applied(Root(tmp_path), added("a", "b"), {entry("a").content: b"a"}.__getitem__)
+        apply_changes(Root(tmp_path), added("a", "b"), {entry("a").content: b"a"}.__getitem__)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -372,9 +372,9 @@ def test_a_file_keeps_its_mode_and_gets_whether_it_can_be_run(tmp_path):
     file = tmp_path / "a"
     file.write_text("a")
     file.chmod(0o600)
-    applied(Root(tmp_path), [FileChange("a", "changed", entry("a"), entry("b", mode=0o755))], lambda _: b"b")
+    apply_changes(Root(tmp_path), [FileChange("a", "changed", entry("a"), entry("b", mode=0o755))], lambda _: b"b")
     assert file.stat().st_mode & 0o777 == 0o700
-    applied(Root(tmp_path), [FileChange("a", "changed", entry("b"), entry("c", mode=0o666))], lambda _: b"c")
+    apply_changes(Root(tmp_path), [FileChange("a", "changed", entry("b"), entry("c", mode=0o666))], lambda _: b"c")
     assert file.stat().st_mode & 0o777 == 0o600
 
 
@@ -394,5 +394,5 @@ def test_a_link_is_replaced_and_not_followed(tmp_path):
     (tmp_path / "target").write_text("x")
     (tmp_path / "link").symlink_to("target")
     change = FileChange("link", "changed", TreeEntry(LINK, content="target"), entry("new"))
-    applied(Root(tmp_path), [change], lambda _: b"new")
+    apply_changes(Root(tmp_path), [change], lambda _: b"new")
     assert ((tmp_path / "target").read_text(), (tmp_path / "link").is_symlink()) == ("x", False)

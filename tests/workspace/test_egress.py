@@ -51,7 +51,7 @@ class World:
             [f"{name}:{self.port}" for name in allow],
             resolve=self.resolve,
             public=lambda address: address == "127.0.0.1" or is_public(address),
-            told=self.answers.append,
+            on_answer=self.answers.append,
         )
         await egress.start(self.socket)
         try:

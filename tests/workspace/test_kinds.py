@@ -230,7 +230,7 @@ def test_tools_of_agents_say_what_they_did_and_what_they_were_asked_wrongly(work
         assert agent_tools.write(manager, started["process_id"], "it\n")["status"] == "running"
         assert (await agent_tools.read(manager, started["process_id"], 20))["stdout"] == "got it\n"
         await manager.require(started["process_id"]).wait()
-        assert [(each["status"], each["return_code"]) for each in agent_tools.listed(manager)] == [("ended", 0)]
+        assert [(each["status"], each["return_code"]) for each in agent_tools.list_processes(manager)] == [("ended", 0)]
         endless = await agent_tools.spawn(manager, "sleep 60")
         assert (await agent_tools.kill(manager, endless["process_id"]))["was_running"]
 

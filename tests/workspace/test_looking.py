@@ -11,7 +11,7 @@ import pytest
 
 from divebook.workspace.paths import Root
 from divebook.workspace.snapshots import take
-from divebook.workspace.snapshots.take import Looker
+from divebook.workspace.snapshots.take import TreeScanner
 
 
 class _Watch:
@@ -40,16 +40,16 @@ class _Watch:
 def test_a_folder_that_goes_after_its_new_file_was_read_is_gone_in_the_same_look(tmp_path: Path) -> None:
     (tmp_path / "A").mkdir()
     watch = _Watch("A/n", tmp_path / "a" / "c")
-    looker = Looker(Root(tmp_path), lambda path, name: False, 1_000, watch)  # type: ignore[arg-type]
-    looker.look(everything=False)
+    scanner = TreeScanner(Root(tmp_path), lambda path, name: False, 1_000, watch)  # type: ignore[arg-type]
+    scanner.scan(everything=False)
     (tmp_path / "a" / "c").mkdir(parents=True)
     (tmp_path / "a" / "c" / "f").write_text("x")
     (tmp_path / "A" / "n").mkdir()
     watch.told = {"": {"a"}, "A": {"n"}, "a": {"c"}}
 
-    looker.look(everything=False)
+    scanner.scan(everything=False)
 
-    assert sorted(looker.entries) == ["A", "A/n", "a"]
+    assert sorted(scanner.entries) == ["A", "A/n", "a"]
 
 
 @pytest.mark.parametrize("slack", [-1, 1 << 62])
@@ -65,12 +65,12 @@ def test_a_folder_is_listed_again_where_names_came_or_went_or_may_have(
     for folder in (old, other):
         folder.mkdir()
         (folder / "f").write_text(folder.name)
-    looker = Looker(Root(tmp_path), lambda path, name: False, 1_000, None)
+    scanner = TreeScanner(Root(tmp_path), lambda path, name: False, 1_000, None)
 
     def found() -> tuple[list[str], int]:
         listed.clear()
-        looker.look(everything=False)
-        return sorted(looker.entries), len(listed)
+        scanner.scan(everything=False)
+        return sorted(scanner.entries), len(listed)
 
     def after(change: Callable[[], object], *folders: Path) -> tuple[list[str], int]:
         """Look after a change that the clock of files has told from what was before: it ticks every few ms."""

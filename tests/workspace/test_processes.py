@@ -223,6 +223,6 @@ def test_agents_are_told_what_they_asked_wrongly(tmp_path):
         told = await agent_tools.read(manager, started["process_id"])
         ended = {**started, "status": "ended", "return_code": 3}
         assert told == {**ended, "stdout": "out\n", "stderr": "err\n"}
-        return agent_tools.listed(manager) == [ended]
+        return agent_tools.list_processes(manager) == [ended]
 
     assert inside(tmp_path, work)

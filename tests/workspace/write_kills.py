@@ -16,7 +16,7 @@ from collections import Counter
 from pathlib import Path
 
 from divebook.workspace.paths import Root
-from divebook.workspace.snapshots.applying import applied, restored
+from divebook.workspace.snapshots.applying import apply_changes, restore_tree
 from divebook.workspace.snapshots.take import Snapshots
 from divebook.workspace.snapshots.tree import NO_ENTRIES, Tree, changes_between
 
@@ -111,9 +111,11 @@ class Case:
         """Write the new content."""
         root = Root(self.place)
         if self.way == "apply":
-            applied(root, changes_between(self.trees[0].entries, self.trees[1].entries), self.contents.__getitem__)
+            apply_changes(
+                root, changes_between(self.trees[0].entries, self.trees[1].entries), self.contents.__getitem__
+            )
         else:
-            restored(root, self.trees[1], self.contents.__getitem__)
+            restore_tree(root, self.trees[1], self.contents.__getitem__)
         root.close()
 
     def run(self, operation):

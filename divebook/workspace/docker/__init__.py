@@ -1,1 +1,1 @@
-"""Workspaces in containers: files on a folder that is mounted, commands by the engine; its library loads when used."""
+"""Workspaces in containers: files in a mounted folder, commands through the engine. Its library loads on first use."""

@@ -1,6 +1,6 @@
-"""The container engine, as far as workspaces need it: docker-py for what it is asked, its streams by our own lines.
+"""The container engine: requests by docker-py, streams of commands by a few lines of HTTP of our own.
 
-Only an engine on this machine is used, since the files are on a folder that is mounted.
+Only an engine on this machine is used, since files lie in a mounted folder.
 """
 
 from __future__ import annotations
@@ -24,18 +24,402 @@ from typing import Any, NamedTuple, TypeVar
 from divebook.errors import ContainerError, EngineUnavailableError, UnusableEngineError
 from divebook.text.ranges import COUNT, SOME
 from divebook.workflow.servers import is_memory
-from divebook.workspace.shell import DRAIN, STDOUT, EndedCommand, Given, KeptOutput, Listen, pieces_of, shielded
+from divebook.workspace.shell import (
+    DRAIN,
+    STDOUT,
+    CommandInput,
+    CommandOutcome,
+    OutputBuffer,
+    OutputListener,
+    pieces_of,
+    shielded,
+)
 from divebook.workspace.shell import STDERR as RUNNING_STDERR
 from divebook.workspace.terminal import end_after
 
-# Streams of the engine: a request over its socket that becomes a connection to a process in a container.
+T = TypeVar("T")
+DEFAULT_URL = "unix:///var/run/docker.sock"
+_UNIX = "unix://"
+_SECONDS = 60
+_NETWORKS = ("none", "host", "bridge", "default")
+"""Networks that every engine has."""
+_ENDING = 15.0
+_MOMENT = 0.01
+_LOOKS = (0.1, 0.2, 0.4)
+"""Seconds between checks whether a command has ended whose streams are still open. The last one repeats."""
+_FAILED = b"OCI runtime exec failed"
+
+
+def engine_url() -> str:
+    """Return the address of the engine: ``DOCKER_HOST``, or the default."""
+    return os.environ.get("DOCKER_HOST") or DEFAULT_URL
+
+
+def engine_socket(url: str) -> str:
+    """Return the path of the engine's socket; raises `EngineUnavailableError`.
+
+    docker-py leaves a socket open if nothing answers, so the connection is tested here first.
+    """
+    if not url.startswith(_UNIX) or url == _UNIX or "\0" in url:
+        raise UnusableEngineError(
+            f"the container engine at {url} is not on this machine, and so cannot mount the folder: set DOCKER_HOST "
+            f"to a socket, as in {DEFAULT_URL}"
+        )
+    path = url.removeprefix(_UNIX)
+    with socket.socket(socket.AF_UNIX) as connection:
+        try:
+            connection.connect(path)
+        except OSError as error:
+            # An engine that restarts leaves its socket file. Only in that case another attempt can succeed.
+            try:
+                is_socket = stat.S_ISSOCK(os.stat(path).st_mode)
+            except OSError:
+                is_socket = False
+            raise (EngineUnavailableError if is_socket else UnusableEngineError)(_silent(url, error)) from error
+    return path
+
+
+def require_image(image: str) -> None:
+    """Raise unless an image exists: `ContainerError`, or `EngineUnavailableError`. Blocks."""
+    engine = Engine()
+    try:
+        engine.require_image_now(image)
+    finally:
+        engine.close_now()
+
+
+def _silent(url: str, error: Exception) -> str:
+    return f"no container engine answers at {url}: start it, or set DOCKER_HOST ({error})"
+
+
+class Engine:
+    """The container engine of this machine.
+
+    Parameters
+    ----------
+    url
+        Its address; by default ``DOCKER_HOST``, else ``unix:///var/run/docker.sock``.
+    """
+
+    def __init__(self, url: str | None = None) -> None:
+        self._url = url or engine_url()
+        self._open_client: Any = None
+        self._guards: dict[tuple[str, str | None], Guard] = {}
+        """Guards by container and user."""
+        self._held: dict[str, Hijacked] = {}
+        # Marks of commands: below 2^42 KiB, in a random range for each process, since several may use one container.
+        self._marks = itertools.count(random.SystemRandom().randrange(1 << 36, 1 << 42))
+
+    # --- containers ------------------------------------------------------------------------------------------------
+
+    async def require_image(self, image: str) -> None:
+        """Raise unless an image exists: `ContainerError`, or `EngineUnavailableError`."""
+        await asyncio.to_thread(self.require_image_now, image)
+
+    def require_image_now(self, image: str) -> None:
+        """Raise unless an image exists. Blocks; for code outside an event loop."""
+        self._request_now(lambda client: client.images.get(image), f"image {image}", f"docker pull {image}")
+
+    async def start(self, plan: ContainerPlan) -> str:
+        """Create and start a container; return its id. Raises as `require_image`."""
+        await self.require_image(plan.image)
+        subject = f"a container of {plan.image}"
+        if plan.network not in _NETWORKS and not plan.network.startswith("container:"):
+            remedy = f"docker network create {plan.network}"
+            await self._request(lambda client: client.networks.get(plan.network), f"network {plan.network}", remedy)
+        container: str = (await self._request(lambda client: client.containers.create(**plan.arguments()), subject)).id
+        try:
+            if not plan.is_kept:  # the container ends when this connection closes, even if this process is killed
+                self._held[container] = await self._hijacked(f"containers/{container}/attach?stream=1&stdin=1", {})
+            await self._request(lambda client: client.api.start(container), subject)
+        except BaseException:
+            await self.remove(container)
+            raise
+        return container
+
+    async def require_running(self, container: str) -> None:
+        """Raise `ContainerError` unless a container exists and runs."""
+        details = await self._request(lambda client: client.api.inspect_container(container), f"container {container}")
+        if not details["State"]["Running"]:
+            status = details["State"]["Status"]
+            raise ContainerError(f"container {container} is not running but {status}: docker start {container}")
+
+    async def find(self, labels: Mapping[str, str]) -> str | None:
+        """Return the container with some labels, started if it was stopped; None if there is none."""
+        filters = [f"{name}={value}" for name, value in labels.items()]
+        containers = await self._request(
+            lambda client: client.api.containers(all=True, filters={"label": filters}), "containers"
+        )
+        if not containers:
+            return None
+        container: str = containers[0]["Id"]
+        await self._request(lambda client: client.api.start(container), f"container {container}")
+        return container
+
+    async def ports(self, container: str) -> dict[int | str, int]:
+        """Return the published ports of a container (``80``, ``"53/udp"``) with their ports on this machine."""
+        details = await self._request(lambda client: client.api.inspect_container(container), f"container {container}")
+        published: Mapping[str, Any] = details["NetworkSettings"]["Ports"] or {}
+        numbers = {name: int(name.removesuffix("/tcp")) if name.endswith("/tcp") else name for name in published}
+        return {numbers[name]: int(at[0]["HostPort"]) for name, at in published.items() if at}
+
+    async def remove(self, container: str) -> None:
+        """End and remove a container. A missing one is fine."""
+        await self.leave(container)
+        with suppress(ContainerError):
+            await self._request(
+                lambda client: client.api.remove_container(container, force=True), f"container {container}"
+            )
+
+    async def leave(self, container: str) -> None:
+        """Close connections to a container. It ends by that, unless it is kept."""
+        held = self._held.pop(container, None)
+        for key in [key for key in self._guards if key[0] == container]:
+            await self._guards.pop(key).close()
+        if held is not None:
+            held.close()
+
+    async def close(self) -> None:
+        """Close the client. Idempotent."""
+        await asyncio.to_thread(self.close_now)
+
+    def close_now(self) -> None:
+        """Close the client. Blocks; for code outside an event loop."""
+        client = self._open_client
+        self._open_client = None
+        if client is not None:
+            client.close()
+
+    # --- commands --------------------------------------------------------------------------------------------------
+
+    async def execute(
+        self,
+        container: str,
+        argv: Sequence[str],
+        *,
+        workdir: str,
+        environ: Mapping[str, str],
+        seconds: float | None,
+        out: OutputBuffer,
+        err: OutputBuffer,
+        stdin: CommandInput = b"",
+        listen: OutputListener | None = None,
+        on_start: Callable[[int], None] | None = None,
+        undecodable: str = "replace",
+        user: str | None = None,
+        terminal: bool = False,
+    ) -> CommandOutcome:
+        """Run a command in a container. After a time limit or a cancellation none of its processes is alive.
+
+        The exit code of a command that a signal ended is 128 plus the number of the signal, as shells and engines
+        report it. `on_start` is called with its process id on this machine when it runs.
+
+        Parameters
+        ----------
+        undecodable
+            Treatment of bytes that are not UTF-8 in the text for `listen`: an error handler of `bytes.decode`.
+        user
+            User of the command; by default that of the container.
+        terminal
+            Whether it has a terminal, with a single stream.
+
+        Raises
+        ------
+        ContainerError
+            The container does not exist, or the command cannot run in `workdir`.
+        """
+        started = time.monotonic()
+        command = _Command(container, next(self._marks), on_start)
+        command.user = user
+        command.terminal = terminal
+        guard = self._guards.get((container, user))
+        if guard is None:  # one for each user: without capabilities a user can end only processes of the same user
+            guard = self._guards[container, user] = Guard(lambda argv: self._guarding(container, user, argv))
+        printed = Printed(out, err, listen, undecodable)
+        has_ended = False
+        try:
+            async with asyncio.timeout(None if seconds is None else max(0.0, started + seconds - time.monotonic())):
+                await guard.begin(command.mark)
+                options = {"stdin": bool(stdin), "workdir": workdir, "environment": dict(environ)}
+                # Shielded from a cancellation: a command that is half started could not be ended.
+                await shielded(self._begin(command, marked(command.mark, argv), **options))
+                code = await self._wait_for(command, stdin, printed)
+                has_ended = True
+                printed.finish()
+        except TimeoutError:
+            return CommandOutcome(-signal.SIGKILL, timed_out=True, seconds=time.monotonic() - started)
+        finally:
+            try:
+                await shielded(guard.done(command.mark) if has_ended else self._end(command, guard))
+            finally:  # even if it is cancelled once more meanwhile
+                if command.connection is not None:
+                    command.connection.close()
+        if printed.beginning.startswith(_FAILED):
+            raise ContainerError(f"cannot run in {workdir}: {printed.beginning.decode(errors='replace').strip()}")
+        return CommandOutcome(code, timed_out=False, seconds=time.monotonic() - started)
+
+    async def _begin(self, command: _Command, argv: Sequence[str], **options: Any) -> None:
+        settings = {"user": command.user or "", **options, "tty": command.terminal}
+        answer = await self._request(
+            lambda client: client.api.exec_create(command.container, list(argv), **settings), command.subject
+        )
+        command.id = answer["Id"]
+        command.connection = await self._hijacked(
+            f"exec/{command.id}/start", {"Detach": False, "Tty": command.terminal}
+        )
+
+    async def _wait_for(self, command: _Command, stdin: CommandInput, printed: Printed) -> int:
+        """Return the exit status of a command when it has ended and its output was read."""
+        assert command.connection is not None  # noqa: S101 - it has begun
+        reading = asyncio.create_task(_read(command.connection, printed, is_plain=command.terminal))
+        tasks = [reading]
+        if stdin:
+            tasks.append(asyncio.create_task(_give(command.connection, stdin, in_terminal=command.terminal)))
+        waits = itertools.chain(_LOOKS, itertools.repeat(_LOOKS[-1]))
+        status = None
+        try:
+            while status is None:
+                if reading.done():
+                    reading.result()  # raises if the output could not be stored
+                    await asyncio.sleep(_MOMENT)
+                else:
+                    await asyncio.wait([reading], timeout=next(waits))
+                status = await self._status(command)
+            await asyncio.wait([reading], timeout=DRAIN)  # background processes may hold its streams open
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        return status
+
+    async def _status(self, command: _Command) -> int | None:
+        """Return the exit status of a command; None if it runs. The engine may report the end a moment later."""
+        details = await self._request(lambda client: client.api.exec_inspect(command.id), command.subject)
+        if command.on_start is not None and details["Pid"]:  # the engine starts it a moment after the request
+            on_start = command.on_start
+            command.on_start = None
+            on_start(details["Pid"])
+        return None if details["Running"] else details["ExitCode"]
+
+    async def _end(self, command: _Command, guard: Guard) -> None:
+        """End all processes of a command. If they cannot be ended, the container is removed, unless it is kept.
+
+        The engine may start a command after the request was cancelled, and the command sets its mark a moment later.
+        Therefore this repeats until the command has ended and no process with its mark is left.
+        """
+        if command.id is None:
+            await guard.done(command.mark)
+            return
+        limit = time.monotonic() + _ENDING
+        is_ended = False
+        try:
+            while not is_ended and time.monotonic() < limit:
+                status = await self._status(command)
+                is_ended = await guard.end(command.mark) and status is not None
+        except (ContainerError, EngineUnavailableError):  # the container is gone with all its processes
+            return
+        if not is_ended and command.container in self._held:
+            await self.remove(command.container)
+
+    async def _guarding(self, container: str, user: str | None, argv: Sequence[str]) -> Hijacked:
+        """Start a guard in a container; return the connection to it."""
+        command = _Command(container, 0, user=user)
+        await self._begin(command, argv, stdin=True)
+        assert command.connection is not None  # noqa: S101 - it has begun
+        return command.connection
+
+    async def _hijacked(self, path: str, body: Mapping[str, Any]) -> Hijacked:
+        version = (await asyncio.to_thread(self._client)).api.api_version
+        return await hijacked(self._url.removeprefix(_UNIX), f"/v{version}/{path}", body)
+
+    # --- docker-py -------------------------------------------------------------------------------------------------
+
+    def _client(self) -> Any:
+        """Return the client of docker-py; raises `EngineUnavailableError`. Blocks."""
+        if self._open_client is None:
+            import docker
+
+            engine_socket(self._url)
+            try:
+                self._open_client = docker.DockerClient(base_url=self._url, timeout=_SECONDS, version="auto")
+            except (docker.errors.DockerException, OSError) as error:
+                raise EngineUnavailableError(_silent(self._url, error)) from error
+        return self._open_client
+
+    async def _request(self, request: Callable[[Any], T], subject: str, remedy: str = "") -> T:
+        """Send a request through docker-py in a thread; return the answer.
+
+        Raises `ContainerError` if the engine refuses.
+
+        Parameters
+        ----------
+        request
+            Function that sends the request with the client.
+        subject
+            Object of the request, for errors.
+        remedy
+            Command that fixes "not found", for errors.
+        """
+        return await asyncio.to_thread(self._request_now, request, subject, remedy)
+
+    def _request_now(self, request: Callable[[Any], T], subject: str, remedy: str) -> T:
+        from docker.errors import APIError, NotFound
+
+        client = self._client()
+        try:
+            return request(client)
+        except NotFound as error:
+            raise ContainerError(f"{subject} not found{f': {remedy}' if remedy else ''}") from error
+        except APIError as error:
+            raise ContainerError(f"{subject}: the engine refused: {error.explanation}") from error
+        except OSError as error:
+            raise EngineUnavailableError(f"the container engine at {self._url} does not answer: {error}") from error
+
+
+@dataclass
+class _Command:
+    """A command that runs in a container."""
+
+    container: str
+    mark: int
+    on_start: Callable[[int], None] | None = None
+    """Callback with its process id; None once it was called."""
+    id: str | None = None
+    """Id at the engine; None until it is created."""
+    connection: Hijacked | None = None
+    user: str | None = None
+    terminal: bool = False
+
+    @property
+    def subject(self) -> str:
+        """The container, for errors."""
+        return f"container {self.container}"
+
+
+async def _give(connection: Hijacked, stdin: CommandInput, *, in_terminal: bool) -> None:
+    last = b""
+    async for piece in pieces_of(stdin):
+        await connection.send(piece)
+        last = piece or last
+    if in_terminal:  # closing one direction would close both, and output must still be read
+        await connection.send(end_after(last))
+    else:
+        await connection.send(b"", is_last=True)
+
+
+async def _read(connection: Hijacked, printed: Printed, *, is_plain: bool) -> None:
+    async for stream, piece in connection.plain_pieces() if is_plain else connection.pieces():
+        printed.feed(piece, is_error=stream == STDERR)
+
+
+# --- streams of the engine: an HTTP request that becomes a connection to a process in a container ---
 #
-# docker-py gives its socket only after it has read the answer's head with a buffer, in which the first output may be
-# left; and closing it leaves the connection open below. So the few lines of HTTP are here.
+# docker-py returns its socket only after it has read the head of the answer through a buffer, which may have taken the
+# first output too. Closing that socket also leaves the connection open. Therefore the few lines of HTTP are here.
 
 
 _HEAD = 8
-"""Bytes before each piece: which stream, and how long it is."""
+"""Bytes before each piece: number of the stream, and length of the piece."""
 STDERR = 2
 _PIECE = 1 << 16
 
@@ -48,20 +432,20 @@ class Hijacked:
         self._writer = writer
 
     async def pieces(self) -> AsyncIterator[tuple[int, bytes]]:
-        """Give what comes: the number of its stream, and a piece."""
+        """Yield output: the number of its stream, and a piece."""
         with suppress(asyncio.IncompleteReadError, ConnectionResetError):
             while True:
                 head = await self._reader.readexactly(_HEAD)
                 yield head[0], await self._reader.readexactly(int.from_bytes(head[4:], "big"))
 
     async def plain_pieces(self) -> AsyncIterator[tuple[int, bytes]]:
-        """Give what comes of a process with a terminal, which has one stream: 1, and a piece."""
+        """Yield output of a process with a terminal, which has the single stream 1."""
         with suppress(ConnectionResetError):
             while piece := await self._reader.read(_PIECE):
                 yield 1, piece
 
     async def send(self, data: bytes, *, is_last: bool = False) -> None:
-        """Give the process what it can read; one that does not read on is no fault."""
+        """Send input to the process. A process that stops reading is not an error."""
         with suppress(BrokenPipeError, ConnectionResetError):
             self._writer.write(data)
             if is_last:
@@ -69,12 +453,12 @@ class Hijacked:
             await self._writer.drain()
 
     def close(self) -> None:
-        """End the connection; the process does not end by that."""
+        """Close the connection, which does not end the process."""
         self._writer.close()
 
 
 async def hijacked(socket: str, path: str, body: Mapping[str, Any]) -> Hijacked:
-    """Return the connection that a request becomes.
+    """Send a request that becomes a connection; return it.
 
     Raises
     ------
@@ -101,57 +485,60 @@ async def hijacked(socket: str, path: str, body: Mapping[str, Any]) -> Hijacked:
 async def _require_switched(reader: asyncio.StreamReader, path: str) -> None:
     answer = await reader.readuntil(b"\r\n\r\n")
     if b" 101 " not in answer.partition(b"\r\n")[0]:
-        said = (await reader.read(2000)).decode(errors="replace").strip()
-        raise EngineUnavailableError(f"the container engine refused {path}: {said}")
-
-
-# What a command in a container prints, on its way to where it is kept and to who listens.
+        reason = (await reader.read(2000)).decode(errors="replace").strip()
+        raise EngineUnavailableError(f"the container engine refused {path}: {reason}")
 
 
 _MOST_BEGINNING = 2000
 
 
 class Printed:
-    """Takes what comes of both streams."""
+    """Receiver of both output streams of a command, which forwards them to buffers and a listener."""
 
-    def __init__(self, out: KeptOutput, err: KeptOutput, listen: Listen | None, undecodable: str = "replace") -> None:
+    def __init__(
+        self, out: OutputBuffer, err: OutputBuffer, listen: OutputListener | None, undecodable: str = "replace"
+    ) -> None:
         self._kept = (out, err)
         self._listen = listen
         make = codecs.getincrementaldecoder("utf-8")
         self._decoders = (make(errors=undecodable), make(errors=undecodable))
         self.beginning = b""
-        """Of what it printed, where the engine says why it cannot begin."""
+        """First bytes of output, in which the engine reports why a command cannot start."""
 
     def feed(self, data: bytes, *, is_error: bool) -> None:
-        """Take in what came of a stream."""
+        """Add the next bytes of a stream."""
         if len(self.beginning) < _MOST_BEGINNING:
             self.beginning += data[:_MOST_BEGINNING]
         self._kept[is_error].feed(data)
-        self._hand_on(data, is_error=is_error)
+        self._forward(data, is_error=is_error)
 
     def finish(self) -> None:
-        """Hand on what is left of a stream that ended within a letter."""
+        """Forward the rest of a stream that ended within a letter."""
         for is_error in (False, True):
-            self._hand_on(b"", is_error=is_error, final=True)
+            self._forward(b"", is_error=is_error, final=True)
 
-    def _hand_on(self, data: bytes, *, is_error: bool, final: bool = False) -> None:
-        if self._listen is not None and (text := self._decoders[is_error].decode(data, final=final)):
+    def _forward(self, data: bytes, *, is_error: bool, final: bool = False) -> None:
+        if self._listen is None:
+            return
+        text = self._decoders[is_error].decode(data, final=final)
+        if text:
             self._listen(RUNNING_STDERR if is_error else STDOUT, text)
 
 
-# The process in a container that ends commands: also where they fled to a session of their own or cleared variables.
+# --- the guard: a process in a container that ends commands, even in other sessions or with cleared variables ---
 #
-# Each command has a mark that its processes inherit and cannot shed by accident: a limit that Linux keeps and does not
-# apply (RLIMIT_RSS). The guard ends all processes with a mark when it is told to. When its input ends, because the
-# process outside was killed, it ends those of all commands that have begun and not ended.
+# Each command has a mark that its descendants inherit and do not lose by accident: the limit RLIMIT_RSS, which Linux
+# stores but does not apply. Example: a command gets the mark 4711. It starts a server in a new session and ends. The
+# guard finds the server in ``/proc/*/limits`` by its limit of 4711 KiB, and ends it on request. When the input of the
+# guard ends, because the process outside was killed, it ends the processes of all commands that have not ended.
 
 
 PATIENCE = 5.0
 """Seconds for the processes of a command to end."""
 _TRIES = 3
 _KIB = 1024
-# Only what the shell itself can do, so that a look costs no process; a mark is gone when it was not seen in five looks
-# one after the other, since a process may hand over to the next between two names.
+# Only built-in commands of the shell, so that a round starts no process. A mark is gone when five rounds in succession
+# do not find it: within one round a process may start another one behind the point that the round has reached.
 _SCRIPT = f"""
 end() {{
   empty=0; round=0
@@ -184,53 +571,54 @@ COMMAND = ("/bin/sh", "-c", _SCRIPT)
 
 
 def marked(mark: int, argv: Sequence[str]) -> list[str]:
-    """Return a command with its mark. A shell is in front: of a missing program it says so, with 127."""
+    """Return a command with its mark. It starts in a shell, which reports a missing program and exits with 127."""
     return ["/bin/sh", "-c", 'ulimit -m "$1" && shift && exec "$@"', "sh", str(mark), *argv]
 
 
 class Guard:
-    """The guard of one container; it is started with the first command, and again where a command has ended it."""
+    """The guard of one container. It starts with the first command, and again if a command has ended it."""
 
     def __init__(self, start: Callable[[Sequence[str]], Awaitable[Hijacked]]) -> None:
         self._start = start
         self._connection: Hijacked | None = None
         self._lock = asyncio.Lock()
         self._live: set[int] = set()
-        self._said: asyncio.Queue[bytes] = asyncio.Queue()
+        self._replies: asyncio.Queue[bytes] = asyncio.Queue()
         self._reading: asyncio.Task[None] | None = None
 
     async def begin(self, mark: int) -> None:
-        """Have a command ended if this process is."""
+        """Register a command, whose processes are ended if this process ends."""
         async with self._lock:
             self._live.add(mark)
-            await self._tell(f"begin {mark}")
+            await self._send(f"begin {mark}")
 
     async def done(self, mark: int) -> None:
-        """Have nothing more to do with a command: what it left behind on purpose lives on."""
+        """Unregister a command. Its background processes live on."""
         async with self._lock:
             self._live.discard(mark)
             if self._connection is not None:
                 await self._connection.send(f"done {mark}\n".encode())
 
     async def end(self, mark: int) -> bool:
-        """End all processes of a command; return whether they have."""
+        """End all processes of a command; return whether they have ended."""
         async with self._lock:
             self._live.discard(mark)
             for _ in range(_TRIES):
                 try:
-                    await self._tell(f"end {mark}")
+                    await self._send(f"end {mark}")
                     async with asyncio.timeout(PATIENCE):
-                        said = await self._said.get()
+                        reply = await self._replies.get()
                 except (TimeoutError, EngineUnavailableError):
-                    said = b""
-                if said == b"ended\n":
+                    reply = b""
+                if reply == b"ended\n":
                     return True
-                if self._connection is not None:  # a command may have ended it; if not, other commands go on
+                # No answer: a command may have ended the guard. If not, "quit" ends it and leaves other commands alone.
+                if self._connection is not None:
                     await self._connection.send(b"quit\n")
                 self._drop()
             return False
 
-    async def _tell(self, line: str) -> None:
+    async def _send(self, line: str) -> None:
         if self._reading is not None and self._reading.done():
             self._drop()
         if self._connection is None:
@@ -242,8 +630,8 @@ class Guard:
 
     async def _read(self, connection: Hijacked) -> None:
         async for _, piece in connection.pieces():
-            self._said.put_nowait(piece)
-        self._said.put_nowait(b"")
+            self._replies.put_nowait(piece)
+        self._replies.put_nowait(b"")
 
     def _drop(self) -> None:
         if self._connection is not None:
@@ -252,10 +640,10 @@ class Guard:
         if self._reading is not None:
             self._reading.cancel()
             self._reading = None
-        self._said = asyncio.Queue()
+        self._replies = asyncio.Queue()
 
     async def close(self) -> None:
-        """End the guard, and with it all commands that have not ended; twice is once."""
+        """End the guard, and all registered commands with it. Idempotent."""
         async with self._lock:
             reading = self._reading
             self._drop()
@@ -263,16 +651,16 @@ class Guard:
                 await asyncio.gather(reading, return_exceptions=True)
 
 
-# What a container is to be like: its image, what it sees of this machine, and its limits.
+# --- plan of a container: image, mounts and limits ---
 
 
 WORKDIR = "/workspace"
 LABEL = "divebook.workspace"
-"""The label of each container that is made here; its value is the folder that is mounted."""
-# The first process of a container cannot be killed from inside, and a shell that waits takes in orphans that ended:
-# so both go on where a command kills all that it can (test_a_command_that_kills_all_it_can).
+"""Label of each container created here; its value is the mounted folder."""
+# The first process of a container cannot be killed from inside, and a waiting shell reaps orphans. A command that kills
+# everything it can therefore does not end the container (test_a_command_that_kills_all_it_can).
 _ALIVE = ["/bin/sh", "-c", "while cat >/dev/null; [ $? -gt 128 ]; do :; done"]
-"""What keeps a container alive: it waits for what never comes, and ends with who holds its input."""
+"""First process of a container: it reads its input, and ends when the process that holds the input ends."""
 _KEPT = ["/bin/sh", "-c", "while :; do sleep 3600; done"]
 
 
@@ -281,27 +669,27 @@ class PublishedPort(NamedTuple):
 
     inside: int
     outside: int | None = None
-    """Of this machine; None for any that is free."""
+    """Port of this machine; None for any free one."""
     protocol: str = "tcp"
     address: str = "127.0.0.1"
-    """Of this machine: what is published at others than its loopback is open to a whole network."""
+    """Address of this machine. A port on another address than the loopback is open to a whole network."""
 
 
 def caller() -> str:
-    """Return the user and group of this process, so that what a container writes is its caller's."""
+    """Return user and group of this process, so that files written in a container belong to its caller."""
     return f"{os.getuid()}:{os.getgid()}"
 
 
 @dataclass(frozen=True)
 class ContainerPlan:
-    """What a container is to be like."""
+    """Plan of a new container."""
 
     image: str
     folder: str
-    """On this machine, mounted at `workdir`."""
+    """Folder of this machine, mounted at `workdir`."""
     workdir: str = WORKDIR
     mounts: Mapping[str, str] = field(default_factory=dict)
-    """Further folders on this machine, and where they are mounted: as ``/data``, or only to be read, ``/data:ro``."""
+    """Further folders of this machine with their mount points: ``/data``, or ``/data:ro`` for read-only."""
     user: str = field(default_factory=caller)
     memory: str = "1g"
     cpus: float | None = None
@@ -310,12 +698,12 @@ class ContainerPlan:
     ports: Sequence[PublishedPort] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     is_kept: bool = False
-    """Whether it outlives the process that made it."""
+    """Whether it outlives the process that created it."""
     command: Sequence[str] = ()
-    """What runs in it besides commands, and ends it by its own end; by default something that waits."""
+    """First program, with which the container ends; by default one that waits."""
 
     def __post_init__(self) -> None:
-        needs = (  # an engine takes 0, and nothing, for no limit
+        needs = (  # for an engine, 0 and an empty value mean no limit
             ("memory", is_memory(self.memory), "an amount above 0, such as '512m'"),
             ("cpus", self.cpus is None or SOME.fits(self.cpus), f"{SOME}, or None for all"),
             ("pids", COUNT.fits(self.pids), str(COUNT)),
@@ -325,9 +713,9 @@ class ContainerPlan:
                 raise ValueError(f"{name} of a container must be {must}, not {getattr(self, name)!r}")
 
     def arguments(self) -> dict[str, Any]:
-        """Return what the engine is asked for."""
+        """Return the arguments for docker-py's ``containers.create``."""
         binds = {self.folder: self.workdir, **self.mounts}
-        told: dict[str, Any] = {
+        options: dict[str, Any] = {
             "image": self.image,
             "command": list(self.command) or (_KEPT if self.is_kept else _ALIVE),
             "entrypoint": [],
@@ -344,10 +732,10 @@ class ContainerPlan:
             "ports": {f"{port.inside}/{port.protocol}": (port.address, port.outside) for port in self.ports},
         }
         if self.cpus is not None:
-            told["nano_cpus"] = int(self.cpus * 1e9)
+            options["nano_cpus"] = int(self.cpus * 1e9)
         if not self.is_kept:
-            told |= {"auto_remove": True, "stdin_open": True}
-        return told
+            options |= {"auto_remove": True, "stdin_open": True}
+        return options
 
 
 def _bind(inside: str) -> dict[str, str]:
@@ -355,393 +743,38 @@ def _bind(inside: str) -> dict[str, str]:
     return {"bind": path, "mode": "rw" if path == inside else "ro"}
 
 
-T = TypeVar("T")
-DEFAULT_URL = "unix:///var/run/docker.sock"
-_UNIX = "unix://"
-_SECONDS = 60
-_NETWORKS = ("none", "host", "bridge", "default")
-"""Those that every engine has."""
-_ENDING = 15.0
-_MOMENT = 0.01
-_LOOKS = (0.1, 0.2, 0.4)
-"""Seconds between looks at whether a command has ended whose streams something else holds open; the last one recurs."""
-_FAILED = b"OCI runtime exec failed"
-
-
-def engine_url() -> str:
-    """Return where the engine listens, as ``DOCKER_HOST`` says."""
-    return os.environ.get("DOCKER_HOST") or DEFAULT_URL
-
-
-def engine_socket(url: str) -> str:
-    """Return the path of the socket at which an engine listens; raises `EngineUnavailableError`.
-
-    The library leaves a socket open that nobody answers at, so it is tried here.
-    """
-    if not url.startswith(_UNIX) or url == _UNIX or "\0" in url:
-        raise UnusableEngineError(
-            f"the container engine at {url} is not on this machine, and so cannot mount the folder: set DOCKER_HOST "
-            f"to a socket, as in {DEFAULT_URL}"
-        )
-    path = url.removeprefix(_UNIX)
-    with socket.socket(socket.AF_UNIX) as tried:
-        try:
-            tried.connect(path)
-        except OSError as error:
-            # An engine that restarts leaves its socket where it was, so that only there another attempt is of use.
-            try:
-                is_socket = stat.S_ISSOCK(os.stat(path).st_mode)
-            except OSError:
-                is_socket = False
-            raise (EngineUnavailableError if is_socket else UnusableEngineError)(_silent(url, error)) from error
-    return path
-
-
-def require_image(image: str) -> None:
-    """Raise unless an image is there: `ContainerError`, or `EngineUnavailableError`."""
-    engine = Engine()
-    try:
-        engine.require_image_now(image)
-    finally:
-        engine.close_now()
-
-
-def _silent(url: str, error: Exception) -> str:
-    return f"no container engine answers at {url}: start it, or set DOCKER_HOST ({error})"
-
-
-class Engine:
-    """The container engine of this machine.
-
-    Parameters
-    ----------
-    url
-        Where it listens; by default what ``DOCKER_HOST`` says, else ``unix:///var/run/docker.sock``.
-    """
-
-    def __init__(self, url: str | None = None) -> None:
-        self._url = url or engine_url()
-        self._made: Any = None
-        self._guards: dict[tuple[str, str | None], Guard] = {}
-        """By container and user."""
-        self._held: dict[str, Hijacked] = {}
-        # Below 2^42 kibibytes, and another range for each process: several may use one container.
-        self._marks = itertools.count(random.SystemRandom().randrange(1 << 36, 1 << 42))
-
-    # --- what it is asked ------------------------------------------------------------------------------------------
-
-    async def require_image(self, image: str) -> None:
-        """Raise unless an image is there: `ContainerError`, or `EngineUnavailableError`."""
-        await asyncio.to_thread(self.require_image_now, image)
-
-    def require_image_now(self, image: str) -> None:
-        """Raise unless an image is there, from where nothing is awaited."""
-        self._answered(lambda client: client.images.get(image), f"image {image}", f"docker pull {image}")
-
-    async def start(self, plan: ContainerPlan) -> str:
-        """Return the id of a new container; raises as `require_image`."""
-        await self.require_image(plan.image)
-        what = f"a container of {plan.image}"
-        if plan.network not in _NETWORKS and not plan.network.startswith("container:"):
-            remedy = f"docker network create {plan.network}"
-            await self._asked(lambda client: client.networks.get(plan.network), f"network {plan.network}", remedy)
-        made: str = (await self._asked(lambda client: client.containers.create(**plan.arguments()), what)).id
-        try:
-            if not plan.is_kept:  # it ends when this process does, however that ends
-                self._held[made] = await self._hijacked(f"containers/{made}/attach?stream=1&stdin=1", {})
-            await self._asked(lambda client: client.api.start(made), what)
-        except BaseException:
-            await self.remove(made)
-            raise
-        return made
-
-    async def require_running(self, container: str) -> None:
-        """Raise `ContainerError` unless a container is there and runs."""
-        found = await self._asked(lambda client: client.api.inspect_container(container), f"container {container}")
-        if not found["State"]["Running"]:
-            status = found["State"]["Status"]
-            raise ContainerError(f"container {container} is not running but {status}: docker start {container}")
-
-    async def found(self, labels: Mapping[str, str]) -> str | None:
-        """Return the container with some labels, started if it was stopped; None if there is none."""
-        wanted = [f"{name}={value}" for name, value in labels.items()]
-        found = await self._asked(
-            lambda client: client.api.containers(all=True, filters={"label": wanted}), "containers"
-        )
-        if not found:
-            return None
-        container: str = found[0]["Id"]
-        await self._asked(lambda client: client.api.start(container), f"container {container}")
-        return container
-
-    async def ports(self, container: str) -> dict[int | str, int]:
-        """Return the ports inside that are published (``80``, ``"53/udp"``), and those of this machine."""
-        found = await self._asked(lambda client: client.api.inspect_container(container), f"container {container}")
-        published: Mapping[str, Any] = found["NetworkSettings"]["Ports"] or {}
-        numbers = {name: int(name.removesuffix("/tcp")) if name.endswith("/tcp") else name for name in published}
-        return {numbers[name]: int(at[0]["HostPort"]) for name, at in published.items() if at}
-
-    async def remove(self, container: str) -> None:
-        """End and remove a container; one that is gone is fine."""
-        await self.leave(container)
-        with suppress(ContainerError):
-            await self._asked(
-                lambda client: client.api.remove_container(container, force=True), f"container {container}"
-            )
-
-    async def leave(self, container: str) -> None:
-        """Let go of a container, which stays if it is one that is kept."""
-        held = self._held.pop(container, None)
-        for key in [key for key in self._guards if key[0] == container]:
-            await self._guards.pop(key).close()
-        if held is not None:
-            held.close()
-
-    async def close(self) -> None:
-        """Let go of the engine; twice is once."""
-        await asyncio.to_thread(self.close_now)
-
-    def close_now(self) -> None:
-        """Let go of the engine, from where nothing is awaited."""
-        client = self._made
-        self._made = None
-        if client is not None:
-            client.close()
-
-    # --- commands --------------------------------------------------------------------------------------------------
-
-    async def execute(
-        self,
-        container: str,
-        argv: Sequence[str],
-        *,
-        workdir: str,
-        environ: Mapping[str, str],
-        seconds: float | None,
-        out: KeptOutput,
-        err: KeptOutput,
-        stdin: Given = b"",
-        listen: Listen | None = None,
-        begun: Callable[[int], None] | None = None,
-        undecodable: str = "replace",
-        user: str | None = None,
-        terminal: bool = False,
-    ) -> EndedCommand:
-        """Run a command in a container; after its time limit or its cancellation nothing that it started is alive.
-
-        A signal that ended it is 128 and its number, as shells and engines say it. `begun` is called once it runs, with
-        the number that this machine gives it.
-
-        Parameters
-        ----------
-        undecodable
-            What `listen` gets of bytes that are no UTF-8, as `bytes.decode` names it.
-        user
-            As whom it runs; by default as whom the container does.
-        terminal
-            Whether it finds a terminal, which has one stream.
-
-        Raises
-        ------
-        ContainerError
-            The container is not there, or the command cannot run in that folder.
-        """
-        started = time.monotonic()
-        one = _Command(container, next(self._marks), begun)
-        one.user = user
-        one.terminal = terminal
-        guard = self._guards.get((container, user))
-        if guard is None:  # one for each user: without capabilities nobody ends what is another's
-            guard = self._guards[container, user] = Guard(lambda argv: self._guarding(container, user, argv))
-        printed = Printed(out, err, listen, undecodable)
-        has_ended = False
-        try:
-            async with asyncio.timeout(None if seconds is None else max(0.0, started + seconds - time.monotonic())):
-                await guard.begin(one.mark)
-                options = {"stdin": bool(stdin), "workdir": workdir, "environment": dict(environ)}
-                # Whole even where it is cancelled: what has half begun could not be ended.
-                await shielded(self._begin(one, marked(one.mark, argv), **options))
-                code = await self._followed(one, stdin, printed)
-                has_ended = True
-                printed.finish()
-        except TimeoutError:
-            return EndedCommand(-signal.SIGKILL, timed_out=True, seconds=time.monotonic() - started)
-        finally:
-            try:
-                await shielded(guard.done(one.mark) if has_ended else self._end(one, guard))
-            finally:  # cancelled once more meanwhile
-                if one.connection is not None:
-                    one.connection.close()
-        if printed.beginning.startswith(_FAILED):
-            raise ContainerError(f"cannot run in {workdir}: {printed.beginning.decode(errors='replace').strip()}")
-        return EndedCommand(code, timed_out=False, seconds=time.monotonic() - started)
-
-    async def _begin(self, one: _Command, argv: Sequence[str], **options: Any) -> None:
-        told = {"user": one.user or "", **options, "tty": one.terminal}
-        made = await self._asked(lambda client: client.api.exec_create(one.container, list(argv), **told), one.what)
-        one.id = made["Id"]
-        one.connection = await self._hijacked(f"exec/{one.id}/start", {"Detach": False, "Tty": one.terminal})
-
-    async def _followed(self, one: _Command, stdin: Given, printed: Printed) -> int:
-        """Return the status of a command once it has ended, and what it printed was read."""
-        assert one.connection is not None  # noqa: S101 - it has begun
-        reading = asyncio.create_task(_read(one.connection, printed, is_plain=one.terminal))
-        tasks = [reading]
-        if stdin:
-            tasks.append(asyncio.create_task(_give(one.connection, stdin, in_terminal=one.terminal)))
-        waits = itertools.chain(_LOOKS, itertools.repeat(_LOOKS[-1]))
-        status = None
-        try:
-            while status is None:
-                if reading.done():
-                    reading.result()  # raises if what it printed could not be kept
-                    await asyncio.sleep(_MOMENT)
-                else:
-                    await asyncio.wait([reading], timeout=next(waits))
-                status = await self._status(one)
-            await asyncio.wait([reading], timeout=DRAIN)  # something that it left behind may hold its streams
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-        return status
-
-    async def _status(self, one: _Command) -> int | None:
-        """Return how a command ended, which the engine may know a moment after; None if it has not."""
-        found = await self._asked(lambda client: client.api.exec_inspect(one.id), one.what)
-        if one.begun is not None and found["Pid"]:  # the engine begins it a moment after it was told to
-            begun = one.begun
-            one.begun = None
-            begun(found["Pid"])
-        return None if found["Running"] else found["ExitCode"]
-
-    async def _end(self, one: _Command, guard: Guard) -> None:
-        """End all processes of a command; a container that ends with us and cannot do that is ended itself.
-
-        The engine may begin a command after it was told to, and the command bears its mark a moment later: what runs
-        still is ended again.
-        """
-        if one.id is None:
-            await guard.done(one.mark)
-            return
-        limit = time.monotonic() + _ENDING
-        is_ended = False
-        try:
-            while not is_ended and time.monotonic() < limit:
-                status = await self._status(one)
-                is_ended = await guard.end(one.mark) and status is not None
-        except (ContainerError, EngineUnavailableError):  # it is gone, and all that ran in it
-            return
-        if not is_ended and one.container in self._held:
-            await self.remove(one.container)
-
-    async def _guarding(self, container: str, user: str | None, argv: Sequence[str]) -> Hijacked:
-        one = _Command(container, 0, user=user)
-        await self._begin(one, argv, stdin=True)
-        assert one.connection is not None  # noqa: S101 - it has begun
-        return one.connection
-
-    async def _hijacked(self, path: str, body: Mapping[str, Any]) -> Hijacked:
-        version = (await asyncio.to_thread(self._client)).api.api_version
-        return await hijacked(self._url.removeprefix(_UNIX), f"/v{version}/{path}", body)
-
-    # --- the library -----------------------------------------------------------------------------------------------
-
-    def _client(self) -> Any:
-        """Return the client; raises `EngineUnavailableError`."""
-        if self._made is None:
-            import docker
-
-            engine_socket(self._url)
-            try:
-                self._made = docker.DockerClient(base_url=self._url, timeout=_SECONDS, version="auto")
-            except (docker.errors.DockerException, OSError) as error:
-                raise EngineUnavailableError(_silent(self._url, error)) from error
-        return self._made
-
-    async def _asked(self, ask: Callable[[Any], T], what: str, remedy: str = "") -> T:
-        """Return the engine's answer to a question about something; raises `ContainerError` for what it refuses."""
-        return await asyncio.to_thread(self._answered, ask, what, remedy)
-
-    def _answered(self, ask: Callable[[Any], T], what: str, remedy: str) -> T:
-        from docker.errors import APIError, NotFound
-
-        client = self._client()
-        try:
-            return ask(client)
-        except NotFound as error:
-            raise ContainerError(f"{what} not found{f': {remedy}' if remedy else ''}") from error
-        except APIError as error:
-            raise ContainerError(f"{what}: the engine refused: {error.explanation}") from error
-        except OSError as error:
-            raise EngineUnavailableError(f"the container engine at {self._url} does not answer: {error}") from error
-
-
-@dataclass
-class _Command:
-    container: str
-    mark: int
-    begun: Callable[[int], None] | None = None
-    """Whom to tell that it runs; None once that is told."""
-    id: str | None = None
-    """The engine's; None until it is made."""
-    connection: Hijacked | None = None
-    user: str | None = None
-    terminal: bool = False
-
-    @property
-    def what(self) -> str:
-        return f"container {self.container}"
-
-
-async def _give(connection: Hijacked, stdin: Given, *, in_terminal: bool) -> None:
-    last = b""
-    async for piece in pieces_of(stdin):
-        await connection.send(piece)
-        last = piece or last
-    if in_terminal:  # whose connection is to be read on, and ends both ways
-        await connection.send(end_after(last))
-    else:
-        await connection.send(b"", is_last=True)
-
-
-async def _read(connection: Hijacked, printed: Printed, *, is_plain: bool) -> None:
-    async for stream, piece in connection.plain_pieces() if is_plain else connection.pieces():
-        printed.feed(piece, is_error=stream == STDERR)
-
-
-# Containers that outlive who made them: stopped, begun again, kept as images, measured; found by their labels.
+# --- containers that outlive their creator: stopped, started again, saved as images, measured; found by labels ---
 
 
 class ContainerUse(NamedTuple):
-    """What a container uses now."""
+    """Current resource usage of a container."""
 
     cpu_percent: float
     """100 is one core."""
     memory_bytes: int
     disk_bytes: int
-    """Of what it has written besides folders that are mounted."""
+    """Bytes written outside mounted folders."""
 
 
 class KeepingEngine(Engine):
-    """The container engine, asked for what concerns containers that stay."""
+    """The container engine, with requests for containers that are kept."""
 
     async def pull(self, image: str) -> None:
-        """Have the engine fetch an image; raises `ContainerError` if it cannot."""
-        await self._asked(lambda client: client.images.pull(image), f"image {image}")
+        """Fetch an image; raises `ContainerError` if the engine cannot."""
+        await self._request(lambda client: client.images.pull(image), f"image {image}")
 
     async def image_id(self, image: str) -> str:
-        """Return the digest of an image; raises `ContainerError` if it is not there."""
-        found: str = (await self._asked(lambda client: client.images.get(image), f"image {image}")).id
-        return found
+        """Return the digest of an image; raises `ContainerError` if it does not exist."""
+        digest: str = (await self._request(lambda client: client.images.get(image), f"image {image}")).id
+        return digest
 
     async def version(self) -> str:
         """Return the version of the engine."""
-        found: str = (await self._asked(lambda client: client.api.version(), "the engine"))["Version"]
-        return found
+        version: str = (await self._request(lambda client: client.api.version(), "the engine"))["Version"]
+        return version
 
     async def has_image(self, image: str) -> bool:
-        """Return whether an image is there."""
+        """Return whether an image exists."""
         try:
             await self.image_id(image)
         except ContainerError:
@@ -749,110 +782,115 @@ class KeepingEngine(Engine):
         return True
 
     async def write_image(self, image: str, path: Path) -> None:
-        """Write an image into a file, which `load_image` has an engine read."""
+        """Write an image into a file, which `load_image` reads."""
 
         def write(client: Any) -> None:
             with path.open("wb") as file:
                 file.writelines(client.api.get_image(image))
 
-        await self._asked(write, f"image {image}")
+        await self._request(write, f"image {image}")
 
     async def load_image(self, path: Path) -> None:
-        """Have the engine read an image of a file."""
+        """Load an image from a file into the engine."""
 
         def load(client: Any) -> None:
             with path.open("rb") as file:
                 client.images.load(file)
 
-        await self._asked(load, f"the image in {path}")
+        await self._request(load, f"the image in {path}")
 
     async def processes(self, container: str) -> int:
-        """Return how many processes run in a container."""
-        found = await self._asked(lambda client: client.api.top(container), f"container {container}")
-        return len(found["Processes"] or ())
+        """Return the number of processes in a container."""
+        answer = await self._request(lambda client: client.api.top(container), f"container {container}")
+        return len(answer["Processes"] or ())
 
     async def state(self, container: str) -> Mapping[str, Any] | None:
-        """Return what the engine says of a container's state (Status, OOMKilled, ...); None if it is gone."""
+        """Return the engine's state of a container (Status, OOMKilled, ...); None if the container does not exist."""
         try:
-            found = await self._asked(lambda client: client.api.inspect_container(container), f"container {container}")
+            details = await self._request(
+                lambda client: client.api.inspect_container(container), f"container {container}"
+            )
         except ContainerError:
             return None
-        told: Mapping[str, Any] = found["State"]
-        return told
+        state: Mapping[str, Any] = details["State"]
+        return state
 
     async def begin(self, container: str) -> None:
-        """Start a container that was stopped; one that runs is fine."""
-        await self._asked(lambda client: client.api.start(container), f"container {container}")
+        """Start a container that was stopped. A running one is fine."""
+        await self._request(lambda client: client.api.start(container), f"container {container}")
 
     async def stop(self, container: str) -> None:
-        """End all that runs in a container, which stays."""
-        await self._asked(lambda client: client.api.stop(container, timeout=0), f"container {container}")
+        """End all processes of a container, which is kept."""
+        await self._request(lambda client: client.api.stop(container, timeout=0), f"container {container}")
 
     async def keep_as(self, container: str, image: str) -> str:
-        """Keep what a container has written as an image, which gets its labels; return the image's digest."""
+        """Save the file system of a container as an image with the container's labels.
+
+        Return the digest of the image.
+        """
         repository, _, tag = image.rpartition(":")
-        made = await self._asked(
+        answer = await self._request(
             lambda client: client.api.commit(container, repository=repository, tag=tag, pause=True),
             f"container {container}",
         )
-        digest: str = made["Id"]
+        digest: str = answer["Id"]
         return digest
 
     async def use(self, container: str) -> ContainerUse:
         """Measure a container for about a second."""
-        what = f"container {container}"
-        told = await self._asked(lambda client: client.api.stats(container, stream=False), what)
-        sizes = await self._asked(lambda client: client.api.df()["Containers"] or [], "what the engine holds")
-        size = next((found.get("SizeRw", 0) for found in sizes if found["Id"].startswith(container)), 0)
-        now = told["cpu_stats"]
-        before = told["precpu_stats"]
+        subject = f"container {container}"
+        stats = await self._request(lambda client: client.api.stats(container, stream=False), subject)
+        sizes = await self._request(lambda client: client.api.df()["Containers"] or [], "what the engine holds")
+        size = next((each.get("SizeRw", 0) for each in sizes if each["Id"].startswith(container)), 0)
+        now = stats["cpu_stats"]
+        before = stats["precpu_stats"]
         spent = now["cpu_usage"]["total_usage"] - before["cpu_usage"]["total_usage"]
         passed = now.get("system_cpu_usage", 0) - before.get("system_cpu_usage", 0)
         cores = now.get("online_cpus") or 1
-        memory = told["memory_stats"].get("usage", 0) - told["memory_stats"].get("stats", {}).get("inactive_file", 0)
+        memory = stats["memory_stats"].get("usage", 0) - stats["memory_stats"].get("stats", {}).get("inactive_file", 0)
         return ContainerUse(100 * cores * spent / passed if passed > 0 else 0.0, max(0, memory), size)
 
     async def labelled(self, labels: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
-        """Return the ids of the containers that have some labels, with all labels of each."""
-        wanted = [f"{name}={value}" for name, value in labels.items()]
-        found = await self._asked(
-            lambda client: client.api.containers(all=True, filters={"label": wanted}), "containers"
+        """Return the ids of the containers with some labels, each with all its labels."""
+        filters = [f"{name}={value}" for name, value in labels.items()]
+        containers = await self._request(
+            lambda client: client.api.containers(all=True, filters={"label": filters}), "containers"
         )
-        return {container["Id"]: container["Labels"] for container in found}
+        return {container["Id"]: container["Labels"] for container in containers}
 
     async def labelled_images(self, labels: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
-        """Return the digests of the images that have some labels, with all labels of each."""
-        wanted = [f"{name}={value}" for name, value in labels.items()]
-        found = await self._asked(lambda client: client.api.images(filters={"label": wanted}), "images")
-        return {image["Id"]: image["Labels"] for image in found}
+        """Return the digests of the images with some labels, each with all its labels."""
+        filters = [f"{name}={value}" for name, value in labels.items()]
+        answer = await self._request(lambda client: client.api.images(filters={"label": filters}), "images")
+        return {image["Id"]: image["Labels"] for image in answer}
 
     async def remove_images(self, labels: Mapping[str, str], *, but: frozenset[str] = frozenset()) -> None:
-        """Remove the images that have some labels, but for some digests; one that is in use stays."""
-        # The newest first, as they come: one of which others are made can be removed only after them.
+        """Remove the images with some labels, except the digests in `but`. An image in use is kept."""
+        # In the order of the answer, newest first: an image can be removed only after the images based on it.
         for image in [image for image in await self.labelled_images(labels) if image not in but]:
             with suppress(ContainerError):
                 await self.remove_image(image)
 
     async def remove_image(self, image: str) -> None:
-        """Remove an image; raises `ContainerError` for one that is in use."""
-        await self._asked(lambda client: client.api.remove_image(image, force=True), f"image {image}")
+        """Remove an image; raises `ContainerError` if it is in use."""
+        await self._request(lambda client: client.api.remove_image(image, force=True), f"image {image}")
 
     async def network(self, name: str, labels: Mapping[str, str]) -> str:
-        """Return the name of a network, which is made if it is not there."""
-        found = await self._asked(lambda client: client.api.networks(names=[name]), f"network {name}")
-        if not any(network["Name"] == name for network in found):
-            await self._asked(
+        """Return the name of a network, which is created if it is missing."""
+        networks = await self._request(lambda client: client.api.networks(names=[name]), f"network {name}")
+        if not any(network["Name"] == name for network in networks):
+            await self._request(
                 lambda client: client.api.create_network(name, driver="bridge", labels=dict(labels)), f"network {name}"
             )
         return name
 
     async def labelled_networks(self, labels: Mapping[str, str]) -> list[str]:
-        """Return the names of the networks that have some labels."""
-        wanted = [f"{name}={value}" for name, value in labels.items()]
-        found = await self._asked(lambda client: client.api.networks(filters={"label": wanted}), "networks")
-        return [network["Name"] for network in found]
+        """Return the names of the networks with some labels."""
+        filters = [f"{name}={value}" for name, value in labels.items()]
+        answer = await self._request(lambda client: client.api.networks(filters={"label": filters}), "networks")
+        return [network["Name"] for network in answer]
 
     async def remove_network(self, name: str) -> None:
-        """Remove a network, unless a container is in it."""
+        """Remove a network, unless a container uses it."""
         with suppress(ContainerError):
-            await self._asked(lambda client: client.api.remove_network(name), f"network {name}")
+            await self._request(lambda client: client.api.remove_network(name), f"network {name}")

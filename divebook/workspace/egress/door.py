@@ -1,7 +1,7 @@
-"""Run inside a place without a network: a port of its loopback that leads to the proxy, by a socket in a folder.
+"""Relay inside a place without a network: a port of its loopback that leads to the proxy through a socket in a folder.
 
-``python -I door.py SOCKET PORT`` returns once the port is open, and leaves a process behind that serves it. It imports
-nothing of this package, since the place need not have it.
+``python -I door.py SOCKET PORT`` returns once the port is open, and leaves a process that serves it. It imports nothing
+of this package, since the place may not have it.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ async def _lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         far_reader, far = await asyncio.open_unix_connection(sys.argv[1])
         await asyncio.gather(_copy(reader, far), _copy(far_reader, writer))
     except OSError:
-        pass  # one end has gone, or the proxy is not there: the client sees its connection end
+        pass  # one side has closed, or the proxy does not run: the client sees the end of its connection
     finally:
         for end in (far, writer):
             if end is not None:
@@ -42,7 +42,7 @@ def _main() -> None:
         return
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDWR)
-    for standard in (0, 1, 2):  # who started it waits for the end of its streams
+    for standard in (0, 1, 2):  # the process that started this one waits for the end of its streams
         os.dup2(nothing, standard)
     asyncio.run(_serve(listening))
 

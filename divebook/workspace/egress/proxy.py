@@ -1,4 +1,4 @@
-"""The proxy outside: CONNECT to hosts that are named on a list, and to nothing private whatever a name resolves to."""
+"""Proxy outside an isolated place: CONNECT to allowed hosts only, and never to private addresses."""
 
 from __future__ import annotations
 
@@ -15,12 +15,10 @@ from dataclasses import dataclass
 from divebook.documents.policy import is_public
 from divebook.errors import WorkspaceError
 
-# What the proxy has answered, as others are told of it.
-
 
 @dataclass(frozen=True)
 class EgressAnswer:
-    """What the proxy has answered: `refused` is None where the connection was made, otherwise why not."""
+    """Answer of the proxy to one request. `refused` is the reason, or None if the connection was made."""
 
     host: str
     port: int
@@ -29,28 +27,28 @@ class EgressAnswer:
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 _HEAD = 8192
-"""Bytes of a request's head."""
+"""Most bytes of a request's head."""
 _PATIENCE = 15.0
-"""Seconds until a request is answered."""
+"""Seconds in which a request must be answered."""
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    """Return the addresses of a host, as the machine knows them."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(info[4][0]) for info in found))
+    """Return the addresses of a host, as this machine resolves it."""
+    infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(info[4][0]) for info in infos))
 
 
 class Egress:
-    """A proxy with a list and a token of its own, for one workspace.
+    """A proxy for one workspace, with its own list of hosts and its own token.
 
     Parameters
     ----------
     allow
-        Names of hosts, or ``*.name`` for what is below one; each may end in ``:port``, which is 443 otherwise.
-    told
-        Called with each `EgressAnswer` before it is given.
+        Names of hosts, or ``*.name`` for all subdomains of one; each optionally with ``:port``, by default 443.
+    on_answer
+        Called with each `EgressAnswer` before it is sent.
     resolve, public
-        Addresses of a name, and whether one may be connected to; tests give their own.
+        Addresses of a name, and whether one is public; replaced in tests.
 
     Raises
     ------
@@ -62,27 +60,27 @@ class Egress:
         self,
         allow: Iterable[str],
         *,
-        told: Callable[[EgressAnswer], None] = lambda _: None,
+        on_answer: Callable[[EgressAnswer], None] = lambda _: None,
         resolve: Resolve = resolve,
         public: Callable[[str], bool] = is_public,
     ) -> None:
         self._allow = [_entry(text) for text in allow]
-        self._told = told
+        self._on_answer = on_answer
         self._resolve = resolve
         self._public = public
         self.token = secrets.token_urlsafe(16)
-        """What a request has to bring, as the password of the user ``divebook``."""
+        """Password of the user ``divebook``, which each request must contain."""
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
 
     async def start(self, path: str) -> None:
-        """Listen on a socket at `path`, in a folder that the place without a network sees; for this user only."""
+        """Listen on a Unix socket at `path`, which only this user can open. The isolated place mounts its folder."""
         self._server = await asyncio.start_unix_server(self._serve, path, limit=_HEAD, start_serving=False)
         os.chmod(path, 0o600)
         await self._server.start_serving()
 
     async def close(self) -> None:
-        """End it with every connection that goes through it; twice is once."""
+        """Stop the proxy and end its connections. Idempotent."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -91,7 +89,7 @@ class Egress:
         await asyncio.gather(*self._open, return_exceptions=True)
 
     def refusal(self, host: str, port: int) -> str | None:
-        """Return why a host may not be asked for, by its name alone; None if it may."""
+        """Return why a host may not be reached, by its name alone; None if it may."""
         if _is_address(host):
             return "addresses are not asked for by number"
         name = host.lower().rstrip(".")
@@ -101,17 +99,17 @@ class Egress:
         return "not on the list"
 
     def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.ensure_future(self._lead(reader, writer))
+        task = asyncio.ensure_future(self._handle(reader, writer))
         self._open.add(task)
         task.add_done_callback(self._open.discard)
 
-    async def _lead(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         ends = [writer]
         try:
-            status, answer, upstream = await self._answered(reader)
+            status, answer, upstream = await self._connect(reader)
             if upstream is not None:
                 ends.append(upstream[1])
-            self._told(answer)
+            self._on_answer(answer)
             if upstream is None:
                 writer.write(
                     f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode()
@@ -121,12 +119,18 @@ class Egress:
             writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             await asyncio.gather(_copy(reader, upstream[1]), _copy(upstream[0], writer))
         except OSError:
-            pass  # one of the two has gone: the other is told by the end of its connection
+            pass  # one side has closed: the other one sees the end of its connection
         finally:
             for end in ends:
                 end.close()
 
-    async def _answered(self, reader: asyncio.StreamReader) -> tuple[int, EgressAnswer, _Streams | None]:
+    async def _connect(self, reader: asyncio.StreamReader) -> tuple[int, EgressAnswer, _Streams | None]:
+        """Read and check a request.
+
+        Return the HTTP status, the answer, and the connection to the host if it is allowed.
+
+        The checks, in order: token, method CONNECT, name on the list, all addresses public.
+        """
         host = ""
         port = 0
         try:
@@ -149,7 +153,7 @@ class Egress:
                 addresses = await self._resolve(host, port)
                 if not addresses or not all(self._public(address) for address in addresses):
                     return 403, EgressAnswer(host, port, "resolves to an address that is not public"), None
-                # To the address that was checked: a second look-up might say another (test_a_name_is_looked_up_once).
+                # To the checked address: a second look-up could return another one (test_a_name_is_looked_up_once).
                 return 200, EgressAnswer(host, port), await asyncio.open_connection(addresses[0], port)
         except (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
             return 502, EgressAnswer(host, port, f"failed: {type(error).__name__}: {error}"), None

@@ -1,1 +1,1 @@
-"""What the files of a folder were at each look: taken, told apart, put back."""
+"""Snapshots of the files of a folder: taken, compared, restored and applied to other folders."""

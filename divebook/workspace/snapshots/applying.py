@@ -1,8 +1,15 @@
-"""Changes that a person takes over from a workspace into a folder: file by file, all that are asked for or none.
+"""Applying of changes from a workspace to a folder of a person: file by file, all requested ones or none.
 
-A file is taken over where the folder has what the change began with, what it results in already, or what the workspace
-had meanwhile, which was taken over before. Whatever else is there is a conflict, and nothing is written. Protected
-paths (`divebook.workspace.snapshots.restore`) are taken over only if they are named.
+A file is written if the folder has one of these: the content before the change, the content after it, or a content that
+the workspace had meanwhile, which was applied before. Anything else is a conflict, and nothing is written::
+
+    workspace            folder has       result
+    a: "1" -> "2"        "1"              "2" is written
+                         "2"              reported as already there
+                         "3"              conflict
+
+Protected paths (`divebook.workspace.snapshots.restore`) are written only if a person names them. A kill at any moment
+leaves all old or all new files (`divebook.workspace.snapshots.restore.FolderWriter`).
 """
 
 from __future__ import annotations
@@ -26,29 +33,29 @@ from divebook.workspace.snapshots.take import Snapshots, digest_of
 from divebook.workspace.snapshots.tree import CHANGED, FOLDER, RENAMED, FileChange, LeftOut, Tree, TreeEntry, shown_path
 
 PROTECTED = "protected, and not named"
-"""Why a restored tree leaves a file out."""
+"""Reason for which a restored tree leaves a file out."""
 
 
 @dataclass
 class Applied:
-    """Report on changes that were taken over into a folder."""
+    """Report on changes that were applied to a folder."""
 
     written: list[str] = field(default_factory=list)
     """Paths of the files that were written or removed."""
     there: list[str] = field(default_factory=list)
-    """Paths of the files that were in that state already."""
+    """Paths of the files that already had the new state."""
     left_out: list[str] = field(default_factory=list)
-    """Protected paths that were not taken over, because they were not named."""
+    """Protected paths that were not applied, because they were not named."""
 
     def told(self, folder: object, how: str = "apply RUN {}") -> str:
-        """Return the report as a text.
+        """Return the report as text.
 
         Parameters
         ----------
         folder
-            The folder that the changes were taken over into.
+            The folder to which the changes were applied.
         how
-            How a person names a file that was left out, with ``{}`` for its path.
+            Command by which a person requests a file that was left out, with ``{}`` for its path.
         """
         there = f"; so already: {', '.join(self.there)}" if self.there else ""
         left_out = left_out_text(self.left_out, how)
@@ -57,31 +64,31 @@ class Applied:
 
 
 Meanwhile: TypeAlias = Mapping[str, Collection[TreeEntry | None]]
-"""By path: what a workspace had there at some time."""
+"""Entries that a workspace had at some time, by path."""
 
 
-def applied(
+def apply_changes(
     root: Root,
     changes: Sequence[FileChange],
     get: Callable[[str], bytes],
     meanwhile: Meanwhile | None = None,
     by_name: Collection[str] = (),
 ) -> Applied:
-    """Take changes over into a folder.
+    """Apply changes to a folder.
 
     Parameters
     ----------
     get
         Returns the content of a file by its digest.
     meanwhile
-        What may be written over as well, since it is kept.
+        Entries that may be overwritten too, since the run keeps them.
     by_name
-        Paths of files and folders that a person has named: protected paths are taken over only with these.
+        Paths of files and folders that a person has named. Protected paths are only written with their names.
 
     Raises
     ------
     SnapshotError
-        The folder has something else than the changes began with, or a file cannot be written; nothing was written.
+        The folder has other content than before the changes, or a file cannot be written. Nothing was written.
     """
     done = Applied()
     work = list[FileChange]()
@@ -106,25 +113,25 @@ def applied(
     return done
 
 
-def restored(root: Root, tree: Tree, get: Callable[[str], bytes], by_name: Collection[str] = ()) -> Tree:
-    """Make a folder hold the entries of a tree, and nothing else, but for protected paths that are not named.
+def restore_tree(root: Root, tree: Tree, get: Callable[[str], bytes], by_name: Collection[str] = ()) -> Tree:
+    """Make a folder equal to a tree, except for protected paths that are not named.
 
     Parameters
     ----------
     get
         Returns the content of a file by its digest.
     by_name
-        Paths of protected files, or of protected folders with all in them, that are restored as well.
+        Paths of protected files, or of protected folders with all their content, to restore as well.
 
     Returns
     -------
     Tree
-        The entries of the tree that the folder holds now; its problems name the protected files left out.
+        The entries of the tree that the folder now has. Its problems list the protected files left out.
 
     Raises
     ------
     SnapshotError
-        A file cannot be written; the folder is as it was.
+        A file cannot be written; the folder is unchanged.
     NotFoundError
         The tree has nothing under a name.
     """
@@ -144,8 +151,8 @@ def restored(root: Root, tree: Tree, get: Callable[[str], bytes], by_name: Colle
     return Tree(digest_of(entries), entries, (*tree.problems, *problems))
 
 
-def chosen(changes: Sequence[FileChange], paths: Sequence[str] | None) -> list[FileChange]:
-    """Return the changes of some paths, or of all; a folder stands for all that has changed in it.
+def select_changes(changes: Sequence[FileChange], paths: Sequence[str] | None) -> list[FileChange]:
+    """Return the changes of some paths, or all. A folder stands for all changes in it.
 
     Raises
     ------
@@ -155,25 +162,25 @@ def chosen(changes: Sequence[FileChange], paths: Sequence[str] | None) -> list[F
     if paths is None:
         return list(changes)
     names = [paths] if isinstance(paths, str) else [path.rstrip("/") or path for path in paths]
-    known = {shown_path(change.path): change for change in changes}
-    found: dict[str, FileChange] = {}
+    by_path = {shown_path(change.path): change for change in changes}
+    result: dict[str, FileChange] = {}
     for name in names:
-        beneath = {path: change for path, change in known.items() if is_beneath(path, name)} if name else {}
+        beneath = {path: change for path, change in by_path.items() if is_beneath(path, name)} if name else {}
         if not beneath:
-            raise NotFoundError("changed file", name, known)
-        found |= beneath
-    return list(found.values())
+            raise NotFoundError("changed file", name, by_path)
+        result |= beneath
+    return list(result.values())
 
 
 def without_protected(
     changes: Sequence[FileChange], folder: str | None, by_name: Collection[str]
 ) -> tuple[list[FileChange], list[FileChange]]:
-    """Return the changes that may be taken over into a folder, and those of protected paths that nobody has named.
+    """Split changes into those that may be applied to a folder, and those of protected paths that are not named.
 
     Raises
     ------
     SnapshotError
-        A path is named that is divebook's own.
+        A name is that of a path which only divebook writes.
     """
     paths = {path for change in changes for path in (change.path, change.was) if path is not None}
     names = [name.rstrip("/") for name in ([by_name] if isinstance(by_name, str) else by_name)]
@@ -204,7 +211,7 @@ def _is_folder(change: FileChange) -> bool:
 
 
 def _targets(changes: Sequence[FileChange]) -> dict[str, TreeEntry | None]:
-    """Return by path what is to be there; a folder that stays one is no change, whatever its mode."""
+    """Return the new entry of each path. A folder that stays a folder is not changed, whatever its mode."""
     targets: dict[str, TreeEntry | None] = {}
     for change in changes:
         if change.was is not None:
@@ -215,16 +222,21 @@ def _targets(changes: Sequence[FileChange]) -> dict[str, TreeEntry | None]:
 
 
 def _is_there(root: Root, change: FileChange) -> bool:
+    """Return whether the folder already has the new state of a change."""
     is_gone = change.was is None or present_entry(root, change.was) is None
-    found = present_entry(root, change.path)
-    is_mode = found is None or change.after is None or (found.mode ^ change.after.mode) & 0o100 == 0
-    return is_gone and is_mode and same_content(found, change.after)
+    present = present_entry(root, change.path)
+    is_mode = present is None or change.after is None or (present.mode ^ change.after.mode) & 0o100 == 0
+    return is_gone and is_mode and same_content(present, change.after)
 
 
 def _fits(root: Root, change: FileChange, meanwhile: Meanwhile) -> bool:
-    def is_ours(path: str, wanted: TreeEntry | None) -> bool:
-        found = present_entry(root, path)
-        return same_content(found, wanted) or any(same_content(found, had) for had in meanwhile.get(path, ()))
+    """Return whether the folder has the old state of a change, or a state that the workspace had meanwhile."""
+
+    def is_ours(path: str, expected: TreeEntry | None) -> bool:
+        present = present_entry(root, path)
+        return same_content(present, expected) or any(
+            same_content(present, earlier) for earlier in meanwhile.get(path, ())
+        )
 
     if change.kind == RENAMED and change.was is not None:
         return is_ours(change.was, change.before) and is_ours(change.path, None)

@@ -1,4 +1,9 @@
-"""Putting a tree back: what is not in it goes, what differs is replaced in one step, what is the same stays."""
+"""Restoring of trees into folders, with or without a journal, and the paths that are protected from it.
+
+`put_back` changes a folder of divebook file by file: each file is replaced in one step, and an interruption leaves a
+mixture of both trees, which the next restore repairs. `FolderWriter` changes a folder of the user: all files or none,
+also after a kill.
+"""
 
 from __future__ import annotations
 
@@ -23,225 +28,27 @@ from divebook.workspace.paths import Root
 from divebook.workspace.snapshots.tree import FILE, FOLDER, LINK, TreeEntry, shown_path
 
 GetContent: TypeAlias = Callable[[str], bytes]
-"""Returns the content of a file by its SHA-256, hexadecimal."""
+"""Returns the content of a file by its SHA-256 (hexadecimal)."""
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_FOLDER = 0o700
 
 
-def put_back(root: Root, present: Mapping[str, TreeEntry], wanted: Mapping[str, TreeEntry], get: GetContent) -> None:
-    """Make a folder that holds one tree hold another one.
-
-    Raises
-    ------
-    OSError, PathNotAllowedError
-        A file cannot be written, or a path leads out by now; what was put back until then stays.
-    """
-    opened = _unlocked(root, present, wanted)
-    for path in sorted(
-        (path for path in present if path not in wanted), reverse=True
-    ):  # what is inside a folder comes before it
-        _remove(root, path, present[path].kind)
-    for path in sorted(wanted):
-        entry = wanted[path]
-        old = present.get(path)
-        if entry == old:
-            continue
-        if old is not None and old.kind != entry.kind:
-            _remove(root, path, old.kind)
-            old = None
-        if entry.kind == FOLDER:
-            _make_folder(root, path, is_new=old is None)
-            opened.append(path)
-        else:
-            _write(root, path, entry, get)
-    for path in sorted(opened, reverse=True):  # each gets its mode when all is in it
-        if path in wanted:
-            _set_mode(root, path, wanted[path].mode)
-
-
-def _unlocked(root: Root, present: Mapping[str, TreeEntry], wanted: Mapping[str, TreeEntry]) -> list[str]:
-    """Let folders be written that may not be, and in which something changes; return them."""
-    changed = {path for path in {*present, *wanted} if present.get(path) != wanted.get(path)}
-    around = {path.rpartition("/")[0] for path in changed}
-    locked = [path for path in sorted(around) if path in present and not _is_open(present[path])]
-    for path in locked:
-        _set_mode(root, path, _OPEN_FOLDER)
-    return locked
-
-
-def _is_open(entry: TreeEntry) -> bool:
-    return entry.kind != FOLDER or entry.mode & _OPEN_FOLDER == _OPEN_FOLDER
-
-
-def _set_mode(root: Root, path: str, mode: int) -> None:
-    opened = root.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        os.fchmod(opened, mode)
-    finally:
-        os.close(opened)
-
-
-def _remove(root: Root, path: str, kind: str) -> None:
-    with suppress(FileNotFoundError), root.parent(path) as (folder, name):
-        if kind != FOLDER:
-            os.unlink(name, dir_fd=folder)
-            return
-        with suppress(OSError):  # it holds what is left out of snapshots
-            os.rmdir(name, dir_fd=folder)
-
-
-def _make_folder(root: Root, path: str, *, is_new: bool) -> None:
-    if is_new:
-        with suppress(FileExistsError), root.parent(path) as (folder, name):
-            os.mkdir(name, _OPEN_FOLDER, dir_fd=folder)
-    _set_mode(root, path, _OPEN_FOLDER)
-
-
-def _write(root: Root, path: str, entry: TreeEntry, get: GetContent) -> None:
-    """Put a file or link in place of what is there; a file with several names is not written through."""
-    temporary = f".{secrets.token_hex(8)}.restored"
-    with root.parent(path) as (folder, name):
-        try:
-            if entry.kind == LINK:
-                os.symlink(entry.content, temporary, dir_fd=folder)
-            else:
-                _write_file(os.open(temporary, _NEW, 0o600, dir_fd=folder), entry, get(entry.content))
-            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(temporary, dir_fd=folder)
-            raise
-
-
-def _write_file(opened: int, entry: TreeEntry, content: bytes) -> None:
-    with open(opened, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fchmod(opened, entry.mode)
-        os.utime(opened, ns=(entry.mtime, entry.mtime))
-
-
-# Protected paths: hidden names and version-control metadata, which reach a user's folder only if a person names them.
+# --- journaled writes into a folder of the user: all files are old or all are new, also after a kill or a power cut ---
 #
-# Many programs run what such files say: git runs hooks and the commands in ``.git/config``, direnv ``.envrc``, editors
-# ``.vscode/tasks.json``. A command in a workspace can write all of them, so a person must ask for each by its name. One
-# rule holds for all of them: a path is protected if any of its names is hidden, or is the metadata of a version control
-# system under another kind of name (``CVS``, ``_darcs``, a bare git repository).
-
-
-JOURNAL_FOLDER = ".divebook-apply"
-"""Folder in which a write into a user's folder keeps its journal. It is never taken over, even by name."""
-MOST_NAMED = 20
-"""Paths that a report lists."""
-
-
-def is_protected(path: str) -> bool:
-    """Return whether a path has a hidden name, or one of version-control metadata, by its text alone."""
-    return any(map(why_protected_name, _names(path)))
-
-
-def is_reserved(path: str) -> bool:
-    """Return whether a path lies in a folder that only divebook itself writes."""
-    return any(canonical_name(name).partition(":")[0] == JOURNAL_FOLDER for name in _names(path))
-
-
-def _names(path: str) -> list[str]:
-    # A file name may hold a backslash here, which separates folders where the project is checked out on Windows.
-    return [name for name in re.split(r"[/\\]", path) if name]
-
-
-def protected_paths(paths: Collection[str], folder: str | os.PathLike[str] | None) -> set[str]:
-    """Return those of some changed paths that are protected in a folder.
-
-    Besides the names it looks at the folder on disk: a link in it may lead into a hidden folder, and a changed file may
-    belong to, or complete, a bare git repository, which has no hidden name.
-
-    Parameters
-    ----------
-    paths
-        Paths below the folder that are to change.
-    folder
-        The folder; None where it does not exist, so that names alone decide.
-    """
-    base = None if folder is None else os.path.realpath(folder)
-    repositories = _repositories(paths, base)
-    around_real: dict[str, str] = {}
-    protected = set()
-    for path in paths:
-        around = path.rpartition("/")[0]
-        if around not in around_real:
-            around_real[around] = _real_below(base, around)
-        if (
-            is_protected(path)
-            or is_protected(around_real[around])
-            or any(is_beneath(path, place) for place in repositories)
-        ):
-            protected.add(path)
-    return protected
-
-
-def _real_below(base: str | None, around: str) -> str:
-    """Return a folder's path below the base with links followed; a link that leads out is refused when it is opened."""
-    if base is None or not around:
-        return around
-    real = os.path.realpath(os.path.join(base, around))
-    return os.path.relpath(real, base) if real.startswith(f"{base}/") else around
-
-
-def _repositories(paths: Iterable[str], base: str | None) -> set[str]:
-    """Return the folders that are bare git repositories once the paths are written; '' is the folder itself."""
-    by_folder: dict[str, set[str]] = {"": set()}
-    for path in paths:
-        names = path.split("/")
-        for depth, name in enumerate(names):
-            found = by_folder.setdefault("/".join(names[:depth]), set())
-            found |= marks_named(name)
-    repositories = set()
-    for place, marks in by_folder.items():
-        on_disk = set() if base is None else marks_in(os.path.join(base, place))
-        if is_repository(marks | on_disk):
-            repositories.add(place)
-    return repositories
-
-
-def is_beneath(path: str, folder: str) -> bool:
-    """Return whether a path is a folder, or lies in it; '' is the folder of all."""
-    return not folder or path == folder or path.startswith(f"{folder}/")
-
-
-def left_out_text(paths: Collection[str], how: str) -> str:
-    """Return the sentence of a report that names protected paths which were left out; empty if there are none.
-
-    Parameters
-    ----------
-    how
-        How a person names one, with ``{}`` for the name, such as ``apply RUN {}``.
-    """
-    if not paths:
-        return ""
-    names = list(dict.fromkeys(map(_protected_part, paths)))
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return (
-        f"{plural(len(paths), 'protected file')} left out (hidden names and version-control metadata): "
-        f"{', '.join(names[:MOST_NAMED])}{more}. To take one over, name it or its folder: {how.format(names[0])}"
-    )
-
-
-def _protected_part(path: str) -> str:
-    """Return a path up to its first protected name, with a slash if that is a folder."""
-    names = path.split("/")
-    for depth, name in enumerate(names[:-1], 1):
-        if why_protected_name(name):
-            return shown_path("/".join(names[:depth])) + "/"
-    return shown_path(path)
-
-
-# Journaled writes into a folder of the user: every file is the old or the new one, also after a kill or a power cut.
+# Example: a write changes ``a`` and creates ``b``.
 #
-# All of the new content is first written into `JOURNAL_FOLDER` of the folder, together with hard links to the old files
-# and a journal that lists the steps. Then each file is exchanged by one rename, and the journal is removed. A write
-# that fails undoes its steps. One that was killed leaves the journal: the next write into that folder, by any process,
-# undoes the steps first. A file that a person has changed after the kill stays as that person left it.
+#     operation                                         after a kill here, the next write into the folder
+#     1. stage ``new0``, ``new1`` and link ``old0``     removes the journal folder: nothing was changed
+#        in `JOURNAL_FOLDER`
+#     2. write the journal with the list of steps       undoes no step, removes the journal folder
+#     3. rename ``new0`` to ``a``                       renames ``old0`` to ``a``: the old file is back
+#     4. rename ``new1`` to ``b``                       removes ``b``, renames ``old0`` to ``a``
+#     5. unlink the journal                             removes the journal folder: the new files stay
+#     6. remove the journal folder                      -
+#
+# Each single file is the old or the new one at any moment, since it is exchanged by one rename. Step 5 decides about
+# the write as a whole: before it the old state wins, after it the new one. A write that fails undoes its steps itself.
+# A file that a person has changed after a kill is not touched.
 #
 # `tests/workspace/write_kills.py` kills a write before each of its file operations.
 
@@ -256,12 +63,12 @@ _PARENT_MODE = 0o755
 _OWNER_ALL = 0o700
 _NO_LOCKS = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _STAYS = (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY)
-"""Why a folder is not removed that holds other files, or at which a file system is mounted."""
+"""Errors for which a folder is kept: it contains other files, or a file system is mounted there."""
 _NO_HARD_LINKS = (errno.EPERM, errno.EACCES, errno.EXDEV, errno.EMLINK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 class _Step(NamedTuple):
-    """One path of a write: its state on disk before, and its state afterwards; None where nothing is."""
+    """One path of a write: its entry before and after; None for no entry."""
 
     path: str
     before: TreeEntry | None
@@ -269,7 +76,7 @@ class _Step(NamedTuple):
 
 
 class FolderWriter:
-    """Writer of files in one folder, which holds the lock of the folder; made by `folder_writer`."""
+    """Writer of files in one folder, whose lock it holds. Created by `folder_writer`."""
 
     def __init__(self, root: Root) -> None:
         self._root = root
@@ -277,27 +84,27 @@ class FolderWriter:
     def write(
         self, targets: Mapping[str, TreeEntry | None], get: Callable[[str], bytes], *, is_exact: bool = False
     ) -> None:
-        """Make paths of the folder hold other entries: all of them, or none.
+        """Set the entries of paths in the folder: all of them, or none.
 
         Parameters
         ----------
         targets
-            By path, what is to be there; None is nothing. A folder that is to go stays where it holds other files.
+            New entries by path; None removes the path. A folder that contains other files is not removed.
         get
             Returns the content of a file by its digest.
         is_exact
-            Whether files and folders get the modes and times of their entries. If not, a file keeps its mode but for
-            whether it can be run.
+            Whether files and folders get the modes and times of their entries. Otherwise a file keeps its mode, except
+            for whether it is executable.
 
         Raises
         ------
         SnapshotError
-            A file cannot be written; the folder is as it was.
+            A file cannot be written; the folder is unchanged.
         """
-        steps = _planned(self._root, targets, is_exact=is_exact)
+        steps = _steps_of(self._root, targets, is_exact=is_exact)
         if not steps:
             return
-        with _named(self._root, JOURNAL_FOLDER):
+        with _path_in_errors(self._root, JOURNAL_FOLDER):
             journal = _Journal.new(self._root)
         try:
             states = [journal.stage(number, step, get, is_exact=is_exact) for number, step in enumerate(steps)]
@@ -305,11 +112,11 @@ class FolderWriter:
             if is_exact:
                 _unlock_folders(self._root, steps)
             for number, step in enumerate(steps):
-                with _named(self._root, step.path):
-                    journal.carry_out(number, step, states[number])
+                with _path_in_errors(self._root, step.path):
+                    journal.make_step(number, step, states[number])
             if is_exact:
                 _set_folder_modes(self._root, {step.path: step.after or step.before for step in steps})
-            # From here on the write counts. If the journal stays, the next call undoes the write: so do it now.
+            # The commit point: as long as the journal exists, the next call undoes the write.
             _unlink_journal(self._root)
         except BaseException as error:
             journal.undo(steps)
@@ -320,20 +127,20 @@ class FolderWriter:
             raise
         finally:
             journal.close()
-        with suppress(OSError):  # a folder without a journal undoes nothing, and the next write removes it
+        with suppress(OSError):  # without a journal the folder has no effect, and the next write removes it
             shutil.rmtree(JOURNAL_FOLDER, dir_fd=self._root.fd)
 
 
 @contextmanager
 def folder_writer(root: Root) -> Iterator[FolderWriter]:
-    """Lock a folder, undo what a killed write has left in it, and give its writer.
+    """Lock a folder, undo the write of a killed process, and yield the writer of the folder.
 
     Raises
     ------
     SnapshotError
-        Another process writes into the folder, it cannot be read, or what a killed write left cannot be undone.
+        Another process writes into the folder, it cannot be read, or the earlier write cannot be undone.
     """
-    with _named(root, "."):  # also for what the caller reads before it writes
+    with _path_in_errors(root, "."):  # also covers what the caller reads before it writes
         folder = root.open(".", _FOLDER_FLAGS)
         try:
             _lock(folder, root.path)
@@ -353,7 +160,7 @@ def _lock(folder: int, path: str) -> None:
                 raise SnapshotError(f"another process writes into {path}: try again when it has ended") from None
             time.sleep(0.05)
         except OSError as error:
-            if error.errno not in _NO_LOCKS:  # some network file systems lock no folder: one writer is presumed there
+            if error.errno not in _NO_LOCKS:  # some network file systems cannot lock a folder: one writer is assumed
                 raise
             return
         else:
@@ -361,7 +168,7 @@ def _lock(folder: int, path: str) -> None:
 
 
 def present_entry(root: Root, path: str) -> TreeEntry | None:
-    """Return what is at a path; None for nothing. The content of a file is read."""
+    """Return the entry of a path on disk; None if it does not exist. The content of a file is read."""
     try:
         with root.parent(path) as (folder, name):
             state = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -377,7 +184,7 @@ def present_entry(root: Root, path: str) -> TreeEntry | None:
 
 
 def same_content(one: TreeEntry | None, other: TreeEntry | None) -> bool:
-    """Return whether two entries hold the same; folders do, whatever their modes."""
+    """Return whether two entries have the same kind and content. Modes are ignored."""
     if one is None or other is None:
         return one is None and other is None
     return one.kind == other.kind and one.content == other.content
@@ -387,35 +194,43 @@ def _state(root: Root, path: str) -> tuple[os.stat_result | None, TreeEntry | No
     """Return the status and the entry of a path, without the content of a file."""
     try:
         with root.parent(path) as (folder, name):
-            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except (FileNotFoundError, NotADirectoryError):
         return None, None
-    mode = found.st_mode
+    mode = status.st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode)):
         raise PathNotAllowedError(path, "not a regular file, folder or link")
-    kind = LINK if stat.S_ISLNK(mode) else FOLDER if stat.S_ISDIR(mode) else FILE
-    return found, TreeEntry(kind, mode & 0o7777)
+    kind = FILE
+    if stat.S_ISLNK(mode):
+        kind = LINK
+    elif stat.S_ISDIR(mode):
+        kind = FOLDER
+    return status, TreeEntry(kind, mode & 0o7777)
 
 
-def _planned(root: Root, targets: Mapping[str, TreeEntry | None], *, is_exact: bool) -> list[_Step]:
-    """Return the steps in the order in which they are carried out.
+def _steps_of(root: Root, targets: Mapping[str, TreeEntry | None], *, is_exact: bool) -> list[_Step]:
+    """Return the steps in order.
 
-    What makes way for a file or link goes first, then everything is made (a folder before its files), then the rest
-    goes (a folder after its files). So a renamed file is never missing under both of its names.
+    First go entries in the way of a new file or link, then everything is created (a folder before its files), then the
+    rest is removed (a folder after its files). So a renamed file is never missing under both of its names.
+
+    Missing folders are added as steps. With `is_exact`, so are read-only folders of changed files, which get their mode
+    back at the end.
     """
-    wanted = dict(targets)
+    entries = dict(targets)
     for path, entry in targets.items():
         names = path.split("/")[:-1]
         if entry is not None:
             for depth in range(1, len(names) + 1):
-                around = "/".join(names[:depth])
-                if around not in wanted and _state(root, around)[1] is None:
-                    wanted[around] = TreeEntry(FOLDER, _PARENT_MODE)
-        if is_exact and (around := "/".join(names)) and around not in wanted:
-            locked = _state(root, around)[1]  # it gets its mode back when the files in it are written
+                parent = "/".join(names[:depth])
+                if parent not in entries and _state(root, parent)[1] is None:
+                    entries[parent] = TreeEntry(FOLDER, _PARENT_MODE)
+        parent = "/".join(names)
+        if is_exact and parent and parent not in entries:
+            locked = _state(root, parent)[1]
             if locked is not None and locked.kind == FOLDER and locked.mode & _OWNER_ALL != _OWNER_ALL:
-                wanted[around] = locked
-    not_folders = {path for path, entry in wanted.items() if entry is not None and entry.kind != FOLDER}
+                entries[parent] = locked
+    not_folders = {path for path, entry in entries.items() if entry is not None and entry.kind != FOLDER}
 
     def order(step: _Step) -> tuple[int, int, str]:
         names = step.path.split("/")
@@ -424,12 +239,12 @@ def _planned(root: Root, targets: Mapping[str, TreeEntry | None], *, is_exact: b
         is_in_the_way = any("/".join(names[:depth]) in not_folders for depth in range(1, len(names)))
         return 0 if is_in_the_way else 2, -len(names), step.path
 
-    steps = [_Step(path, _state(root, path)[1], entry) for path, entry in wanted.items()]
+    steps = [_Step(path, _state(root, path)[1], entry) for path, entry in entries.items()]
     return sorted((step for step in steps if step.before is not None or step.after is not None), key=order)
 
 
 class _Journal:
-    """The folder with the new files, links to the old ones, and the list of steps; it makes and undoes the steps."""
+    """The journal folder: new files, links to the old files, and the list of steps. Makes and undoes the steps."""
 
     def __init__(self, root: Root, folder: int) -> None:
         self._root = root
@@ -444,31 +259,35 @@ class _Journal:
         os.close(self._folder)
 
     def identity(self) -> list[int]:
-        """Return the inodes of the folder and of the journal's: a journal that came from elsewhere has others.
+        """Return the inodes of the folder and of the journal folder. A journal from another place has other inodes.
 
-        Without it a repository that is cloned, or an archive, could bring a journal whose undoing writes what it likes.
+        Without this check, a cloned repository or an archive could contain a journal whose undoing writes arbitrary
+        files.
         """
         return [os.fstat(self._root.fd).st_ino, os.fstat(self._folder).st_ino]
 
     def stage(self, number: int, step: _Step, get: Callable[[str], bytes], *, is_exact: bool) -> os.stat_result | None:
-        """Write the new file of a step and link the old one; return the status of the old one."""
+        """Write the new file of a step into the journal folder and link the old one.
+
+        Return the status of the old one.
+        """
         before = step.before
         after = step.after
         if after is not None and after.kind == LINK:
             os.symlink(after.content, f"new{number}", dir_fd=self._folder)
         elif after is not None and after.kind == FILE:
-            opened = os.open(f"new{number}", _NEW, _NEW_FILE_MODE, dir_fd=self._folder)
-            with open(opened, "wb") as file:
+            descriptor = os.open(f"new{number}", _NEW, _NEW_FILE_MODE, dir_fd=self._folder)
+            with open(descriptor, "wb") as file:
                 file.write(get(after.content))
                 file.flush()
                 old = before if before is not None and before.kind == FILE else None
-                old_mode = os.fstat(opened).st_mode & 0o7777 if old is None else old.mode
-                os.fchmod(opened, after.mode if is_exact else _with_execution(old_mode, after))
+                old_mode = os.fstat(descriptor).st_mode & 0o7777 if old is None else old.mode
+                os.fchmod(descriptor, after.mode if is_exact else _with_execution(old_mode, after))
                 if is_exact:
-                    os.utime(opened, ns=(after.mtime, after.mtime))
-                # Not `sync` for all of them: that would flush the old files too, which are soon removed, and took five
-                # times as long for 4,000 files.
-                os.fsync(opened)
+                    os.utime(descriptor, ns=(after.mtime, after.mtime))
+                # One fsync for each file. A `sync` for all would also flush the old files, which are soon removed, and
+                # took five times as long for 4,000 files.
+                os.fsync(descriptor)
         state = None
         if before is not None and before.kind != FOLDER:
             with self._root.parent(step.path) as (folder, name):
@@ -477,7 +296,7 @@ class _Journal:
         return state
 
     def _keep(self, number: int, folder: int, name: str, state: os.stat_result) -> None:
-        """Keep an old file: by a hard link, or as a copy where the file system has none."""
+        """Keep an old file as a hard link, or as a copy if the file system has no hard links."""
         old = f"old{number}"
         try:
             os.link(name, old, src_dir_fd=folder, dst_dir_fd=self._folder, follow_symlinks=False)
@@ -487,18 +306,18 @@ class _Journal:
             _copy(name, folder, old, self._folder, state)
 
     def commit(self, steps: Sequence[_Step]) -> None:
-        """Write the journal, once all that it names is on the disk."""
+        """Write the journal. All files that it lists are on the disk by then."""
         record = {"identity": self.identity(), "steps": steps}
-        opened = os.open(f"{_JOURNAL}.new", _NEW, 0o600, dir_fd=self._folder)
-        with open(opened, "wb") as file:
+        descriptor = os.open(f"{_JOURNAL}.new", _NEW, 0o600, dir_fd=self._folder)
+        with open(descriptor, "wb") as file:
             file.write(json.dumps(record).encode())
             file.flush()
-            os.fsync(opened)
+            os.fsync(descriptor)
         os.rename(f"{_JOURNAL}.new", _JOURNAL, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         os.fsync(self._folder)
 
-    def carry_out(self, number: int, step: _Step, state: os.stat_result | None) -> None:
-        """Make one step."""
+    def make_step(self, number: int, step: _Step, state: os.stat_result | None) -> None:
+        """Make one step, unless the path has changed since it was staged."""
         before = step.before
         after = step.after
         with self._root.parent(step.path) as (folder, name):
@@ -507,7 +326,8 @@ class _Journal:
             if before is None and after is not None and _has(folder, name):
                 raise SnapshotError(f"{shown_path(step.path)} was made meanwhile; nothing was written")
             if before is not None and before.kind == FOLDER and (after is None or after.kind != FOLDER):
-                # A folder that is only to go may hold files that no tree knows; one that makes way must be empty.
+                # A removed folder may contain files that no tree lists, and then stays. One that is replaced by a file
+                # must be empty.
                 _remove_folder(name, folder, may_stay=after is None)
             if after is None:
                 if before is not None and before.kind != FOLDER:
@@ -519,27 +339,27 @@ class _Journal:
                     os.unlink(name, dir_fd=folder)
                 os.mkdir(name, _NEW_FOLDER_MODE, dir_fd=folder)
 
-    def _place(self, kept: str, folder: int, name: str, number: int) -> None:
-        """Put a file of the journal in place of what is at a name, in one step."""
+    def _place(self, staged: str, folder: int, name: str, number: int) -> None:
+        """Rename a file of the journal folder to a path, in one step."""
         try:
-            os.rename(kept, name, src_dir_fd=self._folder, dst_dir_fd=folder)
+            os.rename(staged, name, src_dir_fd=self._folder, dst_dir_fd=folder)
         except OSError as error:
             if error.errno != errno.EXDEV:  # another file system is mounted inside the folder
                 raise
             beside = _beside(number)
-            with suppress(FileNotFoundError):  # of a write that was killed within its copying
+            with suppress(FileNotFoundError):  # left by a write that was killed while it copied
                 os.unlink(beside, dir_fd=folder)
-            state = os.stat(kept, dir_fd=self._folder, follow_symlinks=False)
-            _copy(kept, self._folder, beside, folder, state)
+            state = os.stat(staged, dir_fd=self._folder, follow_symlinks=False)
+            _copy(staged, self._folder, beside, folder, state)
             os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
 
     def undo(self, steps: Sequence[_Step]) -> None:
-        """Undo the steps, as far as they were made, and remove the journal; can be repeated after a kill.
+        """Undo the steps that were made, in reverse order, and remove the journal. After a kill it can be repeated.
 
         Raises
         ------
         SnapshotError
-            A step cannot be undone; the journal stays, so that the next call tries again.
+            A step cannot be undone. The journal is kept, so that the next call tries again.
         """
         path = "it"
         try:
@@ -557,17 +377,21 @@ class _Journal:
         _remove_journal(self._root)
 
     def _undo_step(self, number: int, step: _Step) -> None:
+        """Restore the entry before a step.
+
+        A path with neither the old nor the new content was changed by a person and stays.
+        """
         before = step.before
         after = step.after
         current = present_entry(self._root, step.path)
         if current is not None and not same_content(current, after):
-            return  # the old file still, or what a person has put there since
+            return  # still the old file, or a later change of a person
         try:
             with self._root.parent(step.path) as (folder, name):
                 with suppress(FileNotFoundError):
                     os.unlink(_beside(number), dir_fd=folder)
                 if current is not None and current.kind == FOLDER and (before is None or before.kind != FOLDER):
-                    with suppress(OSError):  # a person has put files into it since
+                    with suppress(OSError):  # it contains later files of a person
                         os.rmdir(name, dir_fd=folder)
                 if before is None:
                     if current is not None and current.kind != FOLDER:
@@ -579,17 +403,17 @@ class _Journal:
                     if current is not None:
                         os.unlink(name, dir_fd=folder)
                     os.mkdir(name, before.mode | _OWNER_ALL, dir_fd=folder)
-        except (FileNotFoundError, NotADirectoryError):  # a person has removed the folder around it
+        except (FileNotFoundError, NotADirectoryError):  # a person has removed the parent folder
             return
 
 
 def _with_execution(mode: int, after: TreeEntry) -> int:
-    """Return the mode of a file, so that it can be run if its new entry can: by all who can read it."""
+    """Return the mode of a file, made executable for all who can read it if the new entry is executable."""
     return mode | (mode & 0o444) >> 2 if after.mode & 0o100 else mode & ~0o111
 
 
 def _is_unchanged(state: os.stat_result, name: str, folder: int) -> bool:
-    # Not its ctime, which the hard link has changed.
+    # The ctime does not count, since the hard link has changed it.
     try:
         now = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -598,7 +422,7 @@ def _is_unchanged(state: os.stat_result, name: str, folder: int) -> bool:
 
 
 def _beside(number: int) -> str:
-    """Return the name of a copy in the folder of a file that lies in another file system."""
+    """Return the name of a temporary copy beside a file that lies in another file system than the journal."""
     return f"{JOURNAL_FOLDER}-{number}"
 
 
@@ -639,39 +463,39 @@ def _copy(name: str, folder: int, copy: str, target: int, state: os.stat_result)
 
 
 def _unlock_folders(root: Root, steps: Sequence[_Step]) -> None:
-    """Let its owner write into each folder of the steps that is there."""
+    """Make the existing folders of the steps writable for their owner."""
     for path in sorted(step.path for step in steps if step.before is not None and step.before.kind == FOLDER):
         _, entry = _state(root, path)
         if entry is not None and entry.kind == FOLDER and entry.mode & _OWNER_ALL != _OWNER_ALL:
             _set_mode_of_file(root, path, entry.mode | _OWNER_ALL)
 
 
-def _set_folder_modes(root: Root, wanted: Mapping[str, TreeEntry | None]) -> None:
-    """Give folders their modes, those inside others first; one that a person has removed since is left."""
-    for path, entry in sorted(wanted.items(), reverse=True):
+def _set_folder_modes(root: Root, entries: Mapping[str, TreeEntry | None]) -> None:
+    """Set the modes of folders, inner ones first. Folders that a person has removed meanwhile are skipped."""
+    for path, entry in sorted(entries.items(), reverse=True):
         if entry is not None and entry.kind == FOLDER:
             with suppress(FileNotFoundError, NotADirectoryError):
                 _set_mode_of_file(root, path, entry.mode)
 
 
 def _set_mode_of_file(root: Root, path: str, mode: int) -> None:
-    # By its name: a folder that its owner may not read can be opened by nobody but root.
+    # By its name: a folder that its owner may not read can only be opened by root.
     with root.parent(path) as (folder, name):
         if _is_folder(name, folder):
             os.chmod(name, mode, dir_fd=folder)
 
 
 @contextmanager
-def _named(root: Root, path: str) -> Iterator[None]:
-    """Raise an error of the system as one that names the path."""
+def _path_in_errors(root: Root, path: str) -> Iterator[None]:
+    """Turn OSError of the block into a `SnapshotError` that names the path."""
     try:
         yield
-    except PathNotAllowedError:  # an error of the system by its class only, which names the path already
+    except PathNotAllowedError:  # a subclass of OSError, but its text already names the path
         raise
     except OSError as error:
         reason = error.strerror or str(error)
-        place = root.path if path == "." else f"{root.path}: {shown_path(path)}"
-        raise SnapshotError(f"{place} cannot be written: {reason}; nothing was changed") from error
+        location = root.path if path == "." else f"{root.path}: {shown_path(path)}"
+        raise SnapshotError(f"{location} cannot be written: {reason}; nothing was changed") from error
 
 
 def _recover(root: Root) -> None:
@@ -685,11 +509,11 @@ def _recover(root: Root) -> None:
     journal = _Journal(root, folder)
     try:
         try:
-            opened = root.open_regular(f"{JOURNAL_FOLDER}/{_JOURNAL}", os.O_RDONLY | os.O_NOFOLLOW)
-        except FileNotFoundError:  # it was killed before the first step, or after the last one
+            descriptor = root.open_regular(f"{JOURNAL_FOLDER}/{_JOURNAL}", os.O_RDONLY | os.O_NOFOLLOW)
+        except FileNotFoundError:  # killed before the first step, or after the last one
             _remove_journal(root)
             return
-        with open(opened, "rb") as file:
+        with open(descriptor, "rb") as file:
             text = file.read()
         try:
             record = json.loads(text)
@@ -722,9 +546,9 @@ def _unlink_journal(root: Root) -> None:
 
 
 def _remove_journal(root: Root) -> None:
-    """Remove the folder of the journal, when no step is left to undo."""
+    """Remove the journal folder, when no step is left to undo."""
     try:
-        # The journal goes first: a folder without one says that there is nothing to undo.
+        # The journal first: a folder without a journal means that there is nothing to undo.
         _unlink_journal(root)
         shutil.rmtree(JOURNAL_FOLDER, dir_fd=root.fd)
     except OSError as error:
@@ -732,3 +556,213 @@ def _remove_journal(root: Root) -> None:
             f"{root.path}/{JOURNAL_FOLDER} cannot be removed: {error.strerror or error}. The files of the folder are "
             "as they were. Make the folder writable, and call again"
         ) from error
+
+
+def put_back(root: Root, present: Mapping[str, TreeEntry], target: Mapping[str, TreeEntry], get: GetContent) -> None:
+    """Turn a folder with one tree into one with another tree.
+
+    Removed entries go first, a file before its folder. Then entries are created and changed, a folder before its files.
+    Folders get their modes at the end, since a read-only folder could not be filled.
+
+    Raises
+    ------
+    OSError, PathNotAllowedError
+        A file cannot be written, or a path leads out meanwhile. Changes made so far stay.
+    """
+    unlocked = _unlocked(root, present, target)
+    surplus = [path for path in present if path not in target]
+    for path in sorted(surplus, reverse=True):  # the content of a folder sorts behind it
+        _remove(root, path, present[path].kind)
+    for path in sorted(target):
+        entry = target[path]
+        old = present.get(path)
+        if entry == old:
+            continue
+        if old is not None and old.kind != entry.kind:
+            _remove(root, path, old.kind)
+            old = None
+        if entry.kind == FOLDER:
+            _make_folder(root, path, is_new=old is None)
+            unlocked.append(path)
+        else:
+            _write(root, path, entry, get)
+    for path in sorted(unlocked, reverse=True):
+        if path in target:
+            _set_mode(root, path, target[path].mode)
+
+
+def _unlocked(root: Root, present: Mapping[str, TreeEntry], target: Mapping[str, TreeEntry]) -> list[str]:
+    """Make read-only folders with changes writable; return them."""
+    changed = {path for path in {*present, *target} if present.get(path) != target.get(path)}
+    around = {path.rpartition("/")[0] for path in changed}
+    locked = [path for path in sorted(around) if path in present and not _is_open(present[path])]
+    for path in locked:
+        _set_mode(root, path, _OPEN_FOLDER)
+    return locked
+
+
+def _is_open(entry: TreeEntry) -> bool:
+    return entry.kind != FOLDER or entry.mode & _OPEN_FOLDER == _OPEN_FOLDER
+
+
+def _set_mode(root: Root, path: str, mode: int) -> None:
+    descriptor = root.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        os.fchmod(descriptor, mode)
+    finally:
+        os.close(descriptor)
+
+
+def _remove(root: Root, path: str, kind: str) -> None:
+    with suppress(FileNotFoundError), root.parent(path) as (folder, name):
+        if kind != FOLDER:
+            os.unlink(name, dir_fd=folder)
+            return
+        with suppress(OSError):  # it contains files that snapshots leave out
+            os.rmdir(name, dir_fd=folder)
+
+
+def _make_folder(root: Root, path: str, *, is_new: bool) -> None:
+    if is_new:
+        with suppress(FileExistsError), root.parent(path) as (folder, name):
+            os.mkdir(name, _OPEN_FOLDER, dir_fd=folder)
+    _set_mode(root, path, _OPEN_FOLDER)
+
+
+def _write(root: Root, path: str, entry: TreeEntry, get: GetContent) -> None:
+    """Replace a path by a file or link, through a rename. Other names of a replaced file keep the old content."""
+    temporary = f".{secrets.token_hex(8)}.restored"
+    with root.parent(path) as (folder, name):
+        try:
+            if entry.kind == LINK:
+                os.symlink(entry.content, temporary, dir_fd=folder)
+            else:
+                _write_file(os.open(temporary, _NEW, 0o600, dir_fd=folder), entry, get(entry.content))
+            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary, dir_fd=folder)
+            raise
+
+
+def _write_file(descriptor: int, entry: TreeEntry, content: bytes) -> None:
+    with open(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fchmod(descriptor, entry.mode)
+        os.utime(descriptor, ns=(entry.mtime, entry.mtime))
+
+
+# --- protected paths: hidden names and version-control metadata, written to a user's folder only on request by name ---
+#
+# Many programs execute such files: git runs hooks and the commands in ``.git/config``, direnv ``.envrc``, editors
+# ``.vscode/tasks.json``. A command in a workspace can write all of them, so a person must request each by its name. A
+# path is protected if any of its names is hidden, or is the metadata of a version control system with another kind of
+# name (``CVS``, ``_darcs``, a bare git repository).
+
+
+JOURNAL_FOLDER = ".divebook-apply"
+"""Folder in which a write into a user's folder keeps its journal. It is never copied, even by name."""
+MOST_NAMED = 20
+"""Most paths that a report lists."""
+
+
+def is_protected(path: str) -> bool:
+    """Return whether a path contains a hidden name, or one of version-control metadata, by its text alone."""
+    return any(map(why_protected_name, _names(path)))
+
+
+def is_reserved(path: str) -> bool:
+    """Return whether a path lies in a folder that only divebook itself writes."""
+    return any(canonical_name(name).partition(":")[0] == JOURNAL_FOLDER for name in _names(path))
+
+
+def _names(path: str) -> list[str]:
+    # A file name may hold a backslash here, which separates folders where the project is checked out on Windows.
+    return [name for name in re.split(r"[/\\]", path) if name]
+
+
+def protected_paths(paths: Collection[str], folder: str | os.PathLike[str] | None) -> set[str]:
+    """Return the changed paths that are protected in a folder.
+
+    Besides the names, the folder on disk counts: a link in it may lead into a hidden folder, and a changed file may
+    belong to, or complete, a bare git repository, which has no hidden name.
+
+    Parameters
+    ----------
+    paths
+        Changed paths below the folder.
+    folder
+        The folder; None if it does not exist, so that only names count.
+    """
+    base = None if folder is None else os.path.realpath(folder)
+    repositories = _repositories(paths, base)
+    around_real: dict[str, str] = {}
+    protected = set()
+    for path in paths:
+        around = path.rpartition("/")[0]
+        if around not in around_real:
+            around_real[around] = _real_below(base, around)
+        if (
+            is_protected(path)
+            or is_protected(around_real[around])
+            or any(is_beneath(path, folder_below) for folder_below in repositories)
+        ):
+            protected.add(path)
+    return protected
+
+
+def _real_below(base: str | None, around: str) -> str:
+    """Return the real path of a folder below the base. A link that leads out is refused when it is opened."""
+    if base is None or not around:
+        return around
+    real = os.path.realpath(os.path.join(base, around))
+    return os.path.relpath(real, base) if real.startswith(f"{base}/") else around
+
+
+def _repositories(paths: Iterable[str], base: str | None) -> set[str]:
+    """Return the folders that are bare git repositories once the paths are written; '' is the base itself."""
+    by_folder: dict[str, set[str]] = {"": set()}
+    for path in paths:
+        names = path.split("/")
+        for depth, name in enumerate(names):
+            marks_of_folder = by_folder.setdefault("/".join(names[:depth]), set())
+            marks_of_folder |= marks_named(name)
+    repositories = set()
+    for folder, marks in by_folder.items():
+        on_disk = set() if base is None else marks_in(os.path.join(base, folder))
+        if is_repository(marks | on_disk):
+            repositories.add(folder)
+    return repositories
+
+
+def is_beneath(path: str, folder: str) -> bool:
+    """Return whether a path is a folder or lies in it; '' is the top folder."""
+    return not folder or path == folder or path.startswith(f"{folder}/")
+
+
+def left_out_text(paths: Collection[str], how: str) -> str:
+    """Return the sentence of a report that lists protected paths which were left out; empty if there are none.
+
+    Parameters
+    ----------
+    how
+        Command by which a person requests one, with ``{}`` for the name, such as ``apply RUN {}``.
+    """
+    if not paths:
+        return ""
+    names = list(dict.fromkeys(map(_protected_part, paths)))
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return (
+        f"{plural(len(paths), 'protected file')} left out (hidden names and version-control metadata): "
+        f"{', '.join(names[:MOST_NAMED])}{more}. To take one over, name it or its folder: {how.format(names[0])}"
+    )
+
+
+def _protected_part(path: str) -> str:
+    """Return a path up to its first protected name, with a slash if that is a folder."""
+    names = path.split("/")
+    for depth, name in enumerate(names[:-1], 1):
+        if why_protected_name(name):
+            return shown_path("/".join(names[:depth])) + "/"
+    return shown_path(path)

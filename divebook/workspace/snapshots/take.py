@@ -1,9 +1,21 @@
-"""Looking at a folder: which of its files are others than at the last look, and what they hold.
+"""Snapshots of a folder: detection of changed files since the last one, their contents, and the digest of the tree.
 
-A file is read again only if its ctime, inode or size differ, or if its ctime is so close to the last look that a later
-change could bear the same one: whatever changes a file changes its ctime, which cannot be put back as other times can,
-but clocks of files tick. A folder is listed again by the same rule: what comes, goes or is renamed in it changes its
-ctime. With a `FolderWatch` only what the kernel named is looked at. Everything goes through
+A snapshot does not read all files. A file is read again only in two cases:
+
+- Its sign (ctime, inode and size) has changed. Every change of a file sets its ctime, which, unlike other times,
+programs cannot set back.
+- Its ctime is so close to the time of the last look that a later change could have set the same one. The clock of a
+file system advances in ticks of some milliseconds::
+
+      12:00:00.000   tick
+      12:00:00.001   a command writes "1" into a file    ctime 12:00:00.000
+      12:00:00.002   the snapshot reads "1"
+      12:00:00.003   the command writes "2"              ctime 12:00:00.000, the sign is the same
+
+  Such a file is "racy", and the next snapshot reads it again.
+
+A folder is listed again by the same rule, since an added, removed or renamed entry changes its ctime. With a
+`FolderWatch`, only the names that the kernel reports are examined at all. All files are opened through
 `divebook.workspace.paths.Root`.
 """
 
@@ -29,12 +41,122 @@ from divebook.workspace.snapshots.restore import GetContent, put_back
 from divebook.workspace.snapshots.tree import FILE, FOLDER, LINK, NO_ENTRIES, LeftOut, Tree, TreeEntries, TreeEntry
 from divebook.workspace.workspace import several
 
-# What has changed below a folder since the last look, from the kernel: inotify by ctypes, a watch for each folder.
+# --- snapshots of one folder: taken as it changes, and restored ---
+
+
+LARGEST = 100_000_000
+"""Bytes of the largest file in a snapshot."""
+
+
+class TreeSnapshot(NamedTuple):
+    """A tree, and its differences from the tree before."""
+
+    tree: Tree
+    delta: Mapping[str, TreeEntry | None]
+    """Changed entries by path; None for removed ones."""
+    contents: Mapping[str, bytes]
+    """Contents of changed files, by digest."""
+
+
+class Snapshots:
+    """Snapshots of one folder. Methods may be called in any thread and run one after the other.
+
+    Parameters
+    ----------
+    root
+        The folder. The caller closes it.
+    exclude
+        Patterns of files that are left out and never changed: of names (``*.pyc``), or of paths (``build/**``).
+    largest
+        Bytes of the largest file in a snapshot. Larger files are listed among the problems.
+    watch
+        Whether to let the kernel report changes, if it can; otherwise all files are examined.
+    """
+
+    def __init__(self, root: Root, *, exclude: Sequence[str] = (), largest: int = LARGEST, watch: bool = True) -> None:
+        self.root = root
+        self._watch = FolderWatch.open() if watch else None
+        is_left_out = functools.partial(_is_left_out, _Patterns.of(several(exclude, "exclude")))
+        self._scanner = TreeScanner(root, is_left_out, largest, self._watch)
+        self._lock = threading.Lock()
+        self.tree = Tree("", NO_ENTRIES)
+        """The tree of the last snapshot."""
+
+    def take(self, *, everything: bool = False) -> TreeSnapshot:
+        """Take a snapshot.
+
+        Parameters
+        ----------
+        everything
+            Whether to examine each file, regardless of reported changes.
+        """
+        with self._lock:
+            return self._take(everything=everything)
+
+    def _take(self, *, everything: bool) -> TreeSnapshot:
+        scanner = self._scanner
+        try:
+            digest = scanner.scan(everything=everything)
+        except BaseException:
+            scanner.forget()
+            raise
+        entries = dict(scanner.entries) if scanner.delta or not self.tree.digest else self.tree.entries
+        self.tree = Tree(digest, entries, scanner.problem_list())
+        return TreeSnapshot(self.tree, scanner.delta, scanner.contents)
+
+    def restore(self, tree: Tree, get: GetContent) -> TreeSnapshot:
+        """Make the folder equal to a tree; return the tree and the changes that this needed.
+
+        Files that snapshots leave out are not touched. Changes since the last snapshot are lost: take one first.
+
+        Parameters
+        ----------
+        get
+            Returns the content of a file by its digest.
+        """
+        with self._lock:
+            self._take(everything=True)
+            put_back(self.root, self.tree.entries, tree.entries, get)
+            return self._take(everything=True)
+
+    def close(self) -> None:
+        """End the watch of the folder. Idempotent."""
+        if self._watch is not None:
+            self._watch.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Patterns(NamedTuple):
+    """Patterns of left out files, for names and for paths."""
+
+    names: tuple[str, ...]
+    paths: tuple[str, ...]
+
+    @classmethod
+    def of(cls, patterns: Sequence[str]) -> Self:
+        """Parse patterns. One without a slash applies to names at any depth."""
+        trimmed = [pattern.rstrip("/") for pattern in patterns]
+        names = tuple(pattern for pattern in trimmed if "/" not in pattern)
+        return cls(names, tuple(pattern.lstrip("/") for pattern in trimmed if "/" in pattern))
+
+
+def _is_left_out(patterns: _Patterns, path: str, name: str) -> bool:
+    return any(matches(pattern, name) for pattern in patterns.names) or any(
+        matches(pattern, path) for pattern in patterns.paths
+    )
+
+
+# --- changes below a folder as the kernel reports them: inotify by ctypes, a watch for each folder ---
 #
-# The kernel queues an event within the call that makes the change, so that when a command has ended all it did is in
-# the queue. Not told: a mapped file while it is mapped, changes by another name of a hard link, changes through a
-# network. When the kernel has lost count, or what was changed is not what stands under its name now, everything is to
-# be looked at (`is_lost`): a name that was written and then went may have been one of another file's
+# The kernel queues an event within the call that makes the change. When a command has ended, all its events are in the
+# queue. Not reported are changes of a mapped file while it is mapped, by another name of a hard link, and through a
+# network. If the kernel has dropped events, or the changed file does not have the reported name any more, everything
+# must be examined (`is_lost`): a name that was written and then removed may have been a second name of another file
 # (test_a_change_by_a_name_that_is_gone_is_seen).
 
 
@@ -71,18 +193,18 @@ class FolderWatch:
         self._folders: dict[int, str] = {}
         self._numbers: dict[str, int] = {}
         self.is_lost = False
-        """Whether something may have changed of which nothing is told."""
+        """Whether there may be changes that were not reported."""
 
     @classmethod
-    def made(cls) -> FolderWatch | None:
-        """Return a watch; None where the system has none to give."""
+    def open(cls) -> FolderWatch | None:
+        """Return a watch; None if the system has none available."""
         try:
             return cls()
-        except (OSError, AttributeError):  # no more of them for this user; another system
+        except (OSError, AttributeError):  # the limit of this user is reached; a system without inotify
             return None
 
     def add(self, root: str, folder: str) -> None:
-        """Watch a folder; to be done before it is listed, so that nothing falls between."""
+        """Watch a folder. Call this before the folder is listed, so that no change is missed in between."""
         number = self._library.inotify_add_watch(self._fd, os.fsencode(os.path.join(root, folder)), _MASK)
         if number < 0:  # it is gone, or there are too many
             self.is_lost = True
@@ -91,7 +213,7 @@ class FolderWatch:
         self._numbers[folder] = number
 
     def remove(self, folder: str) -> None:
-        """Watch a folder no more."""
+        """Stop watching a folder."""
         number = self._numbers.pop(folder, None)
         if number is not None and self._folders.get(number) == folder:
             del self._folders[number]
@@ -102,17 +224,17 @@ class FolderWatch:
         return folder in self._numbers
 
     def drain(self) -> dict[str, set[str]]:
-        """Return the names that may have changed, by folder."""
-        told = _Told()
+        """Return the names that may have changed since the last call, by folder."""
+        changes = _ReportedChanges()
         while True:
             try:
                 data = os.read(self._fd, _MOST)
             except BlockingIOError:
-                self.is_lost |= told.is_unsure
-                return told.names
-            self._read(data, told)
+                self.is_lost |= changes.is_unsure
+                return changes.names
+            self._read(data, changes)
 
-    def _read(self, data: bytes, told: _Told) -> None:
+    def _read(self, data: bytes, changes: _ReportedChanges) -> None:
         at = 0
         while at < len(data):
             number, mask, cookie, length = _HEAD.unpack_from(data, at)
@@ -121,74 +243,78 @@ class FolderWatch:
             at += length
             if mask & _OVERFLOW:
                 self.is_lost = True
-            elif mask & _IGNORED:  # the folder is gone; another one may have its name, and even its inode
+            elif mask & _IGNORED:  # the folder was removed; another one may have its name, and even its inode, by now
                 folder = self._folders.pop(number, None)
                 if folder is not None and self._numbers.get(folder) == number:
                     del self._numbers[folder]
             elif name and number in self._folders:
-                told.take(self._folders[number], os.fsdecode(name), mask, cookie)
+                changes.record(self._folders[number], os.fsdecode(name), mask, cookie)
 
     def close(self) -> None:
-        """Let go of all watches; twice is once."""
+        """End all watches. Idempotent."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
 
-class _Told:
-    """What was told since the last look."""
+class _ReportedChanges:
+    """Names that the kernel has reported since the last look, and whether files were written that were then renamed."""
 
     def __init__(self) -> None:
         self.names: dict[str, set[str]] = {}
         self._written: set[tuple[str, str]] = set()
-        """Names whose file was written, as long as it stands under that name."""
+        """Names of written files, until they are renamed or removed."""
         self._moving: set[int] = set()
-        """Files that were written, and have left their name for another one."""
+        """Cookies of renames of written files whose new name is not reported yet."""
         self._has_new_folders = False
 
     @property
     def is_unsure(self) -> bool:
-        """Whether something may have been written that stands under another name."""
+        """Whether a written file may have another name than the reported one."""
         return self._has_new_folders or bool(self._moving)
 
-    def take(self, folder: str, name: str, mask: int, cookie: int) -> None:
-        """Take note of what happened to a name."""
+    def record(self, folder: str, name: str, mask: int, cookie: int) -> None:
+        """Record an event of a name."""
         self.names.setdefault(folder, set()).add(name)
-        place = folder, name
-        if mask & _IS_FOLDER:  # what happened in a new one before it is watched is not told
+        entry = folder, name
+        if mask & _IS_FOLDER:  # changes in a new folder are not reported before it is watched
             self._has_new_folders |= bool(mask & _COME)
             return
-        if place in self._written and mask & (_COME | _GONE | _FROM):
-            self._written.discard(place)
+        if entry in self._written and mask & (_COME | _GONE | _FROM):
+            self._written.discard(entry)
             self._moving.add(cookie if mask & _FROM else 0)
         if mask & _WRITTEN or (mask & _TO and cookie in self._moving):
-            self._written.add(place)
+            self._written.add(entry)
             self._moving.discard(cookie)
 
 
-# The digest of a tree: a hash of hashes, so that only the folders above a change are hashed anew. Pure.
+# --- the digest of a tree: a hash of hashes, so that only the folders above a change are hashed again. Pure. ---
 
 
 class Digests:
-    """The digests of the folders of one tree, as it changes."""
+    """Digests of the folders of a tree that changes.
+
+    The digest of a folder is the hash of the names, kinds, modes and digests of its entries. After a change of
+    ``a/b/file`` only the digests of ``a/b``, ``a`` and the top folder are computed again.
+    """
 
     def __init__(self) -> None:
         self._known: dict[str, bytes] = {}
         self._stale: set[str] = {""}
 
-    def is_stale(self, folder: str) -> None:
-        """Note that something in a folder has changed, and with it all folders around it."""
+    def mark_stale(self, folder: str) -> None:
+        """Mark a folder, and all folders around it, as changed."""
         while folder not in self._stale:
             self._stale.add(folder)
             folder = folder.rpartition("/")[0]
 
     def forget(self, folder: str) -> None:
-        """Note that a folder is gone."""
+        """Remove a folder that was deleted."""
         self._known.pop(folder, None)
         self._stale.discard(folder)
 
     def of(self, entries: Mapping[str, TreeEntry], children: Mapping[str, set[str]]) -> str:
-        """Return the digest of the whole tree, hexadecimal."""
+        """Return the digest of the whole tree (hexadecimal)."""
         for folder in sorted(self._stale, key=_depth, reverse=True):
             if folder in children:
                 self._known[folder] = self._folder(folder, entries, children[folder])
@@ -210,7 +336,7 @@ def _depth(folder: str) -> int:
 
 
 def digest_of(entries: Mapping[str, TreeEntry]) -> str:
-    """Return the digest of a tree of which only the entries are known, hexadecimal."""
+    """Return the digest of a tree from its entries (hexadecimal)."""
     children: dict[str, set[str]] = {"": set()}
     digests = Digests()
     for path, entry in entries.items():
@@ -218,12 +344,12 @@ def digest_of(entries: Mapping[str, TreeEntry]) -> str:
         children.setdefault(folder, set()).add(name)
         if entry.kind == FOLDER:
             children.setdefault(path, set())
-            digests.is_stale(path)
+            digests.mark_stale(path)
     return digests.of(entries, children)
 
 
 SLACK = 20_000_000
-"""Nanoseconds: two ticks of the coarsest clock of file systems in use."""
+"""Nanoseconds: two ticks of the coarsest clock of common file systems. A younger ctime is not reliable."""
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LIST = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _TRIES = 3
@@ -245,17 +371,17 @@ def _folder_sign(found: os.stat_result) -> _Sign:
     return found.st_ino, found.st_mode
 
 
-class Looker:
-    """What is known of a folder, and how it is found out.
+class TreeScanner:
+    """State of a folder at the last look, and the examination of what has changed since.
 
     Parameters
     ----------
     is_left_out
-        Whether a path, with its name, is no part of the tree.
+        Returns whether a path with a name is not part of the tree.
     largest
-        Bytes of a file that is still read.
+        Bytes of the largest file that is read.
     watch
-        What tells of changes; None has everything looked at each time.
+        Source of reported changes; None to examine all files each time.
     """
 
     def __init__(
@@ -267,39 +393,43 @@ class Looker:
         self._watch = watch
         self.entries: dict[str, TreeEntry] = {}
         self.problems: dict[str, str] = {}
-        """Why a path is left out, or not sure, by path."""
+        """Reason for which a path is left out, or its content is uncertain, by path."""
         self.delta: dict[str, TreeEntry | None] = {}
-        """What the present look found to be otherwise; None is gone."""
+        """Entries that the current look found changed; None for removed ones."""
         self.contents: dict[str, bytes] = {}
-        """What files hold that the present look has read, by digest."""
+        """Contents of the files that the current look has read, by digest."""
         self._digests = Digests()
         self._children: dict[str, set[str]] = {"": set()}
         self._signs: dict[str, dict[str, _Sign]] = {}
-        """By folder and name; none of files that may have changed since without a sign of it."""
+        """Signs by folder and name, without racy files."""
         self._listed: dict[str, tuple[_Sign, list[str]]] = {}
-        """By folder, its ctime and inode and all names in it, as with signs of files."""
+        """Ctime and inode of a folder with all names in it, by folder."""
         self._racy: set[str] = set()
-        """Files that may have changed since without a sign of it."""
+        """Racy files: they may have changed since the last look with the same sign."""
         self._linked: set[str] = set()
-        """Files with several names, which are looked at each time: a change by another name is not told."""
+        """Files with several names, which are examined each time: a change by another name is not reported."""
         self._is_new = True
         self._is_relinked = False
         self._next_racy: set[str] = set()
         self._began = 0
 
     def forget(self) -> None:
-        """Look at everything next time."""
+        """Examine everything in the next look."""
         self._is_new = True
 
-    def look(self, *, everything: bool) -> str:
-        """Find out what has changed; return the digest of the tree."""
+    def scan(self, *, everything: bool) -> str:
+        """Find the changes since the last look; return the digest of the tree.
+
+        All files are examined if there is no watch, at the first look, after lost events, and if `everything`.
+        Otherwise only the reported names, racy files and files with several names are.
+        """
         self.delta = {}
         self.contents = {}
         self._next_racy = set()
         self._is_relinked = False
         self._began = time.time_ns()
         watch = self._watch
-        told = watch.drain() if watch is not None else {}
+        names_by_folder = watch.drain() if watch is not None else {}
         if watch is None or everything or self._is_new or watch.is_lost:
             if watch is not None:
                 watch.is_lost = False
@@ -307,14 +437,14 @@ class Looker:
         else:
             for path in self._racy | self._linked:
                 folder, _, name = path.rpartition("/")
-                told.setdefault(folder, set()).add(name)
-            for folder, names in sorted(told.items()):
+                names_by_folder.setdefault(folder, set()).add(name)
+            for folder, names in sorted(names_by_folder.items()):
                 self._names(folder, names)
-            if self._is_relinked:  # other names of a file may be here as well, and nothing tells of them
+            if self._is_relinked:  # another name of the file may lie in this tree, of which nothing is reported
                 self._everything()
         for path in self._next_racy:
             folder, _, name = path.rpartition("/")
-            self._signs.get(folder, {}).pop(name, None)  # the folder may have gone during this look
+            self._signs.get(folder, {}).pop(name, None)  # the folder may have been removed during this look
         self._racy = self._next_racy
         self._is_new = False
         return self._digests.of(self.entries, self._children)
@@ -333,147 +463,153 @@ class Looker:
         return True
 
     def _names(self, folder: str, names: set[str]) -> None:
-        """Look at some names of a folder."""
+        """Examine some names of a folder."""
         if folder not in self._children:
-            return  # it went with the one around it
+            return  # it was removed with the folder around it
         try:
-            opened = self._root.open(folder or ".", _LIST)
+            descriptor = self._root.open(folder or ".", _LIST)
         except OSError:
-            return  # what is told of the one around it says so
+            return  # a change of the folder around it is reported too
         try:
             for name in names:
                 path = f"{folder}/{name}" if folder else name
                 try:
-                    found = os.stat(name, dir_fd=opened, follow_symlinks=False)
+                    status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
                 except FileNotFoundError:
                     self._gone(path)
                 else:
-                    self._entry(path, name, found, opened)
+                    self._entry(path, name, status, descriptor)
         finally:
-            os.close(opened)
+            os.close(descriptor)
 
-    def _folder(self, folder: str, opened: int) -> None:
-        """Look at a folder and all below it; closes its descriptor."""
+    def _folder(self, folder: str, descriptor: int) -> None:
+        """Examine a folder and everything below it; close its descriptor."""
         try:
             if self._watch is not None:
                 self._watch.add(self._root.path, folder)
             prefix = f"{folder}/" if folder else ""
-            names = self._listing(folder, opened)
+            names = self._listing(folder, descriptor)
             for name in self._children.setdefault(folder, set()).difference(names):
                 self._gone(prefix + name)
             sign_of = self._signs.setdefault(folder, {}).get
-            look = os.stat
+            stat_of = os.stat
             for name in names:
                 try:
-                    found = look(name, dir_fd=opened, follow_symlinks=False)
+                    status = stat_of(name, dir_fd=descriptor, follow_symlinks=False)
                 except FileNotFoundError:
                     continue
-                # As `_sign`, but without a call for each of perhaps ten thousand files (`benchmarks.snapshots`).
-                if sign_of(name) != (found.st_ctime_ns, found.st_ino, found.st_size):
-                    self._entry(prefix + name, name, found, opened, deep=True)
+                # Same as `_sign`, but without a call for each of perhaps ten thousand files (`benchmarks.snapshots`).
+                if sign_of(name) != (status.st_ctime_ns, status.st_ino, status.st_size):
+                    self._entry(prefix + name, name, status, descriptor, deep=True)
         finally:
-            os.close(opened)
+            os.close(descriptor)
 
-    def _listing(self, folder: str, opened: int) -> list[str]:
-        """Return the names in a folder, as listed before if none can have come or gone since."""
-        found = os.fstat(opened)
-        sign = (found.st_ctime_ns, found.st_ino)
-        known = self._listed.get(folder)
-        if known is not None and known[0] == sign:
-            return known[1]
-        names = os.listdir(opened)
-        if self._began - found.st_ctime_ns >= SLACK:
+    def _listing(self, folder: str, descriptor: int) -> list[str]:
+        """Return the names in a folder. The last list is used if no entry can have been added or removed since."""
+        status = os.fstat(descriptor)
+        sign = (status.st_ctime_ns, status.st_ino)
+        listing = self._listed.get(folder)
+        if listing is not None and listing[0] == sign:
+            return listing[1]
+        names = os.listdir(descriptor)
+        if self._began - status.st_ctime_ns >= SLACK:
             self._listed[folder] = sign, names
         else:
             self._listed.pop(folder, None)
         return names
 
-    def _entry(self, path: str, name: str, found: os.stat_result, folder: int, *, deep: bool = False) -> None:
-        mode = found.st_mode
-        known = self.entries.get(path)
-        if known is None and self._is_left_out(path, name):
+    def _entry(self, path: str, name: str, status: os.stat_result, folder: int, *, deep: bool = False) -> None:
+        """Examine one entry: compare its sign with the last one, and record its new state if they differ."""
+        mode = status.st_mode
+        entry = self.entries.get(path)
+        if entry is None and self._is_left_out(path, name):
             return
-        if known is not None and (known.kind == FOLDER) is not stat.S_ISDIR(mode):
+        if entry is not None and (entry.kind == FOLDER) is not stat.S_ISDIR(mode):
             self._gone(path)
-            known = None
+            entry = None
         if stat.S_ISDIR(mode):
-            self._folder_entry(path, name, found, folder, deep=deep)
+            self._folder_entry(path, name, status, folder, deep=deep)
             return
-        if found.st_nlink > 1:
+        if status.st_nlink > 1:
             self._is_relinked |= path not in self._linked
             self._linked.add(path)
         else:
             self._linked.discard(path)
-        if known is not None and self._sign_of(path) == _sign(found):
+        if entry is not None and self._sign_of(path) == _sign(status):
             return
         if stat.S_ISREG(mode):
             self._file(path, name, folder)
         elif stat.S_ISLNK(mode):
-            with suppress(OSError):  # it was changed meanwhile, which the next look sees
-                self._set(path, TreeEntry(LINK, content=os.readlink(name, dir_fd=folder)), _sign(found))
+            with suppress(OSError):  # it was changed meanwhile, which the next look detects
+                self._set(path, TreeEntry(LINK, content=os.readlink(name, dir_fd=folder)), _sign(status))
         else:
             self._leave_out(path, SPECIAL)
 
-    def _folder_entry(self, path: str, name: str, found: os.stat_result, folder: int, *, deep: bool) -> None:
+    def _folder_entry(self, path: str, name: str, status: os.stat_result, folder: int, *, deep: bool) -> None:
+        """Examine a folder as an entry of another one, and its content with `deep` or if it was not watched."""
         if path.count("/") >= DEEPEST:
             self._leave_out(path, TOO_DEEP)
             return
         sign = self._sign_of(path)
-        is_known = path in self._children and sign is not None and sign[0] == found.st_ino
+        is_known = path in self._children and sign is not None and sign[0] == status.st_ino
         is_seen = self._watch is None or self._watch.sees(path)
         if path in self._children and not deep and not (is_known and is_seen):
-            self._gone(path)  # another folder of the same name: what is watched is the old one
-        if sign != _folder_sign(found) or path not in self._children or path in self.problems:
-            self._set(path, TreeEntry(FOLDER, found.st_mode & 0o7777), _folder_sign(found))
+            self._gone(path)  # another folder with the same name: the watch is on the old one
+        if sign != _folder_sign(status) or path not in self._children or path in self.problems:
+            self._set(path, TreeEntry(FOLDER, status.st_mode & 0o7777), _folder_sign(status))
             self._children.setdefault(path, set())
         if deep or not (is_known and is_seen):
             try:
                 below = os.open(name, _LIST, dir_fd=folder)
             except PermissionError:
                 self.problems[path] = UNREADABLE
-            except OSError:  # it is gone, or no folder any more, which the next look sees
+            except OSError:  # it was removed or replaced meanwhile, which the next look detects
                 return
             else:
                 self._folder(path, below)
 
     def _file(self, path: str, name: str, folder: int) -> None:
+        """Read a file and record its entry."""
         try:
-            opened = os.open(name, _READ, dir_fd=folder)
+            descriptor = os.open(name, _READ, dir_fd=folder)
         except OSError as error:
             if error.errno in (errno.EACCES, errno.EPERM):
                 self._leave_out(path, UNREADABLE)
             return
         try:
-            read = self._read(opened)
+            result = self._read(descriptor)
         finally:
-            os.close(opened)
-        if read is None:
+            os.close(descriptor)
+        if result is None:
             self._leave_out(path, TOO_LARGE)
             return
-        content, found, is_stable = read
+        content, status, is_stable = result
         digest = sha256(content).hexdigest()
         self.contents[digest] = content
-        if not is_stable or self._began - found.st_ctime_ns < SLACK:
+        if not is_stable or self._began - status.st_ctime_ns < SLACK:
             self._next_racy.add(path)
-        mode = found.st_mode & 0o7777
-        mtime = found.st_mtime_ns
-        self._set(path, TreeEntry(FILE, mode, digest, len(content), mtime), _sign(found))
+        mode = status.st_mode & 0o7777
+        mtime = status.st_mtime_ns
+        self._set(path, TreeEntry(FILE, mode, digest, len(content), mtime), _sign(status))
         if not is_stable:
             self.problems[path] = UNSTABLE
 
-    def _read(self, opened: int) -> tuple[bytes, os.stat_result, bool] | None:
-        """Return what a file holds, what is said of it, and whether that stood still; None if it is too large."""
+    def _read(self, descriptor: int) -> tuple[bytes, os.stat_result, bool] | None:
+        """Return content and status of a file, and whether it stayed unchanged while it was read.
+
+        None if it is too large.
+        """
         content = b""
-        after = os.fstat(opened)
+        after = os.fstat(descriptor)
         is_stable = False
         for _ in range(_TRIES):
             before = after
             if before.st_size > self._largest:
                 return None
-            with open(opened, "rb", closefd=False) as file:
+            with open(descriptor, "rb", closefd=False) as file:
                 file.seek(0)
                 content = file.read(self._largest + 1)
-            after = os.fstat(opened)
+            after = os.fstat(descriptor)
             is_stable = _sign(before) == _sign(after) and len(content) == after.st_size
             if is_stable:
                 break
@@ -488,7 +624,7 @@ class Looker:
         self.entries[path] = entry
         self.delta[path] = entry
         self._children[folder].add(name)
-        self._digests.is_stale(path if entry.kind == FOLDER else folder)
+        self._digests.mark_stale(path if entry.kind == FOLDER else folder)
 
     def _sign_of(self, path: str) -> _Sign | None:
         folder, _, name = path.rpartition("/")
@@ -515,139 +651,30 @@ class Looker:
             self._children[folder].discard(name)
             del self.entries[path]
             self.delta[path] = None
-            self._digests.is_stale(folder)
+            self._digests.mark_stale(folder)
 
-    def told(self) -> tuple[LeftOut, ...]:
-        """Return what is not as it should be, by path."""
+    def problem_list(self) -> tuple[LeftOut, ...]:
+        """Return the paths with problems, sorted."""
         return tuple(LeftOut(path, reason) for path, reason in sorted(self.problems.items()))
 
 
-# The snapshots of one folder: taken as it changes, and put back.
-
-
-LARGEST = 100_000_000
-"""Bytes of a file that is still kept."""
-
-
-class Taken(NamedTuple):
-    """A tree, and what is new in it."""
-
-    tree: Tree
-    delta: Mapping[str, TreeEntry | None]
-    """What is otherwise than in the tree before, by path; None is gone."""
-    contents: Mapping[str, bytes]
-    """What files hold that are new in it, by digest."""
-
-
-class Snapshots:
-    """What a folder holds at each look; one object for a live folder, in any thread, one look at a time.
-
-    Parameters
-    ----------
-    root
-        The folder; who made it closes it.
-    exclude
-        Patterns of what is left out and left alone: of names (``*.pyc``), or of paths (``build/**``).
-    largest
-        Bytes of a file that is still kept; what is larger is told among the problems.
-    watch
-        Whether the kernel is asked what has changed, where it can tell; else everything is looked at.
-    """
-
-    def __init__(self, root: Root, *, exclude: Sequence[str] = (), largest: int = LARGEST, watch: bool = True) -> None:
-        self.root = root
-        self._watch = FolderWatch.made() if watch else None
-        is_left_out = functools.partial(_is_left_out, _Patterns.of(several(exclude, "exclude")))
-        self._looker = Looker(root, is_left_out, largest, self._watch)
-        self._lock = threading.Lock()
-        self.tree = Tree("", NO_ENTRIES)
-        """As it was at the last look."""
-
-    def take(self, *, everything: bool = False) -> Taken:
-        """Look what the folder holds now.
-
-        Parameters
-        ----------
-        everything
-            Look at each file, whatever is told of it.
-        """
-        with self._lock:
-            return self._take(everything=everything)
-
-    def _take(self, *, everything: bool) -> Taken:
-        looker = self._looker
-        try:
-            digest = looker.look(everything=everything)
-        except BaseException:
-            looker.forget()
-            raise
-        entries = dict(looker.entries) if looker.delta or not self.tree.digest else self.tree.entries
-        self.tree = Tree(digest, entries, looker.told())
-        return Taken(self.tree, looker.delta, looker.contents)
-
-    def restore(self, tree: Tree, get: GetContent) -> Taken:
-        """Make the folder hold what a tree has, and nothing else; return it, with what was changed to come there.
-
-        What is left out of snapshots is left alone. Whatever is there now and stands in no tree is lost: take it first.
-
-        Parameters
-        ----------
-        get
-            Returns the content of a file by its digest.
-        """
-        with self._lock:
-            self._take(everything=True)
-            put_back(self.root, self.tree.entries, tree.entries, get)
-            return self._take(everything=True)
-
-    def close(self) -> None:
-        """Let go of what watches the folder; twice is once."""
-        if self._watch is not None:
-            self._watch.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class _Patterns(NamedTuple):
-    """What is left out."""
-
-    names: tuple[str, ...]
-    paths: tuple[str, ...]
-
-    @classmethod
-    def of(cls, written: Sequence[str]) -> Self:
-        """Return patterns as they are written: one without a slash is of a name at any depth."""
-        trimmed = [pattern.rstrip("/") for pattern in written]
-        names = tuple(pattern for pattern in trimmed if "/" not in pattern)
-        return cls(names, tuple(pattern.lstrip("/") for pattern in trimmed if "/" in pattern))
-
-
-def _is_left_out(patterns: _Patterns, path: str, name: str) -> bool:
-    return any(matches(pattern, name) for pattern in patterns.names) or any(
-        matches(pattern, path) for pattern in patterns.paths
-    )
-
-
-# Trees as events hold them: rows of paths and what stands there, of a whole tree or of what has changed. Pure.
+# --- trees in events: rows of a whole tree, or of its changes. Pure. ---
 #
-# A row is ``[path, kind, mode, content, mtime]``, of what is gone ``[path]``. A path that is no UTF-8 is bytes. The
-# content of a file is a `StoredFile`, which a store keeps once.
+# A row is ``[path, kind, mode, content, mtime]``, or ``[path]`` for a removed entry. A path that is not UTF-8 is bytes.
+# The content of a file is a `StoredFile`, which a store keeps once. Example of a changed file: ``a.txt``, ``f``, 0o644,
+# its `StoredFile`, 1700000000000000000.
 
 
 Manifest = Sequence[Sequence[Any]]
 
 
 def manifest_of(delta: Mapping[str, TreeEntry | None], contents: Mapping[str, bytes]) -> list[list[Any]]:
-    """Return rows of what has changed; None stands for what is gone.
+    """Return the rows of changes; None stands for a removed entry.
 
     Parameters
     ----------
     contents
-        What is to be kept with them, by digest.
+        Contents to store with the rows, by digest.
     """
     return [_row(path, entry, contents) for path, entry in sorted(delta.items())]
 
@@ -662,7 +689,7 @@ def _row(path: str, entry: TreeEntry | None, contents: Mapping[str, bytes]) -> l
 
 
 def _written(text: str) -> str | bytes:
-    """Return a name as JSON can have it."""
+    """Return a name as JSON can represent it: bytes if it is not UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -671,34 +698,34 @@ def _written(text: str) -> str | bytes:
 
 
 def tree_of(manifests: Iterable[Manifest]) -> Tree:
-    """Return the tree that manifests come to, the oldest first."""
+    """Return the tree that results from manifests, oldest first."""
     return changed_tree(NO_ENTRIES, manifests)
 
 
 def changed_tree(entries: TreeEntries, manifests: Iterable[Manifest]) -> Tree:
-    """Return the tree that the entries of one come to with changes, the oldest first."""
-    found = dict(entries)
+    """Return the tree that results from entries and manifests of changes, oldest first."""
+    result = dict(entries)
     for manifest in manifests:
         for row in manifest:
             path = _read(row[0])
             if len(row) > 1:
-                found[path] = _entry(row[1:])
+                result[path] = _entry(row[1:])
             else:
-                found.pop(path, None)
-    return Tree(digest_of(found), found)
+                result.pop(path, None)
+    return Tree(digest_of(result), result)
 
 
 def versions_in(manifests: Iterable[Manifest]) -> dict[str, set[TreeEntry | None]]:
-    """Return what stood at each path at some time; None where it was gone."""
-    found: dict[str, set[TreeEntry | None]] = {}
+    """Return all entries that each path ever had; None if it was removed."""
+    versions: dict[str, set[TreeEntry | None]] = {}
     for manifest in manifests:
         for row in manifest:
-            found.setdefault(_read(row[0]), set()).add(_entry(row[1:]) if len(row) > 1 else None)
-    return found
+            versions.setdefault(_read(row[0]), set()).add(_entry(row[1:]) if len(row) > 1 else None)
+    return versions
 
 
-def _entry(told: Sequence[Any]) -> TreeEntry:
-    kind, mode, content, *more = told
+def _entry(fields: Sequence[Any]) -> TreeEntry:
+    kind, mode, content, *more = fields
     if isinstance(content, StoredFile):
         return TreeEntry(kind, mode, content.digest, content.size, more[0])
     return TreeEntry(kind, mode, _read(content))

@@ -1,4 +1,4 @@
-"""A tree: all files of a folder at one moment, under one digest. Pure."""
+"""Trees: all files of a folder at one moment, with one digest, and the differences between two trees. Pure."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ class TreeEntry(NamedTuple):
     kind: str
     """`FILE`, `FOLDER` or `LINK`."""
     mode: int = 0
-    """Permission bits; 0 of a link."""
+    """Permission bits; 0 for a link."""
     content: str = ""
-    """Of a file its SHA-256, hexadecimal; of a link where it leads."""
+    """SHA-256 of a file (hexadecimal), or target of a link."""
     size: int = 0
-    """Bytes, of a file."""
+    """Bytes of a file."""
     mtime: int = 0
-    """Nanoseconds, of a file; it is put back, and changes no digest."""
+    """Modification time of a file in nanoseconds. It is restored, but is not part of a digest."""
 
     def is_like(self, other: TreeEntry | None) -> bool:
-        """Return whether another one is the same but for its mtime."""
+        """Return whether another entry has the same kind, mode and content."""
         return other is not None and self[:3] == other[:3]
 
 
 TreeEntries: TypeAlias = Mapping[str, TreeEntry]
-"""By path below the folder; names that are no UTF-8 are written as `os.fsdecode` does."""
+"""Entries by path below the folder. Names that are not UTF-8 are decoded with `os.fsdecode`."""
 NO_ENTRIES: TreeEntries = {}
 
 
 class LeftOut(NamedTuple):
-    """A file that a tree leaves out, or of which it has what was there for a moment."""
+    """A file that a tree leaves out, or whose content changed while it was read."""
 
     path: str
     reason: str
@@ -57,7 +57,7 @@ class Tree(NamedTuple):
 
 
 class FileChange(NamedTuple):
-    """How one path differs between two trees."""
+    """Difference of one path between two trees."""
 
     path: str
     kind: str
@@ -65,7 +65,7 @@ class FileChange(NamedTuple):
     before: TreeEntry | None
     after: TreeEntry | None
     was: str | None = None
-    """The former path of what was renamed."""
+    """Earlier path of a renamed file."""
 
 
 ADDED = "added"
@@ -75,7 +75,7 @@ RENAMED = "renamed"
 
 
 def changes_between(before: Mapping[str, TreeEntry], after: Mapping[str, TreeEntry]) -> list[FileChange]:
-    """Return how two trees differ, by path; a file that stands elsewhere unchanged was renamed.
+    """Return the differences of two trees, by path. A file with the same content at a new path was renamed.
 
     Examples
     --------
@@ -83,22 +83,23 @@ def changes_between(before: Mapping[str, TreeEntry], after: Mapping[str, TreeEnt
     >>> [(change.kind, change.was, change.path) for change in changes_between(old, new)]
     [('renamed', 'a', 'b'), ('added', None, 'c')]
     """
-    found = {path: (old, new) for path, old, new in _differing(before, after)}
-    gone: dict[tuple[str, int], list[str]] = {}
-    for path, (old, new) in found.items():
+    differences = {path: (old, new) for path, old, new in _differing(before, after)}
+    deleted: dict[tuple[str, int], list[str]] = {}
+    for path, (old, new) in differences.items():
         if new is None and old is not None and old.kind == FILE:
-            gone.setdefault((old.content, old.mode), []).append(path)
+            deleted.setdefault((old.content, old.mode), []).append(path)
     changes: list[FileChange] = []
     moved: set[str] = set()
-    for path, (old, new) in sorted(found.items()):
+    for path, (old, new) in sorted(differences.items()):
         if old is None and new is not None:
-            former = gone.get((new.content, new.mode)) if new.kind == FILE and new.size else None
-            was = former.pop(0) if former else None
-            if was is not None:
-                moved.add(was)
-            changes.append(
-                FileChange(path, ADDED if was is None else RENAMED, found[was][0] if was else None, new, was)
-            )
+            candidates = deleted.get((new.content, new.mode)) if new.kind == FILE and new.size else None
+            old_path = candidates.pop(0) if candidates else None
+            if old_path is not None:
+                moved.add(old_path)
+            if old_path is None:
+                changes.append(FileChange(path, ADDED, None, new))
+            else:
+                changes.append(FileChange(path, RENAMED, differences[old_path][0], new, old_path))
         else:
             changes.append(FileChange(path, DELETED if new is None else CHANGED, old, new))
     return [change for change in changes if change.kind != DELETED or change.path not in moved]
@@ -117,42 +118,42 @@ def _differing(
 
 
 def shown_path(path: str) -> str:
-    """Return a path as people and logs can have it: bytes that are no UTF-8 are spelled out."""
+    """Return a path as text for people and logs; bytes that are not UTF-8 are escaped."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
-# What has changed between two trees, for readers: paths, kinds, and how many lines came and went.
+# --- summaries of changes: paths, kinds, and numbers of added and removed lines ---
 
 
 MOST_BYTES = 200_000
-"""Of a file whose lines are counted."""
+"""Largest file whose lines are counted."""
 MOST_COUNTED = 200
 _NAMED = 5
 
 
 def summary_of(changes: Sequence[FileChange], get: Callable[[str], bytes]) -> list[dict[str, Any]]:
-    """Return ``path``, ``kind``, ``was``, and ``added`` and ``removed`` lines of texts that are not too long.
+    """Return ``path``, ``kind``, ``was``, and the ``added`` and ``removed`` lines of short texts, for each change.
 
     Parameters
     ----------
     get
         Returns the content of a file by its digest.
     """
-    return [_told(change, get if at < MOST_COUNTED else None) for at, change in enumerate(changes)]
+    return [_summary(change, get if at < MOST_COUNTED else None) for at, change in enumerate(changes)]
 
 
-def _told(change: FileChange, get: Callable[[str], bytes] | None) -> dict[str, Any]:
-    told: dict[str, Any] = {"path": shown_path(change.path), "kind": change.kind}
+def _summary(change: FileChange, get: Callable[[str], bytes] | None) -> dict[str, Any]:
+    summary: dict[str, Any] = {"path": shown_path(change.path), "kind": change.kind}
     if change.was is not None:
-        told["was"] = shown_path(change.was)
+        summary["was"] = shown_path(change.was)
     lines = None if get is None else lines_changed(change.before, change.after, get)
-    return told if lines is None else {**told, "added": lines[0], "removed": lines[1]}
+    return summary if lines is None else {**summary, "added": lines[0], "removed": lines[1]}
 
 
 def lines_changed(
     before: TreeEntry | None, after: TreeEntry | None, get: Callable[[str], bytes]
 ) -> tuple[int, int] | None:
-    """Return how many lines came and went; None where one of the two is no text, or too long."""
+    """Return the numbers of added and removed lines; None if one of the two is not a text, or is too long."""
     old = text_of(before, get)
     new = text_of(after, get)
     if old is None or new is None:
@@ -163,7 +164,7 @@ def lines_changed(
 
 
 def text_of(entry: TreeEntry | None, get: Callable[[str], bytes]) -> str | None:
-    """Return the text of a file, '' for none; None for what is no text, no file, or too long."""
+    """Return the text of a file, '' for no entry; None for binary content, other kinds, and long files."""
     if entry is None:
         return ""
     if entry.kind != FILE or entry.size > MOST_BYTES:
@@ -175,19 +176,19 @@ def text_of(entry: TreeEntry | None, get: Callable[[str], bytes]) -> str | None:
         return None
 
 
-def told_in_short(changes: Sequence[FileChange]) -> str:
-    """Return a few words: how many files, and which of them first.
+def short_summary(changes: Sequence[FileChange]) -> str:
+    """Return a summary in a few words: number of files of each kind, and the first paths.
 
-    >>> told_in_short([FileChange("a.py", "changed", None, None), FileChange("b.py", "added", None, None)])
+    >>> short_summary([FileChange("a.py", "changed", None, None), FileChange("b.py", "added", None, None)])
     '1 changed, 1 added: a.py, b.py'
     """
     counts = Counter(change.kind for change in changes)
-    named = ", ".join(shown_path(change.path) for change in changes[:_NAMED])
+    paths = ", ".join(shown_path(change.path) for change in changes[:_NAMED])
     more = f" and {len(changes) - _NAMED} more" if len(changes) > _NAMED else ""
-    return f"{', '.join(f'{count} {kind}' for kind, count in counts.items())}: {named}{more}"
+    return f"{', '.join(f'{count} {kind}' for kind, count in counts.items())}: {paths}{more}"
 
 
-# Differences of trees as people and programs read them: a unified difference of each file, as git writes it.
+# --- unified differences of files, as git writes them ---
 
 
 NO_FILE = "/dev/null"
@@ -198,7 +199,7 @@ _KINDS = {FILE: 0o100000, LINK: 0o120000, FOLDER: 0o040000}
 
 @dataclass(frozen=True, slots=True)
 class FileDiff:
-    """How one file differs."""
+    """Difference of one file."""
 
     path: str
     kind: str
@@ -206,21 +207,21 @@ class FileDiff:
     was: str | None
     added: int | None
     removed: int | None
-    """Lines that came and went; None for what is no text."""
+    """Numbers of added and removed lines; None for content that is not a text."""
     text: str
-    """The difference, as git writes it."""
+    """The difference in the format of git."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        told = {"path": self.path, "kind": self.kind, "added": self.added, "removed": self.removed, "diff": self.text}
-        return told if self.was is None else {**told, "was": self.was}
+        """Return the difference as plain data."""
+        data = {"path": self.path, "kind": self.kind, "added": self.added, "removed": self.removed, "diff": self.text}
+        return data if self.was is None else {**data, "was": self.was}
 
     def __str__(self) -> str:
         return self.text
 
 
 def diffs_of(changes: Sequence[FileChange], get: Callable[[str], bytes]) -> list[FileDiff]:
-    """Return the difference of each file that has changed; folders are told by what is in them.
+    """Return the differences of all changed files. Folders have none of their own.
 
     Parameters
     ----------
@@ -239,12 +240,12 @@ def _diff(change: FileChange, get: Callable[[str], bytes]) -> FileDiff:
         return _of_another_kind(change, get)
     path = shown_path(change.path)
     was = None if change.was is None else shown_path(change.was)
-    before, after = (_named(*each) for each in (("a/", change.was or change.path), ("b/", change.path)))
+    before, after = (_git_path(*each) for each in (("a/", change.was or change.path), ("b/", change.path)))
     old = _text(change.before, get)
     new = _text(change.after, get)
     head = [f"diff --git {before} {after}\n", *_modes(change)]
     if change.was is not None:
-        head += [f"rename from {_named('', change.was)}\n", f"rename to {_named('', change.path)}\n"]
+        head += [f"rename from {_git_path('', change.was)}\n", f"rename to {_git_path('', change.path)}\n"]
     if old is None or new is None:
         body = [f"Binary files {before} and {after} differ\n"]
         return FileDiff(path, change.kind, was, None, None, "".join([*head, *body]))
@@ -262,16 +263,16 @@ def _diff(change: FileChange, get: Callable[[str], bytes]) -> FileDiff:
 
 
 def _of_another_kind(change: FileChange, get: Callable[[str], bytes]) -> FileDiff:
-    """Return how a file became a link or folder, or the other way round: git has one go, and the other come."""
+    """Return the difference of a path whose kind changed, as git writes it: a deletion and an addition."""
     parts = (change._replace(after=None), change._replace(before=None))
-    told = diffs_of(parts, get)
-    counted = [(one.added, one.removed) for one in told]
-    added, removed = (None if None in counts else sum(map(int, counts)) for counts in zip(*counted, strict=True))
-    return FileDiff(shown_path(change.path), change.kind, None, added, removed, "".join(one.text for one in told))
+    diffs = diffs_of(parts, get)
+    line_counts = [(diff.added, diff.removed) for diff in diffs]
+    added, removed = (None if None in counts else sum(map(int, counts)) for counts in zip(*line_counts, strict=True))
+    return FileDiff(shown_path(change.path), change.kind, None, added, removed, "".join(diff.text for diff in diffs))
 
 
-def _named(side: str, path: str) -> str:
-    """Return a path as git writes it: in quotes where a letter of it could be taken for something else."""
+def _git_path(side: str, path: str) -> str:
+    """Return a path as git writes it: quoted if it contains special characters."""
     text = side + path
     if text.isprintable() and not set('"\\') & set(text):
         return text
@@ -299,8 +300,10 @@ def _modes(change: FileChange) -> Iterator[str]:
 
 
 def _mode(entry: TreeEntry) -> int:
-    """Return the mode as git knows it: whether a file can be run."""
-    return _KINDS[entry.kind] | (0 if entry.kind == LINK else 0o755 if entry.mode & 0o100 else 0o644)
+    """Return the mode that git records: whether a file is executable."""
+    if entry.kind == LINK:
+        return _KINDS[LINK]
+    return _KINDS[entry.kind] | (0o755 if entry.mode & 0o100 else 0o644)
 
 
 def _ended(lines: Iterable[str]) -> Iterator[str]:

@@ -1,0 +1,212 @@
+"""Environments below one root: lookup by name, permissions, and locks between processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import shutil
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from divebook.devenv.docker import DockerIsolation
+from divebook.devenv.isolation import Isolation, NativeIsolation, State, VirtualenvIsolation
+from divebook.devenv.templates import Configuration, Layout, Retrying, RootSettings, write_json
+from divebook.errors import DevEnvError, DivebookError, EnvironmentDeniedError, EnvironmentNotFoundError
+
+WAIT = 30.0
+"""Default seconds to wait for a lock."""
+
+
+@asynccontextmanager
+async def locked(path: Path, subject: str, *, wait: float = WAIT) -> AsyncIterator[None]:
+    """Hold a lock file; raises `DevEnvError` if another process holds it for `wait` seconds.
+
+    The kernel holds the lock, so that a process that is killed releases it.
+    """
+    lock = FileLock(path, timeout=wait, thread_local=False)
+    try:
+        await asyncio.to_thread(lock.acquire)
+    except Timeout:
+        raise DevEnvError(f"{subject} is busy: another process works on it; wait longer with --wait SECONDS") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+CREATING = "creating"
+REMOVING = "removing"
+UNFINISHED = (CREATING, REMOVING)
+"""Phases of an environment that is being created or removed, or whose process was killed meanwhile."""
+_DELETED = ".gone-"
+RUNNING = "running"
+STOPPED = "stopped"
+ERROR = "error"
+STATUSES = (RUNNING, STOPPED, ERROR)
+_KINDS: dict[str, type[Isolation]] = {
+    "docker": DockerIsolation,
+    "virtualenv": VirtualenvIsolation,
+    "native": NativeIsolation,
+}
+
+
+@dataclass
+class Environments:
+    """The environments below one root, as one owner of one tenant sees them."""
+
+    layout: Layout
+    tenant: str
+    owner: str
+    wait: float
+    now: Callable[[], str]
+    retrying: Retrying
+
+    @property
+    def settings(self) -> RootSettings:
+        """Return the settings of the root."""
+        return RootSettings.read(self.layout.settings)
+
+    def folders(self) -> list[Path]:
+        """Return the folders of all environments, by name."""
+        self.layout.require_own()
+        return sorted(self.layout.environments.glob("[!.]*")) if self.layout.environments.is_dir() else []
+
+    def folder_of(self, name: str, *, phases: Collection[str] = ()) -> Path:
+        """Return the folder of an environment.
+
+        An environment that is being created or removed counts as absent, except in `phases`.
+
+        Raises
+        ------
+        EnvironmentNotFoundError
+            There is none, or it belongs to another tenant and the settings hide such environments.
+        EnvironmentDeniedError
+            It belongs to another tenant or owner, or its state cannot be read.
+        """
+        folder = self.layout.environment(name)
+        self.layout.require_own()
+        state = self.state(folder) if folder.is_dir() else {}
+        if not (folder / "state.json").exists() or state.get("phase") in {*UNFINISHED} - {*phases}:
+            raise EnvironmentNotFoundError(f"there is no environment {name!r}: create it first")
+        settings = self.settings
+        if state.get("tenant", self.tenant) != self.tenant:
+            if settings.hide_foreign:
+                raise EnvironmentNotFoundError(f"there is no environment {name!r}: create it first")
+            raise EnvironmentDeniedError(f"the environment {name!r} belongs to another tenant")
+        if settings.owner_only and state.get("owner", self.owner) != self.owner:
+            raise EnvironmentDeniedError(f"the environment {name!r} belongs to {state['owner']!r}")
+        if state.get("error", {}).get("code") == EnvironmentDeniedError.exit_code:
+            raise EnvironmentDeniedError(f"the state of {name!r} cannot be read: {state['error']['message']}")
+        return folder
+
+    @asynccontextmanager
+    async def hold(self, name: str, *, phases: Collection[str] = ()) -> AsyncIterator[Path]:
+        """Lock an environment and yield its folder; raises as `folder_of`, and `DevEnvError` if it stays locked.
+
+        The environment is looked up before and after: another process may have removed it while this one waited.
+        """
+        self.folder_of(name, phases=phases)
+        async with self.lock(name):
+            folder = self.folder_of(name, phases=phases)
+            self.adopt_checkpoints(folder)
+            yield folder
+
+    @asynccontextmanager
+    async def lock(self, name: str, *, wait: float | None = None) -> AsyncIterator[None]:
+        """Hold the lock of a name, which need not exist. `wait` is in seconds; None for the default of this object."""
+        self.layout.locks.mkdir(mode=0o700, parents=True, exist_ok=True)
+        seconds = self.wait if wait is None else wait
+        async with locked(self.layout.locks / name.lower(), f"the environment {name!r}", wait=seconds):
+            yield
+
+    def state(self, folder: Path) -> State:
+        """Return the recorded state of an environment. If it cannot be read, return a state with status ``error``."""
+        try:
+            state: State = json.loads((folder / "state.json").read_text("utf-8"))
+            _ = state["id"], state["status"]
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            code = EnvironmentDeniedError.exit_code if isinstance(error, PermissionError) else DevEnvError.exit_code
+            failure = {"code": code, "message": str(error), "at": self.now()}
+            return {"name": folder.name, "status": "error", "tenant": self.tenant, "error": failure}
+        return state
+
+    def tidy(self) -> None:
+        """Remove the files of deleted environments whose removal was interrupted."""
+        for folder in self.layout.environments.glob(f"{_DELETED}*"):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def create_folder(self, folder: Path, configuration: Configuration, state: State) -> None:
+        """Create the folder of a new environment, with its configuration and state."""
+        folder.mkdir(mode=0o700)
+        write_json(folder / "config.json", configuration)
+        self.write(folder, state)
+
+    def write(self, folder: Path, state: State) -> None:
+        """Write the state of an environment."""
+        write_json(folder / "state.json", state)
+
+    def configuration(self, folder: Path) -> Configuration:
+        """Return the configuration with which an environment was created; raises `DevEnvError` if it cannot be read."""
+        try:
+            result: Configuration = json.loads((folder / "config.json").read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise DevEnvError(f"the configuration of {folder.name!r} cannot be read: {error}; destroy it") from error
+        return result
+
+    def isolation(self, folder: Path, state: State, configuration: Configuration | None = None) -> Isolation:
+        """Return the isolation of an environment; raises `DevEnvError` if its configuration is damaged."""
+        settings = self.configuration(folder) if configuration is None else configuration
+        return _KINDS[settings["isolation_type"]](folder, settings, state, self.layout.secrets, self.retrying)
+
+    async def remove(self, folder: Path, state: State, *, keeps_checkpoints: bool = False) -> None:
+        """Remove an environment.
+
+        The phase ``removing`` is recorded first. If this process is killed, the name is free all the same, and the next
+        process removes the rest.
+        """
+        if (folder / "config.json").exists() and "id" in state:
+            isolation = self.isolation(folder, state)
+            self.write(folder, {**state, "status": ERROR, "phase": REMOVING})
+            try:
+                await isolation.remove(keeps_checkpoints=keeps_checkpoints)
+            except DivebookError:  # no engine answered, so nothing was removed
+                self.write(folder, state)
+                raise
+        self.forget(folder, state, keeps_checkpoints=keeps_checkpoints)
+
+    def forget(self, folder: Path, state: State, *, keeps_checkpoints: bool = False) -> None:
+        """Remove the folder of an environment, and its working folder if that was created with it.
+
+        Nothing else is removed.
+        """
+        checkpoints = folder / "checkpoints"
+        target = self.layout.kept / state["tenant"] / folder.name
+        if keeps_checkpoints and checkpoints.exists() and not target.exists():
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            checkpoints.rename(target)
+        trash = folder.with_name(f"{_DELETED}{secrets.token_hex(6)}")
+        folder.rename(trash)
+        shutil.rmtree(trash, ignore_errors=True)
+        if state.get("owns_working_dir"):
+            shutil.rmtree(state["working_dir"], ignore_errors=True)
+
+    def adopt_checkpoints(self, folder: Path) -> None:
+        """Give an environment the checkpoints that were kept when an earlier one of its name was destroyed."""
+        checkpoints = self.layout.kept / self.tenant / folder.name
+        if checkpoints.is_dir() and not (folder / "checkpoints").exists():
+            checkpoints.rename(folder / "checkpoints")
+
+    def error_state(self, state: State, error: DivebookError) -> State:
+        """Return a state with status ``error`` and the cause."""
+        failure: dict[str, Any] = {
+            "code": getattr(error, "exit_code", DevEnvError.exit_code),
+            "message": str(error),
+            "at": self.now(),
+        }
+        return {**state, "status": "error", "error": failure}
