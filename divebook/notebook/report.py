@@ -42,7 +42,7 @@ from divebook.projections.requests import (
 from divebook.projections.spans import Span
 from divebook.projections.summary import ReadLog, badge_of
 from divebook.questions import Question
-from divebook.questions.question import address_of, became, example_answer, wanted_in_full
+from divebook.questions.question import address_of, became, example_answer, expected_in_full
 from divebook.replay.files import ChangedFiles, KeptFiles
 from divebook.runtime.execution import Execution
 from divebook.steps.call import rule_in_words
@@ -415,7 +415,7 @@ def question_lines(execution_id: str, question: Question, store: str | None = No
     if question.message:
         yield one_line(shared().text(question.message), 200)
     until = "" if question.expires_at is None else f", until {local_time(question.expires_at)}"
-    yield f"answer with {one_line(wanted_in_full(question), 400)}{until}"
+    yield f"answer with {one_line(expected_in_full(question), 400)}{until}"
     yield f"to answer: {answer_line(execution_id, question, store)}"
 
 
@@ -551,7 +551,7 @@ def questions_of(execution: Execution) -> Iterable[tuple[str, tuple[str, ...]]]:
     for asked in execution.interrupts[:MAX_VALUES]:
         choices = (asked.data or {}).get("choices")
         told = one_line(" or ".join(map(repr, choices)), MAX_CELL) if choices else "..."
-        wanted = one_line(wanted_in_full(asked), MAX_ERROR)
+        wanted = one_line(expected_in_full(asked), MAX_ERROR)
         until = "" if asked.expires_at is None else f", until {local_time(asked.expires_at)}"
         question = f"{one_line(asked.question, MAX_ERROR)} ({asked.kind}: {wanted}{until})"
         yield question, (answer_line(execution.id, asked), f"run.answer({asked.id!r}, {told})")

@@ -14,7 +14,7 @@ from divebook.interrupts import INTERRUPTS, interruptible_wait
 from divebook.notebook.commands import tell
 from divebook.notebook.frontend import FrontEnd
 from divebook.questions import Question, Typed
-from divebook.questions.question import CLARIFICATION, wanted_answer
+from divebook.questions.question import CLARIFICATION, expected_answer
 
 if TYPE_CHECKING:  # loading the extension must be quick
     from divebook.notebook.output import LiveOutput
@@ -167,7 +167,7 @@ def _typed(prompt: str) -> str:
 
 def _wanted(question: Question) -> str:
     is_free = question.kind == CLARIFICATION and question.schema is None
-    return "" if is_free else f", {wanted_answer(question)}"
+    return "" if is_free else f", {expected_answer(question)}"
 
 
 def _shown_data(question: Question) -> str:

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast, overload
 from divebook.errors import DefinitionError, InputError, NotFoundError, Problem, StepError, did_you_mean, shown_number
 from divebook.events.codec import locate_surrogate
 from divebook.events.recorded import opened
-from divebook.text.arguments import normal_name, same_name
+from divebook.text.names import normal_name, same_name
 from divebook.text.ranges import SOME_SECONDS
 from divebook.workflow.answer_types import ParameterType, allow_answers, hints_of
 from divebook.workflow.code import LABEL, source_of, warn_of

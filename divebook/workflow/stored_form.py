@@ -18,7 +18,7 @@ from divebook.events.codec import encode, locate_surrogate, storable
 from divebook.events.payload import filling
 from divebook.events.recorded import BigInt
 from divebook.events.values import MAX_DEPTH, normalize
-from divebook.text.arguments import normal_name
+from divebook.text.names import normal_name
 from divebook.text.syntax import each_text, literal, with_escapes, with_literal_depths
 from divebook.workflow.dialect import MANNERS, OWN
 
