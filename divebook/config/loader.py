@@ -18,7 +18,7 @@ from divebook.steps.syntax import syntax_problems
 from divebook.text.path_arguments import as_path
 from divebook.text.syntax import parse_python
 from divebook.workflow.definition import Definitions, merge_all
-from divebook.workflow.dialect import MANNERS, OWN, Dialect
+from divebook.workflow.dialect import DIALECT_RULES, OWN, Dialect
 from divebook.workflow.reader import Body, definitions_to_text, read_definitions
 from divebook.workflow.table import MAX_TEXT, Format
 
@@ -203,7 +203,7 @@ def _said(first: str, where: str) -> Namespace:
     line = ArgumentParser(MAGIC, add_help=False, exit_on_error=False)
     line.add_argument("kind", nargs="?", default="file", choices=get_args(Body))
     line.add_argument("name", nargs="?")
-    line.add_argument("--dialect", default=OWN, choices=tuple(MANNERS))
+    line.add_argument("--dialect", default=OWN, choices=tuple(DIALECT_RULES))
     try:
         said, unknown = line.parse_known_args(shlex.split(first)[1:])
     except (ArgumentError, ValueError) as error:

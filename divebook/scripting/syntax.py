@@ -477,7 +477,7 @@ class _Editor(ast.NodeVisitor):
             self.visit(argument)
 
     def _keep_first_keys(self, node: ast.Call) -> None:
-        """Rewrite ``dict(pairs)`` as ``dict(helper(pairs))``."""
+        """Replace ``dict(pairs)`` by ``dict(helper(pairs))``."""
         if not node.args or isinstance(node.args[0], ast.Starred):
             return
         start, end = self._span(node.args[0])
@@ -488,7 +488,7 @@ class _Editor(ast.NodeVisitor):
         self._edits += [_Edit(start, start, f"{ENTRIES}("), _Edit(end, end, ")")]
 
     def visit_Dict(self, node: ast.Dict) -> None:
-        """Rewrite ``{a: b, **c}`` as ``helper([(a, b), *c.items()])`` if two keys may be equal."""
+        """Replace ``{a: b, **c}`` by ``helper([(a, b), *c.items()])`` if two keys may be equal."""
         if _may_have_equal_keys(node):
             start, end = self._span(node)
             self._edits.append(_Edit(start, start + 1, f"{ENTRIES}(["))
@@ -507,7 +507,7 @@ class _Editor(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_DictComp(self, node: ast.DictComp) -> None:
-        """Rewrite ``{a: b for ...}`` as ``helper([(a, b) for ...])``, unless its keys are strings."""
+        """Replace ``{a: b for ...}`` by ``helper([(a, b) for ...])``, unless its keys are strings."""
         if not isinstance(node.key, ast.JoinedStr):
             start, end = self._span(node)
             self._edits.append(_Edit(start, start + 1, f"{ENTRIES}([("))

@@ -512,7 +512,7 @@ class _Look(ast.NodeVisitor):
         return ""
 
     def _is_recorded(self, node: ast.expr) -> bool:
-        """Whether a call is one that the log has: of a step function, or asked of the context."""
+        """Return True if a call is one that the log has: of a step function, or asked of the context."""
         match node:
             case ast.Name():
                 return str(getattr(self._value(node.id), LABEL, "")).startswith("step ")
@@ -618,7 +618,7 @@ class _Look(ast.NodeVisitor):
                     self._left[name] = value, f"{ast.unparse(value.func)}()"
 
     def _is_foreign(self, dotted: str) -> bool:
-        """Whether something is of Python's library, or of an installed one, and so records nothing."""
+        """Return True if something is of Python's library, or of an installed one, and so records nothing."""
         module = dotted.partition(".")[0]
         if module in sys.stdlib_module_names:
             return module != "builtins"
@@ -648,7 +648,7 @@ class _Look(ast.NodeVisitor):
         return False
 
     def _are_in_order(self, calls: Iterable[ast.expr]) -> bool:
-        """Whether calls that a task awaits are made before it, one after the other."""
+        """Return True if calls that a task awaits are made before it, one after the other."""
         return all(
             isinstance(call, ast.Starred) or (isinstance(call, ast.Call) and self._is_recorded(call.func))
             for call in calls

@@ -35,7 +35,7 @@ from divebook.text.arguments import describe
 from divebook.text.names import normal_name, same_name
 from divebook.workflow import table
 from divebook.workflow.answer_types import ParameterType
-from divebook.workflow.dialect import MANNERS, OWN, Dialect, DialectRules
+from divebook.workflow.dialect import DIALECT_RULES, OWN, Dialect, DialectRules
 from divebook.workflow.graph import check_workflow, reachable_from
 from divebook.workflow.pipelines import RESERVED, AgentStage, PipelineConfig, RunMode
 from divebook.workflow.resources import (
@@ -335,7 +335,7 @@ class Workflow(Definition):
     @property
     def manner(self) -> DialectRules:
         """What its executions do otherwise than those of the other dialect."""
-        return MANNERS[self.dialect]
+        return DIALECT_RULES[self.dialect]
 
     @property
     def start(self) -> Step:
@@ -344,7 +344,7 @@ class Workflow(Definition):
 
     @property
     def has_joins(self) -> bool:
-        """Whether any step waits for other paths; computed once."""
+        """True if any step waits for other paths; computed once."""
         if self._has_joins is None:
             self._put(_has_joins=any(step.join for step in self.steps))
         return bool(self._has_joins)
@@ -418,7 +418,7 @@ class Definitions(Definition):
     )
     """Line and column of everything that was read from a text, for problems found later."""
     is_text: bool = field(default=False, compare=False, repr=False, metadata={"transient": True})
-    """Whether any of it was read from a text or plain data: only Python code vouches for what it defines."""
+    """True if any of it was read from a text or plain data: only Python code vouches for what it defines."""
 
 
 # What a log tells of a workflow whose definition it does not hold, as logs of other systems do not.

@@ -59,9 +59,9 @@ class UserFunction:
     """The workspace that it works in; empty for the one of the workflow or step, None for none."""
     kind: ClassVar[str] = "function"
     stays_here: ClassVar[bool] = False
-    """Whether it changes what it is given, so that it must run in this process."""
+    """True if it changes what it is given, so that it must run in this process."""
     makes_calls: ClassVar[bool] = False
-    """Whether it is given the step, the name of its workspace, the arguments and the key, and makes calls itself."""
+    """True if it is given the step, the name of its workspace, the arguments and the key, and makes calls itself."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", normal_name(self.name))
@@ -92,7 +92,7 @@ class UserFunction:
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether it may simply be called again when it is not known if a call took effect."""
+        """True if it may simply be called again when it is not known if a call took effect."""
         return self.idempotent or self.takes.key
 
     @property
@@ -129,11 +129,11 @@ class Takes(NamedTuple):
     """What a function takes, as far as every call of it asks; to look at its signature takes longer than a call."""
 
     is_async: bool
-    """Whether it is a coroutine function."""
+    """True if it is a coroutine function."""
     key: bool = False
-    """Whether it wants a text that is the same whenever its call is repeated."""
+    """True if it wants a text that is the same whenever its call is repeated."""
     context: bool = False
-    """Whether it wants what it may tell the execution: a parameter ``context`` without a default."""
+    """True if it wants what it may tell the execution: a parameter ``context`` without a default."""
     by_name: frozenset[str] = frozenset()
     """Its parameters, if all of them may be given by name; else empty."""
     by_place: tuple[str, ...] = ()

@@ -47,7 +47,7 @@ class RoutingRule(Definition):
         self._put(value=json_value(self.value, "value"))
 
     def fires(self, output: Mapping[str, Any]) -> bool:
-        """Whether the rule applies to an output; 1 and 1.0 are equal, True and 1 are not."""
+        """Return True if the rule applies to an output; 1 and 1.0 are equal, True and 1 are not."""
         return self.condition in output and _is_same(output[self.condition], self.value)
 
 
@@ -168,7 +168,7 @@ class AgentStage(Definition):
         return next(fired, self.default_next or END)
 
     def allows(self, tool: str) -> bool:
-        """Whether the stage may call a tool."""
+        """Return True if the stage may call a tool."""
         if self.tool_access == "none":
             return False
         return self.tool_access == "all" or not self.allowed_tools or tool in self.allowed_tools
@@ -212,7 +212,7 @@ def chosen(record: object, of: str) -> Iterator[Problem]:
 
 
 def _is_same(left: Any, right: Any) -> bool:
-    """Whether two plain values are equal and of the same types; whole numbers and fractions are of one type."""
+    """Return True if two plain values are equal and of the same types; whole numbers and fractions are of one type."""
     if isinstance(left, Mapping) and isinstance(right, Mapping):
         return left.keys() == right.keys() and all(_is_same(value, right[key]) for key, value in left.items())
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):
@@ -406,7 +406,7 @@ def _cycles(config: PipelineConfig) -> Iterator[Problem]:
 
 
 def _waits_for(stage: AgentStage, left: Mapping[str, AgentStage]) -> bool:
-    """Whether a stage cannot run before one of those that are left."""
+    """Return True if a stage cannot run before one of those that are left."""
     blocked = [name in left for name in stage.requires]
     is_blocked = all(blocked) if stage.join_strategy == "any" and blocked else any(blocked)
     return is_blocked or any(name in left for name in stage.after)

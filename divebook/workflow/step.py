@@ -300,7 +300,7 @@ class ContentEntry(Definition):
 
     @property
     def is_complete(self) -> bool:
-        """Whether exactly one source is given."""
+        """True if exactly one source is given."""
         return len(self.given) == 1
 
     @property
@@ -634,7 +634,7 @@ class Step(Definition):
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing is said about what follows: the workflow then leads on to the next listed step."""
+        """True if nothing is said about what follows: the workflow then leads on to the next listed step."""
         return isinstance(self.edges, _Undecided)
 
 
