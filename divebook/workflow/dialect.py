@@ -156,7 +156,11 @@ def _is_python(text: str) -> bool:
 
 
 def _word(kind: str, token: str) -> str:
-    """Return the Python form of one token. `kind` is the group of `_TOKEN` that matched it."""
+    """Return the Python form of one token. `kind` is the group of `_TOKEN` that matched it.
+
+    Raw strings in backquotes become strings, ``//`` comments become ``#`` comments, and names and operators are
+    translated by `_CALLS`, `_CONSTANTS` and `_WORDS`. All other tokens stay unchanged.
+    """
     if kind == "text":
         return repr(token[1:-1]) if token[0] == "`" else token
     if kind == "comment":

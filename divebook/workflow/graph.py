@@ -161,7 +161,11 @@ def _items(each: Each) -> Iterator[Problem]:
 
 
 def _rows(step: Step, each: Each) -> Iterator[Problem]:
-    """Find keys that do not fit ``Rows``, which calls one action or agent for all rows of a frame."""
+    """Find keys that do not fit ``Rows``, which calls one action or agent for all rows of a frame.
+
+    The step must be an action or a prompt. Its calls are made in batches, so that keys about single items and single
+    prompts have no effect.
+    """
     if not isinstance(each.rows, str) or not is_expression(each.rows):
         message = f"Rows must be an expression that gives a DataFrame, not {each.rows!r}"
         yield Problem(message, key="Rows", hint="write $(inputs.frame)", place=("Each", "Rows"))
@@ -311,7 +315,7 @@ def check_workflow(
         return [*problems, Problem("no steps found", key="Steps", place=("Steps",), hint="add at least one step")]
     problems += duplicate_names("step", (step.name for step in steps), ("Steps",), rules=rules)
     for index, step in enumerate(steps):
-        problems += [found.below("Steps", index) for found in step_problems(step, rules)]
+        problems += [problem.below("Steps", index) for problem in step_problems(step, rules)]
     doubts = (*_unreachable(linked), *_falling_through(steps, linked), *bare_names(steps, input_names))
     if rules.is_strict:
         doubts = (*doubts, *escaped_references(steps))

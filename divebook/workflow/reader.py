@@ -293,7 +293,10 @@ def _reading(keys: str | Mapping[str, Any], source_name: str, dialect: Dialect, 
 
 
 def _keys(keys: str | Mapping[str, Any], reading: Reading) -> MappingNode:
-    """Return the changed keys of a step as a mapping node. Raise `DefinitionError` for other data, or for a Name."""
+    """Return the changed keys of a step as a mapping node.
+
+    Raise `DefinitionError` if the data is not a mapping, or contains a Name: a step keeps its name.
+    """
     try:
         node: Node | None = parse_yaml(reading) if isinstance(keys, str) else nodes_of(dict(keys))
     except (TypeError, ValueError) as error:

@@ -512,7 +512,7 @@ def help_about(name: str) -> str:
     Raises
     ------
     NotFoundError
-        There is no such key or part.
+        Neither a key nor a part has this name.
 
     Examples
     --------

@@ -309,7 +309,11 @@ def with_present_templates(workflow: Data) -> Data:
 
 
 def _step(step: Data, *, has_values: bool) -> Data:
-    """Return a step in which templates of form 0 have escapes and strings that were no templates are escaped."""
+    """Return a step of form 0 in form 1.
+
+    Fields that were templates get escapes (``with_escapes``). Strings inside parameters and inputs, and items of a
+    list, were no templates, and are escaped as a whole (``literal``).
+    """
     changed = dict(step)
     for name in ("prompt", "thread", "signal", "workflow", "seconds"):
         if isinstance(step.get(name), str):
