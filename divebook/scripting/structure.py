@@ -115,7 +115,7 @@ class Scope:
         return bool(self.parts.evaluate(Context.CONDITION, f"bool({test})", self.names))
 
 
-class Structure(Protocol):
+class ExpressionNode(Protocol):
     """One node of an expression."""
 
     def value(self, scope: Scope) -> Any:
@@ -123,10 +123,10 @@ class Structure(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class ComposedNode:
     """A composed node with its text, which is evaluated in the sandbox if the structure returns `NOTHING`."""
 
-    structure: Structure
+    structure: ExpressionNode
     text: str
 
     def value(self, scope: Scope) -> Any:
@@ -151,7 +151,7 @@ class _Leaf:
 class _List:
     """Display of a list or tuple. A starred entry stands for the items of its value."""
 
-    items: tuple[tuple[bool, Structure], ...]
+    items: tuple[tuple[bool, ExpressionNode], ...]
 
     def value(self, scope: Scope) -> Any:
         result: list[Any] = []
@@ -171,7 +171,7 @@ class _List:
 class _Dict:
     """Display of a mapping. An entry without a key (``**value``) stands for all entries of its value."""
 
-    entries: tuple[tuple[Structure | None, Structure], ...]
+    entries: tuple[tuple[ExpressionNode | None, ExpressionNode], ...]
 
     def value(self, scope: Scope) -> Any:
         result: dict[Any, Any] = {}
@@ -197,8 +197,8 @@ class _Choice:
     """``then if test else other``. The other part is not evaluated."""
 
     test: str
-    then: Structure
-    other: Structure
+    then: ExpressionNode
+    other: ExpressionNode
 
     def value(self, scope: Scope) -> Any:
         return (self.then if scope.holds(self.test) else self.other).value(scope)
@@ -208,7 +208,7 @@ class _Choice:
 class _Part:
     """``.name``, ``[key]`` or ``.get(key)`` of a composed value."""
 
-    whole: Structure
+    whole: ExpressionNode
     part: Attribute | Item | Get
 
     def value(self, scope: Scope) -> Any:
@@ -219,8 +219,8 @@ class _Part:
 class _ComputedItem:
     """``[key]`` of a value, with a computed key."""
 
-    whole: Structure
-    key: Structure
+    whole: ExpressionNode
+    key: ExpressionNode
 
     def value(self, scope: Scope) -> Any:
         whole = self.whole.value(scope.of_parts)
@@ -232,8 +232,8 @@ class _ComputedItem:
 class _Slice:
     """``[first:last:step]`` of a list."""
 
-    whole: Structure
-    bounds: tuple[Structure | None, ...]
+    whole: ExpressionNode
+    bounds: tuple[ExpressionNode | None, ...]
 
     def value(self, scope: Scope) -> Any:
         whole = self.whole.value(scope.of_parts)
@@ -250,7 +250,7 @@ class _Slice:
 class _ListSum:
     """Concatenation of lists."""
 
-    parts: tuple[Structure, ...]
+    parts: tuple[ExpressionNode, ...]
 
     def value(self, scope: Scope) -> Any:
         result: list[Any] = []
@@ -268,7 +268,7 @@ class _Loop:
     """``for name in items if test`` of a comprehension."""
 
     name: str
-    items: Structure
+    items: ExpressionNode
     tests: str
     """Expression for a list of booleans: for each item, whether it passes all tests. Empty if there are no tests."""
 
@@ -293,8 +293,8 @@ class _Comprehension:
     """``[item for ...]``, or with a key ``{key: item for ...}``."""
 
     text: str
-    key: Structure | None
-    item: Structure
+    key: ExpressionNode | None
+    item: ExpressionNode
     loops: tuple[_Loop, ...]
 
     def value(self, scope: Scope) -> Any:
@@ -320,10 +320,10 @@ def _nested(loops: Sequence[_Loop], scope: Scope) -> Iterator[Scope]:
         yield from _nested(inner, turn)
 
 
-def structure_of(source: str, tree: ast.Expression) -> Structure | None:
+def structure_of(source: str, tree: ast.Expression) -> ExpressionNode | None:
     """Return the structure of a composed expression; None for an expression that is evaluated as a whole."""
     node = _Builder(source).of(tree.body)
-    return node.structure if isinstance(node, Node) else None
+    return node.structure if isinstance(node, ComposedNode) else None
 
 
 class _Builder:
@@ -336,14 +336,14 @@ class _Builder:
         # Positions in a syntax tree count bytes. `ast.get_source_segment` would split the whole source for each node.
         self._lines = [line.encode() for line in source.split("\n")]
 
-    def of(self, node: ast.expr) -> Structure:
+    def of(self, node: ast.expr) -> ExpressionNode:
         if isinstance(node, ast.Constant) and isinstance(node.value, (str, int, float, type(None))):
             return _Leaf("", node.value)
         has_name = any(isinstance(part, ast.Name) for part in ast.walk(node))
         is_reference = reference_of(ast.Expression(node)) is not None
         text = self._text(node)
         structure = self._composed(node) if has_name and not is_reference else None
-        return _Leaf(text) if structure is None else Node(structure, text)
+        return _Leaf(text) if structure is None else ComposedNode(structure, text)
 
     def _text(self, node: ast.expr) -> str:
         first = node.lineno - 1
@@ -354,7 +354,7 @@ class _Builder:
         edges = self._lines[first][node.col_offset :], self._lines[last][: node.end_col_offset]
         return b"\n".join((edges[0], *inner, edges[1])).decode()
 
-    def _composed(self, node: ast.expr) -> Structure | None:
+    def _composed(self, node: ast.expr) -> ExpressionNode | None:
         part_and_whole = last_part(node)
         if part_and_whole is not None:
             part, whole = part_and_whole
@@ -363,26 +363,26 @@ class _Builder:
         compose = _COMPOSED.get(type(node))
         return None if compose is None else compose(self, node)
 
-    def listed(self, node: ast.List | ast.Tuple) -> Structure:
+    def listed(self, node: ast.List | ast.Tuple) -> ExpressionNode:
         is_starred = [isinstance(item, ast.Starred) for item in node.elts]
         items = [item.value if isinstance(item, ast.Starred) else item for item in node.elts]
         return _List(tuple(zip(is_starred, map(self.of, items), strict=True)))
 
-    def mapping(self, node: ast.Dict) -> Structure:
+    def mapping(self, node: ast.Dict) -> ExpressionNode:
         pairs = zip(node.keys, node.values, strict=True)
         return _Dict(tuple((None if key is None else self.of(key), self.of(value)) for key, value in pairs))
 
-    def call(self, node: ast.Call) -> Structure | None:
+    def call(self, node: ast.Call) -> ExpressionNode | None:
         """Return the structure of ``dict(a=state.a)``. Other calls are evaluated in the sandbox."""
         names = [word.arg for word in node.keywords]
         if not (isinstance(node.func, ast.Name) and node.func.id == "dict" and not node.args and all(names)):
             return None
         return _Dict(tuple((_Leaf("", word.arg), self.of(word.value)) for word in node.keywords))
 
-    def choice(self, node: ast.IfExp) -> Structure:
+    def choice(self, node: ast.IfExp) -> ExpressionNode:
         return _Choice(self._text(node.test), self.of(node.body), self.of(node.orelse))
 
-    def first_of(self, node: ast.BoolOp) -> Structure:
+    def first_of(self, node: ast.BoolOp) -> ExpressionNode:
         """Return the structure of ``a and b`` or ``a or b``: nested choices, from the last value to the first.
 
         ``a or b`` becomes ``a if a else b``. Each value except the last is evaluated twice, which has no effect because
@@ -397,7 +397,7 @@ class _Builder:
                 structure = _Choice(self._text(value), structure, operand)
         return structure
 
-    def sum(self, node: ast.BinOp) -> Structure | None:
+    def sum(self, node: ast.BinOp) -> ExpressionNode | None:
         """Return the structure of ``a + b + c``; None if it mixes tuples and other values.
 
         The structure of a tuple is a list, but Python cannot add a list and a tuple. The sandbox raises that error.
@@ -413,14 +413,14 @@ class _Builder:
             return None
         return _ListSum(tuple(map(self.of, reversed(operands))))
 
-    def item(self, node: ast.Subscript) -> Structure:
+    def item(self, node: ast.Subscript) -> ExpressionNode:
         whole = self.of(node.value)
         if not isinstance(node.slice, ast.Slice):
             return _ComputedItem(whole, self.of(node.slice))
         bounds = (node.slice.lower, node.slice.upper, node.slice.step)
         return _Slice(whole, tuple(None if bound is None else self.of(bound) for bound in bounds))
 
-    def comprehension(self, node: ast.ListComp | ast.DictComp) -> Structure | None:
+    def comprehension(self, node: ast.ListComp | ast.DictComp) -> ExpressionNode | None:
         """Return the structure of a comprehension; None if only the sandbox can evaluate it."""
         key, item = (None, node.elt) if isinstance(node, ast.ListComp) else (node.key, node.value)
         loops = tuple(map(self._loop, node.generators))
@@ -441,7 +441,7 @@ class _Builder:
         return _Loop(name, self.of(loop.iter), f"[bool({tests}) for {name} in {items}]" if tests else "")
 
 
-_COMPOSED: Mapping[type[ast.expr], Callable[[_Builder, Any], Structure | None]] = {
+_COMPOSED: Mapping[type[ast.expr], Callable[[_Builder, Any], ExpressionNode | None]] = {
     ast.List: _Builder.listed,
     ast.Tuple: _Builder.listed,
     ast.Dict: _Builder.mapping,

@@ -46,7 +46,7 @@ from divebook.scripting.prelude import (
     ran_too_long,
 )
 from divebook.scripting.references import NOTHING, Reference, reference_of
-from divebook.scripting.structure import Structure, structure_of
+from divebook.scripting.structure import ExpressionNode, structure_of
 from divebook.text.names import normal_name, same_name
 from divebook.text.syntax import parse_python
 
@@ -865,7 +865,7 @@ class Program:
     reference: Reference | None
     """The reference that the expression consists of, if it is one."""
 
-    structure: Structure | None
+    structure: ExpressionNode | None
     """Structure of a composed expression, if it is one."""
 
     def require(self, names: Mapping[str, Any], offered: Collection[str]) -> None:

@@ -211,7 +211,7 @@ def tool(
 
     An exception ends the turn and fails the run with a `divebook.errors.ToolError`. Fix the fault and resume: the
     resumed run repeats only that call. To report an error to the model instead, so that it calls the tool differently,
-    raise ``pydantic_ai.ModelRetry("there is no such file")``.
+    raise ``pydantic_ai.ModelRetry("the file does not exist")``.
 
     Parameters
     ----------
