@@ -10,7 +10,7 @@ import typer
 
 from divebook.cli.output import as_json, note, one_line, say, secrets, write
 from divebook.errors import StoreError, shown_number
-from divebook.questions.question import address_of, example_answer, examples_in_full, schema_in_words, wanted_answer
+from divebook.questions.question import address_of, example_answer, examples_in_full, expected_answer, schema_in_words
 from divebook.text.format import in_shell, local_time
 from divebook.text.ranges import NumberRange
 
@@ -230,7 +230,7 @@ def ways_on(execution: Execution, again: Sequence[str]) -> Iterator[str]:
         return
     for question in execution.interrupts:
         words = [address_of(execution.id, question), example_answer(question)]
-        yield f"to answer with {wanted_answer(question)}: {command('answer', words, again)}"
+        yield f"to answer with {expected_answer(question)}: {command('answer', words, again)}"
     for awaited in awaited_signals_of(execution):
         yield f"to send {awaited}: {command('signal', [execution.id, awaited.name], again)}"
 

@@ -15,10 +15,10 @@ from typing import Any, get_args
 from divebook.config.content import Sources, resolve_content
 from divebook.errors import DefinitionError, Problem
 from divebook.steps.syntax import syntax_problems
-from divebook.text.paths import as_path
+from divebook.text.path_arguments import as_path
 from divebook.text.syntax import parse_python
 from divebook.workflow.definition import Definitions, merge_all
-from divebook.workflow.dialect import MANNERS, OWN, Dialect
+from divebook.workflow.dialect import DIALECT_RULES, OWN, Dialect
 from divebook.workflow.reader import Body, definitions_to_text, read_definitions
 from divebook.workflow.table import MAX_TEXT, Format
 
@@ -230,7 +230,7 @@ def _first_line_options(first: str, where: str) -> Namespace:
     parser = ArgumentParser(MAGIC, add_help=False, exit_on_error=False)
     parser.add_argument("kind", nargs="?", default="file", choices=get_args(Body))
     parser.add_argument("name", nargs="?")
-    parser.add_argument("--dialect", default=OWN, choices=tuple(MANNERS))
+    parser.add_argument("--dialect", default=OWN, choices=tuple(DIALECT_RULES))
     try:
         options, unknown = parser.parse_known_args(shlex.split(first)[1:])
     except (ArgumentError, ValueError) as error:

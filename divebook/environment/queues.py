@@ -36,7 +36,7 @@ from divebook.steps.conversations import ConversationStore, Thread
 from divebook.store import EventStore, ExecutionRecord, MemoryStore, transfer
 from divebook.store.leases import QueuedExecution, WorkerRecord
 from divebook.text.arguments import id_of, require
-from divebook.text.paths import as_path
+from divebook.text.path_arguments import as_path
 from divebook.text.redaction import logger
 from divebook.workflow.definition import Workflow
 

@@ -26,7 +26,8 @@ from divebook.steps.prompt import ASSIGN_WORK, asked_agents, check_agent, check_
 from divebook.steps.syntax import syntax_problems
 from divebook.store import EventStore
 from divebook.store.codec import Sealing
-from divebook.text.arguments import list_of, require, same_name
+from divebook.text.arguments import list_of, require
+from divebook.text.names import same_name
 from divebook.text.redaction import logger
 from divebook.tools.builtin import ABSENT, OFFERED, declared, limited
 from divebook.tools.files import ToolReach

@@ -21,12 +21,12 @@ from divebook.notebook.recovery import lines_after_defining
 from divebook.notebook.session import Defined, Session
 from divebook.text.redaction import one_line
 from divebook.workflow.definition import Definitions
-from divebook.workflow.dialect import MANNERS, OWN, Dialect
+from divebook.workflow.dialect import DIALECT_RULES, OWN, Dialect
 from divebook.workflow.reader import Body, read_definitions
 from divebook.workflow.yaml_text import yaml_of
 
 BODIES = ("workflow", "agent")
-DIALECTS = tuple(MANNERS)
+DIALECTS = tuple(DIALECT_RULES)
 SCRIPT = "script"
 USAGE = (
     "%%dive, %%dive workflow NAME or %%dive agent NAME, each with --dialect dive if need be; %%dive script AGENT; "

@@ -27,7 +27,7 @@ from divebook.questions.question import DEFINABLE, address_of
 from divebook.replay.recorded_answers import TOOLS
 from divebook.text.format import quoted
 from divebook.workflow import schema
-from divebook.workflow.dialect import MANNERS, OWN, Dialect
+from divebook.workflow.dialect import DIALECT_RULES, OWN, Dialect
 from divebook.workflow.resources import DURABILITIES
 from divebook.workflow.schema import key_names
 from divebook.workflow.step import STEP_TYPES
@@ -470,7 +470,7 @@ def _resolved(table: Table, place: Place) -> tuple[Table, Key | None] | None:
 
 
 def _keys(keys: Iterable[Key], spot: Spot, document: CellWithCursor) -> Iterator[Candidate]:
-    is_strict = MANNERS[document.dialect].is_strict
+    is_strict = DIALECT_RULES[document.dialect].is_strict
     names = [key.name for key in keys if is_strict or not key.extension]
     ignored = {key.name for key in keys if key.ignored}
     return _colons([name for name in names if name not in ignored], spot, document)

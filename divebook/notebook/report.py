@@ -37,7 +37,7 @@ from divebook.projections.model_requests import (
 )
 from divebook.projections.spans import Span
 from divebook.projections.summary import ReadLog
-from divebook.questions.question import became, wanted_in_full
+from divebook.questions.question import became, expected_in_full
 from divebook.replay.files import ChangedFiles, KeptFiles
 from divebook.runtime.execution import Execution
 from divebook.text.colours import LIGHT
@@ -732,7 +732,7 @@ def questions_of(execution: Execution) -> Iterable[tuple[str, tuple[str, ...]]]:
     for question in execution.interrupts[:MAX_VALUES]:
         choices = (question.data or {}).get("choices")
         argument = one_line(" or ".join(map(repr, choices)), MAX_CELL) if choices else "..."
-        expected = one_line(wanted_in_full(question), MAX_ERROR)
+        expected = one_line(expected_in_full(question), MAX_ERROR)
         until = "" if question.expires_at is None else f", until {local_time(question.expires_at)}"
         text = f"{one_line(question.question, MAX_ERROR)} ({question.kind}: {expected}{until})"
         yield text, (answer_line(execution.id, question), f"run.answer({question.id!r}, {argument})")

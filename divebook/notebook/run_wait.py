@@ -18,7 +18,7 @@ from divebook.interrupts import INTERRUPTS, interruptible_wait
 from divebook.notebook.commands import print_answer
 from divebook.notebook.frontend import FrontEnd
 from divebook.questions import Question, Typed
-from divebook.questions.question import CLARIFICATION, wanted_answer
+from divebook.questions.question import CLARIFICATION, expected_answer
 
 if TYPE_CHECKING:  # loading the extension must be quick
     from divebook.notebook.live_output import LiveOutput
@@ -189,7 +189,7 @@ def _input(prompt: str) -> str:
 def _expected_form(question: Question) -> str:
     """Return the part of the prompt that describes valid answers; empty for a free text."""
     is_free = question.kind == CLARIFICATION and question.schema is None
-    return "" if is_free else f", {wanted_answer(question)}"
+    return "" if is_free else f", {expected_answer(question)}"
 
 
 def _data_text(question: Question) -> str:

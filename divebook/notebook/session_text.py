@@ -10,7 +10,7 @@ from divebook.environment.environment import Environment
 from divebook.events.event import to_datetime
 from divebook.projections.summary import badge_of
 from divebook.questions import Question
-from divebook.questions.question import address_of, example_answer, wanted_in_full
+from divebook.questions.question import address_of, example_answer, expected_in_full
 from divebook.runtime.execution import Execution
 from divebook.steps.call import rule_in_words
 from divebook.store import EventStore
@@ -61,7 +61,7 @@ def question_lines(execution_id: str, question: Question, store: str | None = No
     if question.message:
         yield one_line(shared().text(question.message), 200)
     until = "" if question.expires_at is None else f", until {local_time(question.expires_at)}"
-    yield f"answer with {one_line(wanted_in_full(question), 400)}{until}"
+    yield f"answer with {one_line(expected_in_full(question), 400)}{until}"
     yield f"to answer: {answer_line(execution_id, question, store)}"
 
 

@@ -1,7 +1,8 @@
-"""Which answers fit a question: the only check, for every face and every way in.
+"""Validation of answers to questions: the only check, for every interface.
 
-An answer in its full form is a mapping with some of ``text``, ``approved``, ``decision`` and ``data``. People write
-less: what each kind of question takes instead stands in `_READERS`. Text that was typed is read first (`typed`).
+An answer in full form is a mapping with some of the keys ``text``, ``approved``, ``decision`` and ``data``. People
+write short forms, such as ``yes`` or ``no: too dear``. `_READERS` has one reader of short forms for each kind of
+question. Typed text is first converted to data where the question asks for data (`Typed.meant`).
 """
 
 from __future__ import annotations
@@ -41,55 +42,56 @@ from divebook.questions.question import (
     YES,
     Question,
     already_answered,
-    wanted_answer,
-    wanted_in_full,
+    expected_answer,
+    expected_in_full,
     with_originals,
 )
 
-# Text that a person typed, in a shell, on the line of a magic, in a cell, or in a file: read alike everywhere.
+# --- typed text: the same rules in a shell, on the line of a magic, in a cell and in a file --------------------------
 
 
 class Fitting(NamedTuple):
-    """The two tools for reading and checking answers that are not pure: a schema checker and a reader of YAML."""
+    """Two functions that answers are read and checked with, passed in because they are not pure."""
 
     complaint: Callable[[Mapping[str, Any], Any], str | None]
-    """Says what is wrong with a value by a JSON schema, or None."""
+    """Validate a value against a JSON schema. Return a description of the error, or None."""
     written: Callable[[str], Any]
-    """Reads a text as YAML; raises `DefinitionError` where it is none."""
+    """Parse text as YAML. Raise `DefinitionError` if it is not YAML."""
 
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """An answer as somebody typed it; what it means depends on its question.
+    """An answer as a person typed it. Its meaning depends on the question.
 
-    It is data, in YAML, where it begins as YAML writes data or quoted text, or where the question asks for data that a
-    text is not; a list needs no brackets. Anything else is the text itself, so that ``1.10`` stays a version. A yes or
-    no with its reason (``no: not today``) is a text as well, whatever data might come with it. ``done RESULT`` answers
-    a question about an unknown outcome in one text. Data in quotes, as shells want it (``'{count: 2}'``), is that data
-    where a text would not fit.
+    The text is parsed as YAML if it begins like data or quoted text in YAML, or if the question asks for data and the
+    text does not fit its schema. A list needs no brackets. Any other text stays as it is, so that ``1.10`` remains a
+    version. A yes or no with a reason (``no: not today``) always stays text. ``done RESULT`` answers a question about
+    an unknown outcome in one text. Data in quotes for a shell (``'{count: 2}'``) is parsed if the text does not fit.
     """
 
     text: str
 
     def meant(self, question: Question, fitting: Fitting) -> Any:
-        """Return the answer to a question."""
+        """Return the answer to a question: the text itself, or data."""
         if question.kind == OUTCOME_UNKNOWN:
             word, _, result = self.text.strip().partition(" ")
             if word == DONE and result.strip():
                 return {"choice": DONE, "result": _data_or_text(result.strip(), fitting)}
+        # ``no: not today`` would be a mapping in YAML.
         if question.kind in JUDGED and self.text.partition(":")[0].strip().lower() in _WORDS:
             return self.text
-        if self.text[:1] not in _OPENING and (
-            question.schema is None or not fitting.complaint(question.schema, self.text)
-        ):
+        begins_like_data = self.text[:1] in _OPENING
+        if not begins_like_data and (question.schema is None or not fitting.complaint(question.schema, self.text)):
             return self.text
-        given = _data_or_text(self.text, fitting)
+        answer = _data_or_text(self.text, fitting)
         if question.schema is None or question.kind in JUDGED:
-            return given
-        if isinstance(given, str) and fitting.complaint(question.schema, given):
-            given = _data_or_text(given, fitting)
-        is_entry = question.schema.get("type") == "array" and not isinstance(given, list)
-        return _data_or_text(f"[{self.text}]", fitting) if is_entry else given
+            return answer
+        # Data in quotes: ``'{count: 2}'`` is a string in YAML, whose content is parsed again.
+        if isinstance(answer, str) and fitting.complaint(question.schema, answer):
+            answer = _data_or_text(answer, fitting)
+        # A list without brackets: ``red, blue``.
+        is_entry = question.schema.get("type") == "array" and not isinstance(answer, list)
+        return _data_or_text(f"[{self.text}]", fitting) if is_entry else answer
 
 
 _OPENING = ("{", "[", "'", '"')
@@ -104,7 +106,7 @@ def _data_or_text(text: str, fitting: Fitting) -> Any:
 
 
 MOST_CHARACTERS = 100_000
-"""What an answer may hold in all its texts."""
+"""Largest number of characters in all strings of an answer together."""
 FIELDS = frozenset({"text", "approved", "decision", "data"})
 NO_RESULT = (
     "done needs what the call returned, since the steps after it go on with that: add --result JSON "
@@ -113,20 +115,20 @@ NO_RESULT = (
 
 
 def checked_answer(question: Question, response: Any, fitting: Fitting, now: int) -> dict[str, Any]:
-    """Return an answer in its full form.
+    """Validate an answer and convert it to its full form.
 
     Parameters
     ----------
     response
-        The answer in full or in short, or a `Typed` text.
+        The answer in full or short form, or a `Typed` text.
     now
         Microseconds since 1970.
 
     Raises
     ------
     InterruptError
-        The question has an answer already (the error shows it), has expired, or this answer does not fit; it then
-        stays open.
+        The question already has an answer (the error shows it), has expired, or this answer does not fit. In the last
+        case the question stays open.
     """
     _require_open(question, now)
     meant = response.meant(question, fitting) if isinstance(response, Typed) else response
@@ -139,7 +141,7 @@ def checked_answer(question: Question, response: Any, fitting: Fitting, now: int
     if _is_empty(plain):
         if question.optional:
             return {}
-        raise _unfit(question, f"it needs an answer: answer with {wanted_answer(question)}")
+        raise _unfit(question, f"it needs an answer: answer with {expected_answer(question)}")
     if question.kind == OUTCOME_UNKNOWN:
         return _outcome(question, plain)
     if question.kind == AGENT_CHANGED:
@@ -148,15 +150,15 @@ def checked_answer(question: Question, response: Any, fitting: Fitting, now: int
     if answer is None:
         answer = _READERS.get(question.kind, _anything)(question, plain)
     if question.kind == RESOURCE_EXHAUSTED and answer.get("decision") == RAISE:
-        given = answer.get("data") or {}
-        if not isinstance(given, Mapping):
-            raise _unfit(question, f"the new bound belongs under to, as in {{'to': 40}}, not {given!r}")
-        return answer | {"data": {"to": _raised(question, given.get("to"))}}
+        data = answer.get("data") or {}
+        if not isinstance(data, Mapping):
+            raise _unfit(question, f"the new bound belongs under to, as in {{'to': 40}}, not {data!r}")
+        return answer | {"data": {"to": _raised(question, data.get("to"))}}
     return answer
 
 
 def _with_arguments(question: Question, answer: Any) -> Any:
-    """Return an answer whose arguments, where they are as the question shows them, are those of the question."""
+    """Return an answer with the recorded arguments in place of their displayed forms (`with_originals`)."""
     data = answer.get("data") if isinstance(answer, Mapping) else None
     recorded = (question.data or {}).get("parameters")
     if question.kind not in JUDGED or not isinstance(data, Mapping) or not isinstance(recorded, Mapping):
@@ -191,8 +193,8 @@ def _says_nothing(value: Any) -> bool:
 
 
 def _check_texts(question: Question, value: Any) -> None:
-    """Refuse what no person types: control characters, and texts beyond all measure."""
-    # What the question shows may be repeated, whatever it holds.
+    """Raise an error if an answer contains control characters or more than `MOST_CHARACTERS` characters."""
+    # An answer may repeat any text that the question shows.
     shown = set(_texts((question.data or {}).get("parameters")))
     total = 0
     for text in _texts(value):
@@ -205,9 +207,10 @@ def _check_texts(question: Question, value: Any) -> None:
                 f"an answer may have {MOST_CHARACTERS:,} characters, and this one has more; put it into a file and "
                 "answer with its path",
             )
-        found = next((sign for sign in text if unicodedata.category(sign) == "Cc" and sign not in "\t\n\r"), None)
-        if found is not None:
-            raise _unfit(question, f"an answer may not hold the control character U+{ord(found):04X}; remove it")
+        for character in text:
+            if unicodedata.category(character) == "Cc" and character not in "\t\n\r":
+                code = f"U+{ord(character):04X}"
+                raise _unfit(question, f"an answer may not hold the control character {code}; remove it")
 
 
 def _texts(value: Any) -> list[str]:
@@ -218,11 +221,11 @@ def _texts(value: Any) -> list[str]:
     return [text for item in value for text in _texts(item)] if isinstance(value, list) else []
 
 
-# --- what each kind takes ------------------------------------------------------------------------------------------
+# --- short forms of each kind --------------------------------------------------------------------------------------
 
 
 def _with_fields(question: Question, response: Any, fitting: Fitting) -> dict[str, Any] | None:
-    """Return an answer that came in its full form, or whose value fits the schema; None for a short form."""
+    """Return an answer that has its full form, or whose value fits the schema; None for a short form."""
     is_full = isinstance(response, Mapping) and set(response) <= FIELDS
     schema = question.schema
     if schema is None:
@@ -231,7 +234,7 @@ def _with_fields(question: Question, response: Any, fitting: Fitting) -> dict[st
     if wrong is None and question.kind not in JUDGED and not (is_full and _is_wrapped(schema, response, fitting)):
         return {"data": response}
     if not is_full or "data" not in response:
-        if question.kind in JUDGED:  # the schema is that of edited data, which may be left out
+        if question.kind in JUDGED:  # the schema describes edited data, which may be omitted
             return _checked_fields(question, response) if is_full else None
         raise _unfit(question, f"this answer does not fit: {wrong}")
     inner = fitting.complaint(schema, response["data"])
@@ -241,17 +244,17 @@ def _with_fields(question: Question, response: Any, fitting: Fitting) -> dict[st
 
 
 def _is_wrapped(schema: Mapping[str, Any], response: Mapping[str, Any], fitting: Fitting) -> bool:
-    """Return whether a response that fits a schema is meant as an answer in full, whose ``data`` is the value.
+    """Return True if a response that fits a schema is an answer in full form, whose ``data`` is the value.
 
-    A schema of an object takes any key, so that ``{"data": {"why": "x"}}`` fits one of which ``why`` is the only
-    property. It is an answer in full then, unless the schema itself names its keys.
+    A schema of an object accepts any key, so that ``{"data": {"why": "x"}}`` fits a schema with ``why`` as its only
+    property. Such a response is an answer in full form, unless the schema itself has properties with these names.
     """
     is_named = set(response) <= _property_names(schema)
     return "data" in response and not is_named and fitting.complaint(schema, response["data"]) is None
 
 
 def _property_names(schema: Any) -> set[str]:
-    """Return the properties that a schema, or one of its alternatives, names."""
+    """Return the names of the properties of a schema and its alternatives."""
     if not isinstance(schema, Mapping):
         return set()
     properties = schema.get("properties")
@@ -261,15 +264,15 @@ def _property_names(schema: Any) -> set[str]:
 
 
 def _checked_fields(question: Question, response: Mapping[str, Any]) -> dict[str, Any]:
-    given = {key: value for key, value in response.items() if value is not None}
+    fields = {key: value for key, value in response.items() if value is not None}
     for key, kind, name in (("text", str, "a text"), ("approved", bool, "true or false"), ("decision", str, "a text")):
-        if key in given and not isinstance(given[key], kind):
-            raise _unfit(question, f"{key} must be {name}, not {given[key]!r}")
-    if question.kind == CONFIRMATION and "approved" not in given:
-        raise _unfit(question, f"it needs an answer: answer with {wanted_answer(question)}")
-    if question.kind == AGENT_REVIEW and given.get("decision") not in (APPROVE, REJECT, MODIFY):
-        raise _unfit(question, f"it needs an answer: answer with {wanted_answer(question)}")
-    return given
+        if key in fields and not isinstance(fields[key], kind):
+            raise _unfit(question, f"{key} must be {name}, not {fields[key]!r}")
+    if question.kind == CONFIRMATION and "approved" not in fields:
+        raise _unfit(question, f"it needs an answer: answer with {expected_answer(question)}")
+    if question.kind == AGENT_REVIEW and fields.get("decision") not in (APPROVE, REJECT, MODIFY):
+        raise _unfit(question, f"it needs an answer: answer with {expected_answer(question)}")
+    return fields
 
 
 def _clarification(question: Question, response: Any) -> dict[str, Any]:
@@ -277,7 +280,7 @@ def _clarification(question: Question, response: Any) -> dict[str, Any]:
         return {"text": response}
     if isinstance(response, int | float) and not isinstance(response, bool):
         return {"text": str(response)}
-    raise _unfit(question, f"answer with {wanted_answer(question)}, not {response!r}")
+    raise _unfit(question, f"answer with {expected_answer(question)}, not {response!r}")
 
 
 def _confirmation(question: Question, response: Any) -> dict[str, Any]:
@@ -288,7 +291,7 @@ def _confirmation(question: Question, response: Any) -> dict[str, Any]:
         return {"approved": False, "text": reason}
     if reason is None and (word.lower() in YES or word.lower() in NO):
         return {"approved": word.lower() in YES}
-    raise _unfit(question, f"answer with {wanted_in_full(question)}, not {response!r}")
+    raise _unfit(question, f"answer with {expected_in_full(question)}, not {response!r}")
 
 
 def _review(question: Question, response: Any) -> dict[str, Any]:
@@ -299,11 +302,11 @@ def _review(question: Question, response: Any) -> dict[str, Any]:
         return {"decision": REJECT, "approved": False, "text": reason}
     if reason is None and word in (APPROVE, REJECT, MODIFY):
         return {"decision": word, "approved": word == APPROVE}
-    raise _unfit(question, f"answer with {wanted_in_full(question)}, not {response!r}")
+    raise _unfit(question, f"answer with {expected_in_full(question)}, not {response!r}")
 
 
 def _judgement(response: Any) -> tuple[str, str | None]:
-    """Return the word of an answer such as ``no: not today``, and its reason; None without a colon."""
+    """Split an answer such as ``no: not today`` into its word and its reason, which is None without a colon."""
     if not isinstance(response, str):
         return "", None
     word, colon, reason = response.partition(":")
@@ -323,7 +326,7 @@ def _exhausted(question: Question, response: Any) -> dict[str, Any]:
         return {"decision": RAISE, "data": {"to": response}}
     if isinstance(response, Mapping) and response.get("choice") in (RAISE, STOP):
         return {"decision": response["choice"], "data": {"to": response.get("to")}}
-    raise _unfit(question, f"answer with {wanted_answer(question)}, not {response!r}")
+    raise _unfit(question, f"answer with {expected_answer(question)}, not {response!r}")
 
 
 def _number(value: Any) -> Decimal | None:
@@ -335,16 +338,19 @@ def _number(value: Any) -> Decimal | None:
 
 
 def _raised(question: Question, to: Any) -> Any:
-    """Return the new bound as it is kept: above what is used already; by default twice the old one."""
-    told = question.data or {}
-    limit = _number(told.get("limit")) or Decimal(0)
-    used = _number(told.get("used")) or Decimal(0)
+    """Return the new value of a bound: by default twice the old one. It must exceed the old one and the usage.
+
+    A cost is returned as a string, seconds as a float and a count as an integer.
+    """
+    data = question.data or {}
+    limit = _number(data.get("limit")) or Decimal(0)
+    used = _number(data.get("used")) or Decimal(0)
     number = max(limit, used, Decimal(1)) * 2 if to is None else _number(to)
     if number is None or number <= used or number <= limit:
         raise _unfit(question, f"the new bound must be a number above {max(limit, used)}, not {to!r}")
-    if told.get("bound") == "max_cost":
+    if data.get("bound") == "max_cost":
         return str(number)
-    if told.get("bound") == "max_seconds":
+    if data.get("bound") == "max_seconds":
         return float(number)
     if number != number.to_integral_value():
         raise _unfit(question, f"the new bound must be a whole number, not {to!r}")
@@ -354,7 +360,7 @@ def _raised(question: Question, to: Any) -> Any:
 def _outcome(question: Question, response: Any) -> dict[str, Any]:
     answer = {"choice": response} if isinstance(response, str) else response
     if not isinstance(answer, Mapping) or answer.get("choice") not in (RETRY, DONE, FAIL):
-        raise _unfit(question, f"answer with {wanted_answer(question)}, not {response!r}")
+        raise _unfit(question, f"answer with {expected_answer(question)}, not {response!r}")
     if answer["choice"] == DONE and "result" not in answer:
         raise _unfit(question, NO_RESULT)
     if answer["choice"] != DONE and "result" in answer:
@@ -382,7 +388,7 @@ _READERS: dict[str, Callable[[Question, Any], dict[str, Any]]] = {
 
 
 def value_of(question: Question) -> Any:
-    """Return what an answer comes to for the code that asked: a truth value, a text, or data."""
+    """Return the value of an answer for the code that asked: a boolean, a string, or data."""
     response = question.response or {}
     if question.kind == CONFIRMATION:
         return response.get("approved") is True

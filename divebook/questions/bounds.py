@@ -1,8 +1,7 @@
-"""Bounds on what may be spent: one immutable value, shared by the envelope and the engine.
+"""Bounds (budgets) of a run as one immutable value, shared by the envelope and the engine.
 
-A bound is a number or None, which stands for no bound; 0 is a bound like any other. Only `max_depth` and
-`max_descendants` hold with a default where they are not set. `Bounds.read` is for what a person
-wrote and is strict about it; the constructor trusts its caller.
+A bound is a number, or None for no bound. 0 is a bound like any other. Only `max_depth` and `max_descendants` have a
+default. `Bounds.read` validates what a person wrote. The constructor does not validate.
 """
 
 from __future__ import annotations
@@ -19,24 +18,24 @@ ARROW = "->"
 ASK = "ask"
 FAIL = "fail"
 OF_AGENTS: Final = ("max_cost", "max_llm_calls", "max_tokens", "on_exhausted")
-"""What one turn of an agent can be bounded in."""
+"""Bounds that apply to one turn of an agent."""
 DEFAULT_MAX_DEPTH: Final = 100
 DEFAULT_MAX_DESCENDANTS: Final = 10_000
-"""The bounds of executions that start others, where none are set."""
+"""Default bounds of child executions: levels, and total number."""
 MOST_DOLLARS: Final = 10**15
-"""Costs up to which `decimal` multiplies nanodollars exactly."""
+"""Largest cost that `decimal` multiplies exactly in nanodollars."""
 LEAST_DOLLARS: Final = Decimal("0.000000001")
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What may be spent; ``Bounds()`` bounds nothing.
+    """Budget of a run. ``Bounds()`` has no limits.
 
-    Before a model call begins, the most that it can cost is reserved: the tokens of its messages and `MaxTokens` of its
-    agent (4,096 by default), at the price of its model. When it ends, only what it used counts. Usage that the provider
-    has reported of a call that fails, such as a stream that is cut off, counts too. A call that does not
-    fit because calls under way hold reservations waits for one of them to end. If it does not fit even then, a person
-    is asked whether to raise the bound, or the execution fails; the text states what is spent, reserved and needed.
+    Before a model call begins, its highest possible cost is reserved: the tokens of its messages and `MaxTokens` of its
+    agent (4,096 by default), at the price of its model. When the call ends, only its real usage counts. Usage that a
+    provider reports for a failed call, such as an interrupted stream, counts too. A call that exceeds the budget only
+    because of reservations waits until one of the running calls ends. If it still exceeds the budget, a person is asked
+    whether to raise the bound, or the execution fails. The message states the spent, reserved and required amounts.
 
     Examples
     --------
@@ -45,57 +44,57 @@ class Bounds:
     """
 
     max_iterations: int | None = None
-    """Passes through a loop; 0 permits the first pass, since a count is refused only above its bound."""
+    """Largest number of passes through a loop. 0 permits the first pass, since a count is refused only above it."""
     max_llm_calls: int | None = None
-    """Model calls; 0 permits none."""
+    """Largest number of model calls. 0 permits none."""
     max_agent_hops: int | None = None
-    """Agent steps; 0 permits none."""
+    """Largest number of agent steps. 0 permits none."""
     max_tokens: int | None = None
-    """Tokens of all model calls together, those that went in and those that came out."""
+    """Largest number of tokens of all model calls together, input and output."""
     max_cost: Decimal | None = None
-    """US dollars."""
+    """Largest cost in US dollars."""
     max_seconds: float | None = None
-    """Seconds that pass while it runs; time in which it waits for people, or no process runs it, does not count."""
+    """Largest running time in seconds. Time without a running process, or spent waiting for people, does not count."""
     edges: Mapping[str, int] = field(default_factory=dict, hash=False)
-    """Passages of single edges, by ``"from->to"``; 0 permits none."""
+    """Largest number of passages of single edges, by ``"from->to"``. 0 permits none."""
     max_repeats: int | None = None
-    """How often in a row a step may turn the same inputs into the same output; at least 1."""
+    """Largest number of times in a row that a step may return the same output for the same inputs; at least 1."""
     max_depth: int | None = None
-    """Levels of executions below an execution: a child, the child of that, and so on; 0 permits no child.
+    """Largest number of levels of child executions. 0 permits no child.
 
-    None stands for `DEFAULT_MAX_DEPTH` of an execution that no other one has started. This bound and the next one never
-    ask: the call that starts one execution too many fails.
+    The default for an execution without a parent is `DEFAULT_MAX_DEPTH`. At this bound and the next one no person is
+    asked: the call that starts one execution too many fails.
     """
     max_descendants: int | None = None
-    """Executions below an execution on all levels together, ended ones as well; 0 permits none.
+    """Largest number of child executions on all levels together, including ended ones. 0 permits none.
 
-    None stands for `DEFAULT_MAX_DESCENDANTS` of an execution that no other one has started.
+    The default for an execution without a parent is `DEFAULT_MAX_DESCENDANTS`.
     """
     on_exhausted: str = ASK
-    """What an execution does at a bound: ``ask`` a person whether to raise it, or ``fail``."""
+    """Reaction to a reached bound: ``ask`` a person whether to raise it, or ``fail``."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "edges", dict(self.edges))
 
     @classmethod
     def none(cls) -> Bounds:
-        """Return bounds that bound nothing."""
+        """Return bounds without any limit."""
         return cls()
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> Bounds:
-        """Return the bounds a person wrote down; what is left out is not bounded.
+        """Return bounds from a mapping that a person wrote. An omitted key means no bound.
 
         Parameters
         ----------
         given
-            Field names in snake_case or PascalCase (``max_llm_calls``, ``MaxLLMCalls``) with numbers; `max_cost` may be
-            text, `edges` maps ``"from->to"`` to a number. None stands for no bound.
+            Field names in snake_case or PascalCase (``max_llm_calls``, ``MaxLLMCalls``) with numbers. `max_cost` may be
+            a string. `edges` maps ``"from->to"`` to a number. None means no bound.
 
         Raises
         ------
         BoundsError
-            Of the first key or value that cannot be used.
+            A key or value is not valid. The error describes the first one.
         """
         if not isinstance(given, Mapping):
             raise BoundsError("bounds", given, "give a mapping, for example {max_llm_calls: 40}")
@@ -113,17 +112,17 @@ class Bounds:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Bounds:
-        """Return the bounds that `to_dict` wrote.
+        """Return bounds from the output of `to_dict`.
 
         Raises
         ------
         BoundsError
-            Of the first key or value that cannot be used.
+            A key or value is not valid. The error describes the first one.
         """
         return cls.read(data)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the bounds that are set, as plain JSON; the cost is text, so that it stays exact."""
+        """Return the bounds that are set, as plain JSON. The cost is a string, so that it stays exact."""
         plain = {each.name: getattr(self, each.name) for each in fields(self)}
         plain["max_cost"] = None if self.max_cost is None else str(self.max_cost)
         plain["edges"] = dict(self.edges) or None
@@ -131,15 +130,15 @@ class Bounds:
         return {name: value for name, value in plain.items() if value is not None}
 
 
-def agent_bounds(given: Bounds | Mapping[str, Any]) -> Bounds:
-    """Return what one turn of an agent may spend, as a person wrote it down.
+def agent_bounds(value: Bounds | Mapping[str, Any]) -> Bounds:
+    """Return the bounds of one turn of an agent from a mapping that a person wrote.
 
     Raises
     ------
     BoundsError
-        It bounds what a turn does not have, such as loops.
+        A bound does not apply to a turn, such as a bound of loops.
     """
-    bounds = given if isinstance(given, Bounds) else Bounds.read(given)
+    bounds = value if isinstance(value, Bounds) else Bounds.read(value)
     for name in bounds.to_dict():
         if name not in OF_AGENTS:
             raise BoundsError(name, bounds.to_dict()[name], f"an agent can be bounded in {', '.join(OF_AGENTS)}")
@@ -147,12 +146,12 @@ def agent_bounds(given: Bounds | Mapping[str, Any]) -> Bounds:
 
 
 def edge_key(source: str, target: str) -> str:
-    """Return the key under which `Bounds.edges` holds an edge."""
+    """Return the key of an edge in `Bounds.edges`."""
     return f"{source}{ARROW}{target}"
 
 
 def exceeded_edge(bounds: Bounds, edge_counts: Mapping[str, int]) -> str | None:
-    """Return the first edge that was passed more often than it may be, or None."""
+    """Return the first edge that was passed more often than its bound permits, or None."""
     return next((edge for edge, limit in bounds.edges.items() if edge_counts.get(edge, 0) > limit), None)
 
 
@@ -179,7 +178,7 @@ def _read_cost(key: str, value: Any) -> Decimal:
         cost = Decimal(value) if isinstance(value, int) else Decimal(str(value))
     except InvalidOperation:
         cost = Decimal("NaN")
-    # A cost is counted in whole nanodollars: a smaller one that is not 0 would become 0, which permits no call.
+    # Costs are counted in whole nanodollars. A smaller cost would become 0, which permits no call.
     if isinstance(value, bool) or not cost.is_finite() or not 0 <= cost <= MOST_DOLLARS or 0 < cost < LEAST_DOLLARS:
         advice = f"give US dollars such as 2.50: a number from 0 to {MOST_DOLLARS:,}, in steps of {LEAST_DOLLARS:f}"
         raise BoundsError(key, value, f"{advice}, or null for no bound")
@@ -234,9 +233,9 @@ def _pascal_case(name: str) -> str:
 
 
 KEYS: Final = tuple(_pascal_case(name) for name in _READERS)
-"""The bounds as definitions write them."""
+"""Keys of bounds in definition files."""
 
 _NAMES: Final = {name: name for name in _READERS} | dict(zip(KEYS, _READERS, strict=True))
 
 DEFAULT_BOUNDS: Final = Bounds(max_iterations=3, max_llm_calls=10, max_agent_hops=21)
-"""Those of an envelope that is used alone."""
+"""Bounds of an envelope that is used without a pipeline."""

@@ -1,4 +1,4 @@
-"""A question, from the moment code asks it until it is settled."""
+"""Questions to people: their kinds and statuses, their content, and their wording."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from divebook.events.codec import encode_shown, readable
 from divebook.events.event import to_datetime
 from divebook.events.values import normalize
 
-# The kinds of question, and the words of their answers and their standing: the only list of each.
+# --- kinds, statuses and words of answers: the only list of each ------------------------------------------------------
 
 
 class Word(StrEnum):
-    """A text of a known vocabulary, which compares equal to its plain form.
+    """Base class of vocabularies whose members compare equal to plain strings.
 
-    `read` keeps a text that no member has, so that what another version wrote stays readable.
+    `read` returns an unknown string unchanged, so that logs of other versions stay readable.
     """
 
     @classmethod
@@ -34,7 +34,7 @@ class Word(StrEnum):
 
 
 class InterruptKind(Word):
-    """What a question is about."""
+    """Kind of a question."""
 
     CLARIFICATION = "clarification"
     CONFIRMATION = "confirmation"
@@ -48,7 +48,7 @@ class InterruptKind(Word):
 
 
 class InterruptStatus(Word):
-    """Where a question stands; all but `PENDING` are final."""
+    """Status of a question. All except `PENDING` are final."""
 
     PENDING = "pending"
     RESOLVED = "resolved"
@@ -71,32 +71,36 @@ RESOLVED: Final = InterruptStatus.RESOLVED.value
 EXPIRED: Final = InterruptStatus.EXPIRED.value
 CANCELLED: Final = InterruptStatus.CANCELLED.value
 
-RETRY, DONE, FAIL = "retry", "done", "fail"
-"""Answers to a question about an unknown outcome: make the call again, take it as done, take it as failed."""
-FINISH, ANEW = "finish", "anew"
-"""Answers to a question about an agent that has changed: finish its turn with what it began with, or begin it anew."""
-RAISE, STOP = "raise", "stop"
-"""Answers to a question about a bound: raise it and go on, or stop."""
+# Answers to a question about an unknown outcome: repeat the call, treat it as done, treat it as failed.
+RETRY = "retry"
+DONE = "done"
+FAIL = "fail"
+# Answers to a question about a changed agent: finish its turn with the original definition, or start the turn again.
+FINISH = "finish"
+ANEW = "anew"
+# Answers to a question about a bound: raise it and continue, or stop.
+RAISE = "raise"
+STOP = "stop"
 APPROVE = "approve"
 REJECT = "reject"
 MODIFY = "modify"
 JUDGED = (CONFIRMATION, AGENT_REVIEW)
-"""Kinds that a word answers, perhaps with a reason; the schema of one is that of data which may come with the word."""
+"""Kinds that are answered by a word, optionally with a reason. Their schema describes data that may accompany it."""
 YES = ("yes", "y", "true", "approve", "approved")
 NO = ("no", "n", "false", "deny", "denied", "reject")
 
 
 class KindOfQuestion(NamedTuple):
-    """What holds for all questions of a kind."""
+    """Properties that all questions of a kind share."""
 
-    wanted: str
-    """What a person may answer, in a few words."""
+    answers: str
+    """Possible answers, in a few words."""
     example: str
-    """An answer as it can be typed; in capitals what is to be replaced."""
+    """An answer that can be typed. Words in capitals are placeholders."""
     optional: bool = False
-    """Whether an empty answer settles it, where the question does not say otherwise."""
+    """Default for whether an empty answer is accepted."""
     definable: bool = True
-    """Whether a definition may ask such a question; the others are asked by the engine alone."""
+    """True if a definition may ask such a question. Only the engine asks the others."""
 
 
 KINDS: Final[dict[str, KindOfQuestion]] = {
@@ -115,9 +119,9 @@ DEFINABLE: Final = tuple(kind for kind, about in KINDS.items() if about.definabl
 
 
 class Question(NamedTuple):
-    """A question to a person and, once there is one, its answer.
+    """A question to a person and its answer, if there is one.
 
-    What code asks has neither id nor place yet; the log gives it both, and everybody reads it from there.
+    Code asks a question without an id and a place. Both are assigned when it is recorded in the log.
     """
 
     id: str
@@ -127,66 +131,66 @@ class Question(NamedTuple):
     path: str = ""
     step: str = ""
     message: str | None = None
-    """More than the question itself, for people."""
+    """Additional text for people."""
     data: Mapping[str, Any] | None = None
     schema: Mapping[str, Any] | None = None
-    """JSON schema of the value that is asked for."""
+    """JSON schema of the expected value."""
     operation_id: str | None = None
-    """The call that waits for the answer, if it is one."""
+    """Operation that waits for the answer, if it is one."""
     raised_us: int = 0
     expires_us: int | None = None
-    """When it expires, microseconds since 1970; None for never."""
+    """Time of expiry in microseconds since 1970; None for never."""
     default: Mapping[str, Any] | None = None
-    """The response, in full form, that holds once it has expired; without one the step fails then."""
+    """Answer in full form that applies at expiry. Without a default the step fails."""
     optional: bool = False
-    """Whether an empty answer will do."""
+    """True if an empty answer is accepted."""
     status: str = PENDING
     """One of `divebook.questions.question.InterruptStatus`."""
     response: Any = None
     answered_by: str | None = None
     settled_us: int | None = None
     waiting: tuple[str, ...] = ()
-    """The paths that wait for the answer."""
+    """Paths of the execution that wait for the answer."""
 
     @property
     def interrupt_id(self) -> str:
-        """Its id, as the log and messages call it."""
+        """Id under the name that the log and messages use."""
         return self.id
 
     @property
     def is_open(self) -> bool:
-        """Whether it waits for an answer, as far as its log says."""
+        """True if the question waits for an answer, according to its log."""
         return self.status == PENDING
 
     @property
     def order(self) -> tuple[int, str]:
-        """What sorts questions, the oldest first."""
+        """Sort key that orders questions by age, the oldest first."""
         return self.raised_us, self.id
 
     def resolved(self, data: InterruptResolved) -> Question:
-        """Return it with the answer that somebody gave."""
+        """Return a copy with an answer."""
         return self._replace(status=RESOLVED, response=data.response, answered_by=data.answered_by)
 
     def expired(self) -> Question:
-        """Return the question as it is once it has expired: its default, if there is one, is the answer."""
+        """Return an expired copy, whose answer is the default, if there is one."""
         return self._replace(status=EXPIRED, response=self.default)
 
     @property
     def raised_at(self) -> datetime:
-        """When it was asked, UTC."""
+        """Time at which the question was asked, UTC."""
         return to_datetime(self.raised_us)
 
     @property
     def expires_at(self) -> datetime | None:
-        """When it expires, UTC; None for never."""
+        """Time of expiry, UTC; None for never."""
         return None if self.expires_us is None else to_datetime(self.expires_us)
 
     @property
     def content(self) -> dict[str, Any]:
-        """What a person is shown and answers, as plain data: the same for equal questions of any execution.
+        """Displayed content as plain data. Equal questions of different executions have equal content.
 
-        An answer releases exactly this and nothing else, so replay compares it with what the code asks now
-        (test_no_answer_reaches_a_question_that_differs_from_the_one_that_was_shown).
+        An answer applies to exactly this content. Replay therefore compares it with the content of the question that
+        the code asks now (test_no_answer_reaches_a_question_that_differs_from_the_one_that_was_shown).
         """
         return {
             "kind": self.kind,
@@ -198,35 +202,37 @@ class Question(NamedTuple):
         }
 
 
-# Questions that one answer does for: those of one step of a workflow that want the same.
+# --- one answer for several questions -------------------------------------------------------------------------------
 #
-# The page offers the same (`sortOf` and `forOthers` in ``widgets/src/prompt/kinds.ts``).
+# Questions of one step that ask for the same can be answered together. The widgets have the same rules (`sortOf` and
+# `forOthers` in ``widgets/src/prompt/kinds.ts``).
 
 
-OF_ITS_OWN = frozenset({OUTCOME_UNKNOWN, RESOURCE_EXHAUSTED, AGENT_CHANGED})
-"""Kinds of which each question is about one call, or one run, alone."""
+ANSWERED_ALONE = frozenset({OUTCOME_UNKNOWN, RESOURCE_EXHAUSTED, AGENT_CHANGED})
+"""Kinds of questions about a single call or run, which are never answered together."""
 _ABOUT = ("agent", "tool", "action")
 
 
 def sort_of(workflow: str, question: Question) -> Hashable | None:
-    """Return what questions that one answer does for have in common; None if each needs its own."""
-    if question.kind in OF_ITS_OWN:
+    """Return a key that questions share if one answer fits all of them; None if a question needs its own answer."""
+    if question.kind in ANSWERED_ALONE:
         return None
     about = tuple(str((question.data or {}).get(name)) for name in _ABOUT)
     return workflow, question.kind, question.step, encode_shown(question.schema), about
 
 
 def for_others(question: Question, response: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an answer in full as it may be given to others: changed arguments and rules are of one call alone."""
+    """Return the part of an answer in full form that fits other questions: changed arguments belong to one call."""
     is_judged = question.kind in JUDGED
     return {name: value for name, value in response.items() if not (is_judged and name == "data")}
 
 
-# Recorded values in place of what people are shown of them, where an answer gives arguments back.
+# --- recorded values in answers -------------------------------------------------------------------------------------
 #
-# A card shows a date as text and a frame as a few words. Who answers with other arguments sends all of them, so that
-# the unchanged ones come back in that form. For the arguments ``{"day": date(2026, 1, 2), "n": 1}`` the answer
-# ``{"day": "2026-01-02", "n": 5}`` means ``{"day": date(2026, 1, 2), "n": 5}``.
+# A card shows a date as text and a frame as a few words. An answer with changed arguments contains all arguments, the
+# unchanged ones in their displayed form. They are replaced by the recorded values: for the arguments
+# ``{"day": date(2026, 1, 2), "n": 1}`` the answer ``{"day": "2026-01-02", "n": 5}`` means
+# ``{"day": date(2026, 1, 2), "n": 5}``.
 
 
 _PLAIN = frozenset({str, int, float, bool, type(None), list, dict})
@@ -235,13 +241,13 @@ _READERS: tuple[tuple[type, Callable[[str], Any]], ...] = (
     (date, date.fromisoformat),
     (Decimal, Decimal),
 )
-"""Types whose text can be edited, and what reads it; a datetime is a date too."""
+"""Types whose text can be edited, and their parsers. A datetime is a date too, and therefore comes first."""
 
 
 def with_originals(answer: Any, recorded: Any) -> Any:
-    """Return a part of an answer with the recorded values that it repeats in the form in which they are shown.
+    """Replace parts of an answer that repeat the displayed form of recorded values by these values.
 
-    A text in place of a date, a datetime or a decimal is read as one.
+    Edited text in place of a date, a datetime or a decimal is parsed as one.
     """
     if isinstance(answer, Mapping) and type(recorded) is dict:
         return {name: with_originals(value, recorded.get(name)) for name, value in answer.items()}
@@ -262,16 +268,16 @@ def with_originals(answer: Any, recorded: Any) -> Any:
         return answer
 
 
-# A value of the form that a JSON schema asks for, for the commands that are printed beside a question.
+# --- example values for JSON schemas, for the commands that are printed beside a question -----------------------------
 
 
 MOST_DEPTH = 8
-"""Of schemas that contain themselves."""
+"""Largest depth of an example, for recursive schemas."""
 ANY_TEXT = "TEXT"
 
 
 def example_of(schema: Any) -> Any:
-    """Return a value of a schema's form: its default, its first choice, or the plainest value of its type.
+    """Return a value that fits a schema: its default, its first choice, or the simplest value of its type.
 
     >>> example_of({"type": "object", "properties": {"n": {"type": "integer"}, "why": {}}, "required": ["n"]})
     {'n': 1}
@@ -280,6 +286,11 @@ def example_of(schema: Any) -> Any:
 
 
 def _example(schema: Any, root: Any, depth: int) -> Any:
+    """Return an example for a part of the schema `root`.
+
+    In this order: a value that the schema contains (default, constant, first choice or example), an example for its
+    first alternative, an example for the schema that it refers to, an example for its type.
+    """
     if not isinstance(schema, Mapping) or depth > MOST_DEPTH:
         return ANY_TEXT
     for key in ("default", "const"):
@@ -297,8 +308,12 @@ def _example(schema: Any, root: Any, depth: int) -> Any:
 
 
 def _of_type(schema: Mapping[str, Any], root: Any, depth: int) -> Any:
-    named = schema.get("type")
-    match named[0] if isinstance(named, list) and named else named:
+    """Return the simplest value of the type of a schema; of several types, the first.
+
+    An object has only its required properties, or all if none is required.
+    """
+    types = schema.get("type")
+    match types[0] if isinstance(types, list) and types else types:
         case "integer" | "number":
             return schema.get("minimum", schema.get("maximum", 1))
         case "boolean":
@@ -315,30 +330,30 @@ def _of_type(schema: Mapping[str, Any], root: Any, depth: int) -> Any:
 
 
 def _referred(reference: str, root: Any) -> Any:
-    """Return the part of a schema that ``#/$defs/Name`` names."""
-    found = root
-    for part in reference.removeprefix("#").strip("/").split("/"):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return found
+    """Return the part of a schema that a reference such as ``#/$defs/Name`` points to; None if there is none."""
+    part = root
+    for key in reference.removeprefix("#").strip("/").split("/"):
+        part = part.get(key) if isinstance(part, Mapping) else None
+    return part
 
 
-# How questions are worded for people: what they want, what can be typed, what became of them.
+# --- wording: possible answers, examples to type, and results ---------------------------------------------------------
 
 
 def kind_of(question: Question) -> KindOfQuestion:
-    """Return what holds for its kind; one that another version knows is answered as freely as a checkpoint."""
+    """Return the properties of the question's kind. An unknown kind, of another version, counts as a checkpoint."""
     return KINDS.get(question.kind, KINDS[CHECKPOINT])
 
 
-def wanted_answer(question: Question) -> str:
-    """Return in a few words what a person may answer, for lists and prompts."""
+def expected_answer(question: Question) -> str:
+    """Describe the possible answers in a few words, for lists and prompts."""
     if question.schema is not None and question.kind == CLARIFICATION:
         return "a value that fits its schema"
-    return kind_of(question).wanted
+    return kind_of(question).answers
 
 
 def example_answer(question: Question) -> str:
-    """Return an answer as it can be typed, of the form that is asked for; in capitals what is to be replaced."""
+    """Return an example of an answer that can be typed. Words in capitals are placeholders."""
     if question.schema is None or question.kind in JUDGED:
         return kind_of(question).example
     example = example_of(question.schema)
@@ -346,35 +361,36 @@ def example_answer(question: Question) -> str:
 
 
 def examples_in_full(question: Question) -> list[str]:
-    """Return answers that bring data with their word, as they can be typed: one for each part that may be left out.
+    """Return examples of answers in full form that can be typed: one for each optional part of their data.
 
-    So none that is typed as it stands, to change the arguments of a call, makes a rule for others too.
+    Separate examples prevent a mistake: a person who copies the one that changes the arguments of a call must not
+    create a rule for other calls as well.
     """
     if question.schema is None or question.kind not in JUDGED:
         return []
     data = example_of(question.schema)
     shown = (question.data or {}).get("parameters")
     if isinstance(data, dict) and data.get("parameters") == {} and isinstance(shown, Mapping):
-        data["parameters"] = dict.fromkeys(shown, ANY_TEXT)  # of a call that has no schema
+        data["parameters"] = dict.fromkeys(shown, ANY_TEXT)  # the schema does not describe the parameters of the call
     is_whole = question.schema.get("required") or not isinstance(data, dict)
-    said = {"approved": True} if question.kind == CONFIRMATION else {"decision": MODIFY}
+    decision = {"approved": True} if question.kind == CONFIRMATION else {"decision": MODIFY}
     parts = [data] if is_whole else [{name: value} for name, value in data.items()]
-    return [json.dumps({**said, "data": part}, ensure_ascii=False) for part in parts]
+    return [json.dumps({**decision, "data": part}, ensure_ascii=False) for part in parts]
 
 
-def wanted_in_full(question: Question) -> str:
-    """Return what a person may answer, with the reason and the data that may come with it."""
-    wanted = wanted_answer(question)
+def expected_in_full(question: Question) -> str:
+    """Describe the possible answers with an optional reason and data."""
+    answers = expected_answer(question)
     if question.schema is None:
-        return wanted
+        return answers
     if question.kind not in JUDGED:
-        return f"{wanted}: {schema_in_words(question.schema)}"
+        return f"{answers}: {schema_in_words(question.schema)}"
     no = "no" if question.kind == CONFIRMATION else REJECT
-    return f"{wanted} ({no}: REASON says why), or in full, for instance {' or '.join(examples_in_full(question))}"
+    return f"{answers} ({no}: REASON says why), or in full, for instance {' or '.join(examples_in_full(question))}"
 
 
 def schema_in_words(schema: Mapping[str, Any]) -> str:
-    """Return what a JSON schema asks for in a few words: ``name (string), risk (low, high; may be left out)``."""
+    """Describe a JSON schema in a few words: ``name (string), risk (low, high; may be left out)``."""
     properties = schema.get("properties")
     if not isinstance(properties, Mapping):
         return _type_in_words(schema)
@@ -394,7 +410,7 @@ def _type_in_words(schema: Any) -> str:
 
 
 def answer_in_words(response: Any) -> str:
-    """Return an answer as people say it, however it is kept: ``denied: too dear``.
+    """Return an answer in words, from its full form or an older recorded form: ``denied: too dear``.
 
     >>> answer_in_words({"approved": True, "data": {"rule": {"scope": "run"}}})
     'approved, and calls like it in this run'
@@ -409,15 +425,15 @@ def answer_in_words(response: Any) -> str:
     more = _LASTING.get(str(rule.get("scope")), "") if isinstance(rule, Mapping) else ""
     if response.get("approved") is True and isinstance(data, Mapping) and set(data) - {"rule"}:
         more = f" with changes{more}"
-    said = response.get("text", response.get("result"))
-    if said is None and not isinstance(response.get("approved"), bool):
-        said = data["to"] if isinstance(data, Mapping) and set(data) == {"to"} else data
-    parts = [judged + more, "" if said is None else readable(said)]
+    content = response.get("text", response.get("result"))
+    if content is None and not isinstance(response.get("approved"), bool):
+        content = data["to"] if isinstance(data, Mapping) and set(data) == {"to"} else data
+    parts = [judged + more, "" if content is None else readable(content)]
     return ": ".join(filter(None, parts)) or ("nothing" if not response else readable(response))
 
 
 def became(status: str, response: Any) -> str:
-    """Return what became of a question in words: its answer, that it expired or was withdrawn; empty while it is open.
+    """Return the result of a question in words: its answer, expired or withdrawn; empty while it is open.
 
     >>> became("expired", None), became("resolved", {"approved": False, "text": "too dear"})
     ('expired, default used: nothing', 'denied: too dear')
@@ -430,12 +446,15 @@ def became(status: str, response: Any) -> str:
 
 
 def already_answered(by: str | None, response: Any) -> str:
-    """Return why a second answer is refused; it shows the first."""
+    """Return the reason why a second answer is refused, with the first answer."""
     return f"it was answered already{f' by {by}' if by else ''}, with {response!r}"
 
 
 def address_of(execution_id: str, question: Question) -> str:
-    """Return what names a question in a whole store: ids come from places, so that two executions may share one."""
+    """Return the address of a question in a store.
+
+    Its id alone depends on its place, so that two executions may share it.
+    """
     return f"{question.id}@{execution_id}"
 
 

@@ -1,4 +1,4 @@
-"""Runs scripts: many small expressions in warm sessions, each script step in a fresh one."""
+"""Interpreter of sandboxed code: small expressions run in reused sessions, each script step in a fresh one."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any, Self
 from divebook.scripting.prelude import (
     ACTIVITY_NAMES,
     DEFAULT_LIMITS,
-    NOTHING,
     SAFE_NAMES,
     Context,
     Host,
     HostAnswers,
     Limits,
-    is_plain,
     prelude,
 )
-from divebook.scripting.structure import Parts, Scope, Work
+from divebook.scripting.references import NOTHING, is_plain
+from divebook.scripting.structure import PartFunctions, Scope, WorkBudget
 from divebook.scripting.syntax import (
     FailureKind,
     Program,
@@ -42,7 +41,7 @@ _SCRIPTS_AT_ONCE = 16
 
 
 class _Processes:
-    """The sandbox processes of one interpreter in one process of ours: started on first use, gone after `close`."""
+    """Sandbox processes of one interpreter in this Python process: started on first use, ended by `close`."""
 
     def __init__(self) -> None:
         self._pid = os.getpid()
@@ -53,11 +52,11 @@ class _Processes:
         self._waited = threading.local()
 
     def clock(self) -> float:
-        """Return the time in seconds, without what this thread has waited for a process."""
+        """Return the time in seconds, minus the time that this thread has waited for a process."""
         return time.monotonic() - getattr(self._waited, "seconds", 0.0)
 
     def fresh(self, limits: Limits, prelude: str, *, asks_host: bool) -> SandboxSession:
-        """Return a fresh session; waits while too many scripts run."""
+        """Return a fresh session. Blocks while too many scripts run."""
         self._refuse_after_fork()
         with self._changed:
             if self._sandbox is None:
@@ -74,7 +73,7 @@ class _Processes:
             raise forked()
 
     def lend(self, limits: Limits, *, fresh: bool) -> SandboxSession:
-        """Return a session for expressions, if possible a used one; waits while too many are lent."""
+        """Return a session for expressions, a used one if possible. Blocks while `_WARM_SESSIONS` are in use."""
         self._refuse_after_fork()
         with self._changed:
             before = time.monotonic()
@@ -94,6 +93,7 @@ class _Processes:
             raise
 
     def take_back(self, session: SandboxSession, *, usable: bool) -> None:
+        """Return a session to the pool, or close it if it is not usable any more."""
         self._returned(session if usable else None)
         if not usable:
             session.close()
@@ -107,7 +107,7 @@ class _Processes:
 
     def close(self) -> None:
         if self._pid != os.getpid():
-            return  # at exit of a forked child: the processes are the parent's
+            return  # exit of a forked child: the processes belong to the parent
         atexit.unregister(self.close)
         with self._changed:
             idle = self._idle
@@ -121,14 +121,14 @@ class _Processes:
 
 
 class Interpreter:
-    """Runs sandboxed Python.
+    """Interpreter of sandboxed Python.
 
-    Threads may share one; its processes are started when first needed.
+    Threads may share an interpreter. Its processes are started when they are first needed.
 
     Parameters
     ----------
     limits
-        For conditions, templates and each-items; script steps bring their own.
+        Limits of conditions, templates and each-items. Script steps have limits of their own.
 
     Examples
     --------
@@ -140,7 +140,7 @@ class Interpreter:
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self.limits = limits
         self._processes = _Processes()
-        self._parts = Parts(self._part, _is_plain)
+        self._parts = PartFunctions(self._part, _is_plain)
 
     def __enter__(self) -> Self:
         return self
@@ -149,36 +149,36 @@ class Interpreter:
         self.close()
 
     def close(self) -> None:
-        """End the sandbox processes; the next use starts new ones."""
+        """End the sandbox processes. The next use starts new ones."""
         self._processes.close()
 
     def evaluate(self, context: Context, expressions: Sequence[str], names: Mapping[str, Any]) -> list[Any]:
-        """Return the values of expressions that change nothing and always answer the same, all in one crossing.
+        """Return the values of deterministic expressions. All that need the sandbox cross to it together.
 
         Raises
         ------
         ScriptSyntaxError, UndefinedVariableError
-            Before anything runs.
+            An expression is not valid. Nothing has been evaluated then.
         ScriptLimitError
-            When all of them together take too long or too much memory.
+            The expressions together exceed a limit of time or memory.
         """
         if context is Context.ACTIVITY:
             raise ValueError("script steps are not expressions; use run_script")
         programs = [compile_expression(expression) for expression in expressions]
         for program in programs:
             program.require(names, SAFE_NAMES)
-        work = Work(self.limits.seconds, self._processes.clock)
+        work = WorkBudget(self.limits.seconds, self._processes.clock)
         values = [self._outside(program, context, names, work) for program in programs]
         return self._completed(values, programs, names)
 
     def _completed(self, values: list[Any], programs: Sequence[Program], names: Mapping[str, Any]) -> list[Any]:
-        """Return the values, those that are `NOTHING` from the sandbox."""
-        asked = [program for program, value in zip(programs, values, strict=True) if value is NOTHING]
-        answers = iter(self._asked(asked, names)) if asked else iter(())
+        """Return the values, with those that are `NOTHING` evaluated in the sandbox."""
+        remaining = [program for program, value in zip(programs, values, strict=True) if value is NOTHING]
+        answers = iter(self._asked(remaining, names)) if remaining else iter(())
         return [next(answers) if value is NOTHING else value for value in values]
 
-    def _outside(self, program: Program, context: Context, names: Mapping[str, Any], work: Work) -> Any:
-        """Return the value of an expression that needs no sandbox as a whole, or `NOTHING`."""
+    def _outside(self, program: Program, context: Context, names: Mapping[str, Any], work: WorkBudget) -> Any:
+        """Return the value of a reference or a composed expression; `NOTHING` if the sandbox must evaluate it."""
         if program.reference is not None:
             return program.reference.found(names, context)
         if program.structure is None or context not in (Context.VALUE, Context.EACH):
@@ -192,7 +192,7 @@ class Interpreter:
         return self._completed([value], [program], names)[0]
 
     def _asked(self, programs: Sequence[Program], names: Mapping[str, Any]) -> list[Any]:
-        """Return what the sandbox says."""
+        """Evaluate programs in the sandbox, as one list."""
         code = f"[{','.join([program.code for program in programs])}]"
         try:
             value = self._evaluate(code, select(programs, names))
@@ -203,12 +203,12 @@ class Interpreter:
     def run_script(
         self, source: str, names: Mapping[str, Any], host: Host | None = None, limits: Limits = DEFAULT_LIMITS
     ) -> Any:
-        """Return the value of the last expression of a full script, or None; blocks until it ends.
+        """Return the value of the last expression of a script, or None. Blocks until the script ends.
 
         Raises
         ------
         ScriptError
-            What went wrong in the script. Errors of `host` come out as they are.
+            The script failed. Errors of `host` are raised unchanged.
         """
         program = compile_script(source)
         program.require(names, ACTIVITY_NAMES)
@@ -239,7 +239,7 @@ class Interpreter:
             return session.run(program.code, _sendable(names), answers)
 
     def _evaluate(self, code: str, names: dict[str, Any]) -> Any:
-        """Evaluate in a warm session; what a used one cannot do for lack of room is tried once more in a fresh one."""
+        """Evaluate code in a warm session. If a used session runs out of memory or crashes, repeat in a fresh one."""
         try:
             return self._evaluate_once(code, names, fresh=False)
         except SandboxError as failure:
@@ -251,7 +251,7 @@ class Interpreter:
 
     def _evaluate_once(self, code: str, names: dict[str, Any], *, fresh: bool) -> Any:
         session = self._processes.lend(self.limits, fresh=fresh)
-        usable = SAFE_NAMES.isdisjoint(names)  # a value called "len" must not be there for the next expression
+        usable = SAFE_NAMES.isdisjoint(names)  # a variable named "len" must not exist for the next expression
         try:
             value = session.evaluate(code, names)
         except BaseException as error:
@@ -274,5 +274,5 @@ _DEFAULT = Interpreter()
 
 
 def default_interpreter() -> Interpreter:
-    """Return the interpreter that the whole process shares."""
+    """Return the interpreter that all code of this process shares."""
     return _DEFAULT

@@ -1,4 +1,9 @@
-"""Which keys of `inputs` and `state` a text cannot do without, and which variables a script sets."""
+"""Static analysis of the code in a step: keys of `inputs` and `state` that it requires, reads and sets.
+
+Nothing runs here. `needs_of_expression` and `needs_of_script` return keys that must exist, for errors before a run.
+`reads_of` returns all keys that a step can read, for comparison of runs. `code_texts` yields all code in a step, with
+the function that checks each text.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from divebook.errors import DivebookError, Place, TemplateError
-from divebook.scripting.prelude import ACTIVITY_NAMES, SAFE_NAMES, Attribute, Item, Reference
+from divebook.scripting.prelude import ACTIVITY_NAMES, SAFE_NAMES
+from divebook.scripting.references import Attribute, Item, Reference
 from divebook.scripting.syntax import (
     READ_ONLY,
     Keys,
@@ -20,19 +26,19 @@ from divebook.scripting.syntax import (
     parse_script,
 )
 from divebook.scripting.templates import LITERALS, escape_hint, expressions_of, unwrapped
-from divebook.text.arguments import normal_name
+from divebook.text.names import normal_name
 from divebook.text.syntax import is_escaped_expression, is_expression, texts_in, without_escape
 from divebook.workflow.functions import FUNCTION
 from divebook.workflow.step import CONTINUE, WORKFLOW, Step
 
 Need: TypeAlias = tuple[str, str]
-"""A mapping and a key of it: ``("state", "total")``."""
+"""A mapping and one of its keys: ``("state", "total")``."""
 _OF_MAPPINGS = frozenset(dir(dict)) | {"set", "delete"}
-"""What ``state.name`` may mean beside a key."""
+"""Methods of ``state``: ``state.items`` is not a key."""
 
 
 def needs_of_expression(program: Program) -> frozenset[Need]:
-    """Return the keys that an expression takes for granted.
+    """Return the keys that an expression requires.
 
     >>> from divebook.scripting.syntax import compile_expression
     >>> sorted(needs_of_expression(compile_expression("state.total + inputs['n'] + state.get('more', 0)")))
@@ -40,19 +46,19 @@ def needs_of_expression(program: Program) -> frozenset[Need]:
     """
     if program.uses.keys().isdisjoint(READ_ONLY):
         return frozenset()
-    match program.reference:  # most are one, and are not parsed again
+    match program.reference:  # most expressions are references, and need not be parsed again
         case Reference(name, (Attribute(str(key)) | Item(str(key)), *_)) if key not in _OF_MAPPINGS:
             return frozenset({(name, normal_name(key))}) if name in READ_ONLY else frozenset()
     return _needs(parse_expression(program.text)[1])
 
 
 def needs_of_script(text: str) -> frozenset[Need]:
-    """Return the keys that a script takes for granted."""
+    """Return the keys that a script requires."""
     return _needs(parse_script(text)[1])
 
 
 def set_by_script(text: str) -> frozenset[str] | None:
-    """Return the variables that a script sets beside its result; None if that can only be told when it runs.
+    """Return the variables that a script sets in addition to its result; None if they depend on its run.
 
     >>> sorted(set_by_script("state.set('a', 1)")), set_by_script("state.set(name, 1)")
     (['a'], None)
@@ -66,23 +72,28 @@ def changed_by_script(text: str) -> frozenset[str] | None:
 
 
 def _changed(text: str, *changes: str) -> frozenset[str] | None:
-    named = [_first(node) for node in ast.walk(parse_script(text)[1]) if is_change(node, *changes)]
-    names = frozenset(name for name in named if name is not None)
-    return names if len(names) == len(set(named)) else None
+    arguments = [_first(node) for node in ast.walk(parse_script(text)[1]) if is_change(node, *changes)]
+    names = frozenset(name for name in arguments if name is not None)
+    return names if len(names) == len(set(arguments)) else None
 
 
 def _first(node: ast.AST) -> str | None:
+    """Return the first argument of a call; None if it is not a constant string."""
     return _text(node.args[0]) if isinstance(node, ast.Call) and node.args else None
 
 
 def _needs(tree: ast.AST) -> frozenset[Need]:
-    """Return what is read without asking first: a text that asks whether a key is there knows that it may not be."""
+    """Return the keys that are read without a test for their existence.
+
+    Code that tests a key (``"total" in state``) or catches exceptions handles its absence. Names that the code binds
+    itself do not refer to the variables.
+    """
     bound = {name for node in ast.walk(tree) for name in _bound_by(node)}
     if any(isinstance(node, ast.Try) for node in ast.walk(tree)):
         return frozenset()
-    asked = {need for node in ast.walk(tree) for need in _asked(node)}
+    tested = {need for node in ast.walk(tree) for need in _asked(node)}
     read = {need for node in ast.walk(tree) for need in _read(node)}
-    return frozenset(need for need in read - asked if need[0] not in bound)
+    return frozenset(need for need in read - tested if need[0] not in bound)
 
 
 def _bound_by(node: ast.AST) -> Iterator[str]:
@@ -102,19 +113,19 @@ def _read(node: ast.AST) -> Iterator[Need]:
 
 
 def _asked(node: ast.AST) -> Iterator[Need]:
-    """Yield the keys of ``"total" in state``, ``state.get("total")`` and the like."""
+    """Yield the keys in tests of existence: ``"total" in state``, ``state.get("total")`` and the like."""
     if isinstance(node, ast.Compare):
         for part in node.comparators:
             yield from _needs_of(part, [node.left])
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         yield from _needs_of(node.func.value, node.args)
-    elif isinstance(node, ast.Call):  # hasattr(state, "total"), or a function of the script's own
+    elif isinstance(node, ast.Call):  # hasattr(state, "total"), or a function that the script defines
         for part in node.args:
             yield from _needs_of(part, node.args)
 
 
 def _needs_of(node: ast.AST, keys: Iterable[ast.AST | str]) -> Iterator[Need]:
-    """Yield the needs of a mapping, if a node is one, for those of the keys that are written out."""
+    """Yield a need for each constant key, if a node is ``state`` or ``inputs``."""
     if isinstance(node, ast.Name) and node.id in READ_ONLY:
         texts = (key if isinstance(key, str) else _text(key) for key in keys)
         yield from ((node.id, text) for text in texts if text is not None)
@@ -124,32 +135,32 @@ def _text(node: ast.AST) -> str | None:
     return normal_name(node.value) if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
 
-# Parsing without running: whether a text is what its context takes. Names and values are not looked at.
+# --- syntax checks: names and values are not checked ------------------------------------------------------------------
 
 
 def check_script(text: str) -> list[Program]:
-    """Return a script; raises `ScriptSyntaxError` unless it can be parsed and its context allows it."""
+    """Return the program of a script. Raise `ScriptSyntaxError` if it cannot be parsed or is not allowed."""
     return [compile_script(text)]
 
 
 def check_condition(text: str) -> list[Program]:
-    """Return the expression of a condition, if it has one; raises `ScriptSyntaxError` unless it can be parsed."""
+    """Return the program of a condition; none for ``true`` and ``false``. Raise `ScriptSyntaxError` if not valid."""
     expression = unwrapped(text)
     return [] if expression.lower() in LITERALS else [compile_expression(expression)]
 
 
 def check_expression(text: str) -> list[Program]:
-    """Return what ``$(...)`` holds; raises `ScriptSyntaxError` unless it can be parsed."""
+    """Return the program of ``$(...)``. Raise `ScriptSyntaxError` if it is not valid."""
     return [compile_expression(unwrapped(text))]
 
 
 def check_template(text: str) -> list[Program]:
-    """Return the expressions of a text; raises `TemplateError` or `ScriptSyntaxError` unless all can be parsed."""
+    """Return the programs of a template. Raise `TemplateError` or `ScriptSyntaxError` if one is not valid."""
     return [compile_expression(expression) for expression in expressions_of(text)]
 
 
 def check_text(text: str) -> list[Program]:
-    """Return the expressions of a text that may be one as a whole; raises as `check_template`, also if it has no end.
+    """Return the programs of a text that may be ``$(...)`` or a template. Raise `TemplateError` also if it is unclosed.
 
     >>> check_text("$(state.a")
     Traceback (most recent call last):
@@ -161,60 +172,64 @@ def check_text(text: str) -> list[Program]:
     return check_template(text)
 
 
-# The texts of a step that are code: scripts, conditions, items, parameters, and what ``${...}`` stands in.
+# --- code in a step: scripts, conditions, items, parameters and templates ---------------------------------------------
 
 
 Check = Callable[[str], list[Program]]
 ABOUT = frozenset({"workflow", "step", "agent"})
-"""Names that scripts of content have besides."""
+"""Additional names of scripts in content."""
 OF_RESULT = frozenset({"result"})
-"""The name that what undoes a step has besides."""
+"""Additional name in parameters of a rollback."""
 
 
 @dataclass(frozen=True, slots=True)
 class CodeText:
-    """One of them."""
+    """A text in a step that is code or contains code."""
 
     place: Place
-    """Relative to the step."""
+    """Place relative to the step."""
     text: str
     check: Check
-    """What parses it."""
+    """Function that parses the text."""
     is_before: bool = False
-    """Whether it is looked at before the step has begun: it knows no item."""
+    """True if it is evaluated before the step begins, when there is no item."""
     is_after: bool = False
-    """Whether it is looked at when the step has ended: it knows its result, and no item."""
+    """True if it is evaluated after the end of the step, when there is a result but no item."""
     is_of_item: bool = False
-    """Whether it is looked at for each item all the same."""
+    """True if it is evaluated for each item, although `is_after` is True."""
     about: frozenset[str] = frozenset()
-    """Names that it has besides those of all code."""
+    """Additional names that it may use."""
     is_value: bool = False
-    """Whether it is written as ``$(...)`` where a text may stand as well."""
+    """True if it is written as ``$(...)`` where plain text is allowed as well."""
 
     @property
     def is_script(self) -> bool:
-        """Whether it is a whole script, and no expressions."""
+        """True for a whole script, False for expressions."""
         return self.check is check_script
 
     @property
     def offered(self) -> Collection[str]:
-        """The names that it has beside `inputs`, `state` and an item."""
+        """Names that it may use, besides `inputs`, `state` and an item."""
         return (ACTIVITY_NAMES if self.is_script else SAFE_NAMES) | self.about
 
     def escape(self, program: Program) -> str | None:
-        """Return how to write an expression as text; None where no text can stand."""
+        """Return the escaped form of an expression, which stands for its text; None if plain text is not allowed."""
         if self.check in (check_template, check_text):
             return escape_hint(program.text)
         return f"write $$({program.text}) for the text $({program.text})" if self.is_value else None
 
     @property
     def key(self) -> str:
-        """The key that it stands under."""
+        """Key of the step that holds the text."""
         return next(part for part in reversed(self.place) if isinstance(part, str))
 
 
 def code_texts(step: Step) -> Iterator[CodeText]:
-    """Yield each text of a step that is code."""
+    """Yield each text of a step that is code.
+
+    All types of steps share items, conditions of edges and rollback parameters. `_OF_TYPE` has a function for the texts
+    of each type.
+    """
     if step.each is not None and isinstance(step.each.items, str):
         yield CodeText(("Each", "Items"), step.each.items, check_expression, is_before=True)
     elif step.each is not None:
@@ -223,8 +238,8 @@ def code_texts(step: Step) -> Iterator[CodeText]:
     for number, edge in enumerate(step.edges):
         if edge.condition:
             yield CodeText(("Next", number, "Condition"), edge.condition, check_condition, is_after=True)
-    if step.type in _OWN:
-        yield from _OWN[step.type](step)
+    if step.type in _OF_TYPE:
+        yield from _OF_TYPE[step.type](step)
     if step.rollback is not None:
         for code in filled_texts(("Rollback", "Parameters"), step.rollback.parameters):
             yield replace(code, is_after=True, is_of_item=True, about=OF_RESULT)
@@ -261,14 +276,15 @@ def _of_question(step: Step) -> Iterator[CodeText]:
         yield from filled_texts(("Ask", "Data"), step.ask.data)
 
 
-def _templates(place: Place, **given: object) -> Iterator[CodeText]:
-    for key, text in given.items():
+def _templates(place: Place, **texts: object) -> Iterator[CodeText]:
+    """Yield a template for each keyword argument that is a string and not empty."""
+    for key, text in texts.items():
         if isinstance(text, str) and text:
             yield CodeText((*place, key), text, check_template)
 
 
 def filled_texts(place: Place, values: object) -> Iterator[CodeText]:
-    """Yield the texts in values that are filled in, however deep they are nested."""
+    """Yield the templates and expressions in values at any depth."""
     for inner, text in texts_in(values):
         if is_escaped_expression(text):
             yield CodeText((*place, *inner), without_escape(text), check_template)
@@ -277,7 +293,7 @@ def filled_texts(place: Place, values: object) -> Iterator[CodeText]:
             yield CodeText((*place, *inner), text, check, is_value=is_expression(text))
 
 
-_OWN: Mapping[str, Callable[[Step], Iterator[CodeText]]] = {
+_OF_TYPE: Mapping[str, Callable[[Step], Iterator[CodeText]]] = {
     "prompt": _of_prompt,
     "script": _of_script,
     "action": _of_action,
@@ -286,30 +302,30 @@ _OWN: Mapping[str, Callable[[Step], Iterator[CodeText]]] = {
     CONTINUE: _of_child,
     "interrupt": _of_question,
 }
-"""What the code of a step is that only steps of its type have."""
+"""Functions that yield the code which only steps of one type have."""
 
 
-# What a step reads: the variables and inputs that its code can reach, by its definition alone.
+# --- variables and inputs that a step can read, according to its definition -------------------------------------------
 #
-# A log does not say what a step has read. The sandbox is given the values of these keys and no others
-# (`divebook.scripting.syntax.select`), so that what is not among them cannot have had an effect.
+# A log does not contain the keys that a step has read. But the sandbox gets the values of these keys only
+# (`divebook.scripting.syntax.select`), so that other keys cannot have had an effect.
 
 
 T = TypeVar("T")
 STATE = "state"
 INPUTS = "inputs"
 KNOWN_TYPES = frozenset({"prompt", "action", "script", "wait", "interrupt", "workflow"})
-"""Types of step whose code stands in their definition; a handler of another type may read everything."""
+"""Types of steps whose code is in their definition. A handler of another type may read everything."""
 
 
 class ReadKeys(NamedTuple):
-    """Names of variables and inputs; None for all of them."""
+    """Names of variables and inputs that code can read; None for all of them."""
 
     state: Keys = frozenset()
     inputs: Keys = frozenset()
 
     def plus(self, other: ReadKeys) -> ReadKeys:
-        """Return both together."""
+        """Return the union of both."""
         return ReadKeys(_both(self.state, other.state), _both(self.inputs, other.inputs))
 
 
@@ -322,7 +338,7 @@ def _both(one: Keys, other: Keys) -> Keys:
 
 
 def reads_of(step: Step, *, only_items: bool = False) -> ReadKeys:
-    """Return what a step reads while it runs, its items included; not what the conditions after it read.
+    """Return the keys that a step can read while it runs, including those of its items, without its conditions.
 
     >>> reads_of(Step("add", script="state.a + inputs.n"))
     ReadKeys(state=frozenset({'a'}), inputs=frozenset({'n'}))
@@ -330,7 +346,7 @@ def reads_of(step: Step, *, only_items: bool = False) -> ReadKeys:
     Parameters
     ----------
     only_items
-        Only what its items come from, which are computed before it begins.
+        Return only the keys of the expression for its items, which is evaluated before the step begins.
     """
     if only_items:
         return _together(code for code in code_texts(step) if code.is_before)
@@ -343,31 +359,31 @@ def reads_of(step: Step, *, only_items: bool = False) -> ReadKeys:
 
 
 def _together(codes: Iterable[CodeText], item: str | None = None) -> ReadKeys:
-    found = NOTHING
+    keys = NOTHING
     for code in codes:
-        found = found.plus(_of_code(code.check, code.text, item))
-    return found
+        keys = keys.plus(_of_code(code.check, code.text, item))
+    return keys
 
 
 def reads_of_condition(text: str) -> ReadKeys:
-    """Return what the condition of an edge reads."""
+    """Return the keys that the condition of an edge can read."""
     return _of_code(check_condition, text)
 
 
 def reads_of_script(text: str) -> ReadKeys:
-    """Return what a script reads; of one that cannot be parsed, which never ran, nothing."""
+    """Return the keys that a script can read; none for a script that cannot be parsed, because it never ran."""
     return _of_code(check_script, text)
 
 
 def _of_code(check: Check, text: str, item: str | None = None) -> ReadKeys:
     try:
         programs = check(text)
-    except DivebookError:  # the step has failed with it
+    except DivebookError:  # the step failed with this error
         return NOTHING
-    found = NOTHING
+    keys = NOTHING
     for program in programs:
-        found = found.plus(_of_program(program, item))
-    return found
+        keys = keys.plus(_of_program(program, item))
+    return keys
 
 
 def _of_program(program: Program, item: str | None) -> ReadKeys:
@@ -384,7 +400,7 @@ def _normal(keys: Keys) -> Keys:
     return None if keys is None else frozenset(map(normal_name, keys))
 
 
-def found_in(known: Mapping[str, T], keys: Keys) -> Iterator[T]:
-    """Yield what keys stand for where something is known of them; None for all of it."""
-    names = known if keys is None else sorted(key for key in keys if isinstance(key, str))
-    yield from (known[name] for name in names if name in known)
+def found_in(values: Mapping[str, T], keys: Keys) -> Iterator[T]:
+    """Yield the values of those keys that exist, in the order of keys; all values if `keys` is None."""
+    names = values if keys is None else sorted(key for key in keys if isinstance(key, str))
+    yield from (values[name] for name in names if name in values)

@@ -1,62 +1,60 @@
-"""The few lines of Python a sandbox session starts with.
+"""Environment of sandboxed code: contexts, limits and names, the prelude of a session, and calls to the host.
 
-They give scripts ``error``, ``string``, ``documents`` and the modules that need no import, and the helpers that
-rewritten code calls; these take Python's own names as defaults, because a script may use such a name for a value of
-its own. A script step is only given the pieces it mentions: a fresh session reads them every time.
+The prelude is a few lines of Python that a sandbox session starts with. It defines ``error``, ``string``,
+``documents`` and the modules that need no import, and the helper functions that rewritten code calls
+(`divebook.scripting.syntax.rewrite`). The helpers take builtins such as ``isinstance`` as default arguments, because
+a script may use these names for its variables. A fresh session parses its prelude every time. A script step therefore
+gets only the pieces whose names occur in its code.
 """
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal
+from datetime import UTC, date, datetime
 from enum import Enum
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol
 
-from divebook.events.classes import Instance
-from divebook.events.recorded import BigInt, NonFinite, Recorded, TaggedDict
 from divebook.scripting.values import plain
-from divebook.text.arguments import same_name
 
-# The contexts a script can run in, the names each offers, and the limits.
+# --- contexts, limits and names -------------------------------------------------------------------------------------
 
 
 class Context(Enum):
-    """What a piece of script is for; all but ``ACTIVITY`` are expressions that always give the same answer."""
+    """Purpose of a piece of code. All except ``ACTIVITY`` (script steps) are deterministic expressions."""
 
     CONDITION = "condition"
     TEMPLATE = "template"
     EACH = "each"
     VALUE = "value"
-    """A parameter, or an input of another workflow: its names hold what a log holds, and so does what it gives."""
+    """A parameter, or an input of another workflow. Its names and its result may hold recorded values, such as
+    frames."""
     ACTIVITY = "activity"
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a script may use before it is stopped with a `ScriptLimitError`."""
+    """Limits of a script, which is stopped with a `ScriptLimitError` when it exceeds one."""
 
     seconds: float = 5.0
-    """Running time; waiting for the host (sleep, documents) does not count."""
+    """Running time in seconds. Time in which the script waits for the host (sleep, documents) does not count."""
 
     memory: int = 256 * 1024 * 1024
-    """Bytes of heap inside the sandbox."""
+    """Heap inside the sandbox in bytes."""
 
 
 DEFAULT_LIMITS = Limits()
 
 
 def ran_too_long(seconds: float) -> str:
-    """Return the message about a script that has taken so much time."""
+    """Return the message about a script that exceeded its limit of time."""
     return f"script ran longer than {seconds:g} s; do less in one script"
 
 
 MODULES = frozenset({"json", "math", "re"})
-"""Modules that are names everywhere, without an import."""
+"""Modules that are available everywhere without an import."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -76,16 +74,16 @@ BUILTINS = _SAFE_BUILTINS | _words("""
     UnicodeEncodeError ValueError ZeroDivisionError
     complex eval exec getattr hasattr hash id iter locals next object open print property setattr
 """)
-"""What the sandbox has of Python's own names. ``open`` is there so that using it can explain itself."""
+"""Builtins of the sandbox. It includes ``open``, whose use fails with an explanation."""
 
 MAKE_CODE = frozenset({"eval", "exec", "locals"})
-"""What can reach names that do not stand in the text of a script."""
+"""Builtins that can use names which do not occur in the text of a script."""
 
 SAFE_NAMES = _SAFE_BUILTINS | MODULES | {"error", "string"}
 """Names of the deterministic contexts, apart from the values passed in.
 
-Left out because their answer depends on more than their arguments: ``hash``, ``id``, ``iter`` (shows an address) and
-everything of the clock, chance, files and processes.
+Excluded because their result depends on more than their arguments: ``hash``, ``id``, ``iter`` (its text shows an
+address), and everything about the clock, randomness, files and processes.
 """
 
 ACTIVITY_NAMES = BUILTINS | SAFE_NAMES | {"documents", "__name__"}
@@ -102,14 +100,16 @@ DOCUMENT = "__divebook_document__"
 
 CHANGE = "__divebook_change__"
 MUTATION = "__divebook_mutation__"
-"""What `CHANGE` asks the host for."""
+"""Host function that `CHANGE` calls."""
 
 HELPERS = frozenset({ATTRIBUTE, FORMAT, RESULT, ROUND, CHECK, ENTRIES, DOCUMENT, CHANGE, MUTATION})
-"""Names that rewritten code relies on, so scripts may not use them."""
+"""Names that rewritten code uses. Scripts may not use them."""
 
 ERROR_FUNCTION = "error"
-"""Name of the function in the sandbox whose message is reported bare, without an exception type."""
+"""Name of the function in the sandbox whose message is reported without an exception type."""
 
+# Pieces of the prelude by name. `ATTRIBUTE` reads a key or an attribute, `CHANGE` sets or deletes a variable, `FORMAT`
+# formats a part of an f-string, `RESULT` refuses results that are not data, and `ENTRIES` builds a dict like Python.
 _PIECES = {
     "json": "import json",
     "math": "import math",
@@ -233,39 +233,42 @@ documents = Documents()
 
 
 def prelude(code: str | None = None) -> str:
-    """Return the pieces that `code` mentions; all of them without `code`, or if it may make more code."""
+    """Return the pieces whose names occur in `code`.
+
+    Return all pieces for None, or if `code` may evaluate more code.
+    """
     words = set(re.findall(r"\w+", code or ""))
     everything = code is None or not words.isdisjoint(MAKE_CODE)
     return "\n".join(text for name, text in _PIECES.items() if everything or name in words)
 
 
-# What a script step may ask of the world, and how the sandbox's questions are put to it.
+# --- calls from the sandbox to the host -----------------------------------------------------------------------------
 
 
 class Host(Protocol):
-    """Answers the questions of one script; called in the thread that runs it.
+    """Functions that one script step may call outside the sandbox, in the thread that runs the script.
 
-    What these methods raise reaches the caller of `Interpreter.run_script` unchanged and ends the script; the script
-    cannot catch it. The one exception is a FileNotFoundError of `document`, which a script may handle.
+    An exception of a method ends the script, which cannot catch it, and reaches the caller of `Interpreter.run_script`
+    unchanged. The exception is a FileNotFoundError of `document`, which a script may handle.
     """
 
     def now(self) -> float:
         """Return the time as seconds since 1970, UTC."""
 
     def entropy(self) -> bytes:
-        """Return at least 16 bytes of chance; every random number of the script follows from them."""
+        """Return at least 16 random bytes. All random numbers of the script are derived from them."""
 
     def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Wait for some seconds."""
 
     def document(self, path: str) -> Mapping[str, Any]:
         """Return the document at `path`, with its text under ``content``."""
 
     def mutate(self, change: str, key: Any, value: Any) -> None:
-        """Take note of a variable that the script ``set`` or ``delete``d."""
+        """Record that the script set or deleted a variable. `change` is ``set`` or ``delete``."""
 
     def printed(self, text: str) -> None:
-        """Take everything the script printed, once, after it ended."""
+        """Receive the whole output of the script. Called once, after its end."""
 
 
 _REFUSED = "scripts are sandboxed: {name} is not available; read text with documents.get(path), write it with an action"
@@ -273,22 +276,22 @@ _NO_HOST = "the clock, chance and documents are not available here"
 
 
 class HostAnswers:
-    """Puts the sandbox's system calls to a `Host`, as the results Monty expects."""
+    """Adapter that answers system calls of the sandbox with a `Host`, in the form that Monty expects."""
 
     def __init__(self, host: Host | None) -> None:
         self._host = host
         self.missing: FileNotFoundError | None = None
-        """The last document that the script asked for and that is missing."""
+        """Error of the last document that the script requested and that does not exist."""
 
     def answer(self, name: str, arguments: tuple[Any, ...]) -> dict[str, Any]:
-        """Return the result of one system call; what the host raises passes through."""
-        question = _QUESTIONS.get(name)
-        if question is None:
+        """Return the result of one system call. Exceptions of the host are not caught."""
+        call = _CALLS.get(name)
+        if call is None:
             return _refusal("PermissionError", _REFUSED.format(name=name))
         if self._host is None:
             return _refusal("RuntimeError", f"{name}: {_NO_HOST}")
         try:
-            return {"return_value": question(self._host, *arguments)}
+            return {"return_value": call(self._host, *arguments)}
         except FileNotFoundError as error:
             if name != DOCUMENT:
                 raise
@@ -329,7 +332,7 @@ def _mutation(host: Host, change: str, key: Any, value: Any = None) -> None:
     host.mutate(change, key, plain(value))
 
 
-_QUESTIONS: dict[str, Callable[..., Any]] = {
+_CALLS: dict[str, Callable[..., Any]] = {
     "time.time": _time,
     "datetime.now": _now,
     "date.today": _today,
@@ -339,158 +342,3 @@ _QUESTIONS: dict[str, Callable[..., Any]] = {
     DOCUMENT: _document,
     MUTATION: _mutation,
 }
-
-
-# Expressions that only refer to a value, as ``state.rows`` does: which they are is decided here, and nowhere else.
-#
-# Such a value is looked up. It never enters the sandbox, however large it is; a crossing takes as long as a trivial
-# step, and copies all of it (test_a_reference_means_the_same_with_and_without_the_sandbox).
-
-
-NOTHING = object()
-"""What an expression refers to where only the sandbox can tell."""
-
-_ATOMS = frozenset({type(None), bool, int, float, str, bytes, BigInt, NonFinite})
-_PLAIN = _ATOMS | {dict, list, TaggedDict, datetime, date, time, timedelta, Decimal}
-"""Types of values that come out of the sandbox as they went in."""
-
-
-class Attribute(NamedTuple):
-    """``.name``, which on data is a key."""
-
-    name: str
-
-    def named_in(self, names: Any) -> Attribute:
-        """Return the part with the spelling that its name has among variables or inputs."""
-        return self if self.name.isascii() else Attribute(_spelt(self.name, names))
-
-    def of(self, value: Any) -> Any:
-        """Return what it gives of a value."""
-        return _entry(value, self.name, NOTHING)
-
-
-class Item(NamedTuple):
-    """``[key]``: a text of a mapping, a whole number of a list."""
-
-    key: str | int
-
-    def named_in(self, names: Any) -> Item:
-        """Return the part with the spelling that its key has among variables or inputs."""
-        return self if type(self.key) is int or str(self.key).isascii() else Item(_spelt(self.key, names))
-
-    def of(self, value: Any) -> Any:
-        """Return what it gives of a value."""
-        if type(self.key) is str:
-            return _entry(value, self.key, NOTHING)
-        is_there = type(value) is list and -len(value) <= self.key < len(value)  # type: ignore[operator]
-        return value[self.key] if is_there else NOTHING
-
-
-class Get(NamedTuple):
-    """``.get(key, default)``."""
-
-    key: str
-    default: Any
-
-    def named_in(self, names: Any) -> Get:
-        """Return the part with the spelling that its key has among variables or inputs."""
-        return self if self.key.isascii() else Get(_spelt(self.key, names), self.default)
-
-    def of(self, value: Any) -> Any:
-        """Return what it gives of a value."""
-        return _entry(value, self.key, self.default)
-
-
-Part: TypeAlias = Attribute | Item | Get
-
-
-def _spelt(name: Any, names: Any) -> Any:
-    known = same_name(name, names) if isinstance(names, Mapping) else None
-    return name if known is None else known
-
-
-def _entry(value: Any, key: str, default: Any) -> Any:
-    if isinstance(value, Instance):
-        value = value.plain()
-    return value.get(key, default) if isinstance(value, Mapping) else NOTHING
-
-
-class Reference(NamedTuple):
-    """What an expression refers to: a name, and the way from its value."""
-
-    name: str
-    parts: tuple[Part, ...]
-
-    def found(self, names: Mapping[str, Any], context: Context) -> Any:
-        """Return the value that it refers to, or `NOTHING`."""
-        value = names.get(self.name, NOTHING)
-        for number, part in enumerate(self.parts):
-            if value is NOTHING:
-                return NOTHING
-            value = (part.named_in(value) if number == 0 else part).of(value)
-        if context is Context.VALUE and isinstance(value, Mapping) and type(value) not in _PLAIN:
-            value = dict(value)  # all variables: the state is no dict
-        return value if value is NOTHING or _STAYS[context](value) else NOTHING
-
-
-def reference_of(tree: ast.Expression | ast.Module) -> Reference | None:
-    """Return what an expression refers to; None if it is anything else than a reference."""
-    parts: list[Part] = []
-    node: Any = tree.body
-    while not isinstance(node, ast.Name):
-        found = last_part(node)
-        if found is None:
-            return None
-        part, node = found
-        parts.append(part)
-    return Reference(node.id, tuple(reversed(parts)))
-
-
-def last_part(node: Any) -> tuple[Part, ast.expr] | None:
-    """Return the last part of a reference, and the expression that it is a part of; None without one."""
-    if isinstance(node, ast.Attribute):
-        return Attribute(node.attr), node.value
-    if isinstance(node, ast.Subscript):
-        key = _constant(node.slice)
-        return (Item(key), node.value) if type(key) in (str, int) else None
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
-        given = None if node.keywords else tuple(map(_constant, node.args))
-        if given and len(given) in (1, 2) and type(given[0]) is str and NOTHING not in given:
-            return Get(given[0], given[1] if len(given) > 1 else None), node.func.value
-    return None
-
-
-def _constant(node: ast.expr) -> Any:
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        below = _constant(node.operand)
-        return -below if type(below) is int else NOTHING
-    return node.value if isinstance(node, ast.Constant) and type(node.value) in _ATOMS else NOTHING
-
-
-def _is_data(value: Any) -> bool:
-    """Whether a value is of a plain type; what it holds does not matter to who asks."""
-    return type(value) in _PLAIN
-
-
-def _is_recordable(value: Any) -> bool:
-    return type(value) in _PLAIN or isinstance(value, Recorded)
-
-
-def is_plain(value: Any) -> bool:
-    """Whether nothing in a value is more than plain data: the sandbox is given the rows of a frame, say."""
-    kind = type(value)
-    if kind is list:
-        return _ATOMS.issuperset(map(type, value)) or all(map(is_plain, value))
-    if kind is dict or kind is TaggedDict:
-        return _ATOMS.issuperset(map(type, value.values())) or all(map(is_plain, value.values()))
-    return kind in _PLAIN
-
-
-_STAYS: Mapping[Context, Callable[[Any], bool]] = {
-    Context.CONDITION: _is_data,
-    Context.EACH: _is_data,
-    Context.TEMPLATE: is_plain,
-    Context.VALUE: _is_recordable,
-}
-"""By context, whether a value found there is what the sandbox would give, or better than that: frames and instances
-stay what they are where a value is handed on."""

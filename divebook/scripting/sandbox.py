@@ -1,4 +1,10 @@
-"""The one door to Monty: a pool of sandbox processes, and sessions that run code in them."""
+"""Pool of sandbox processes and sessions that run code in them. The only module that imports Monty.
+
+Monty is an interpreter of a subset of Python that has no access to files, processes or the network. It runs in separate
+processes, which are started once and reused. A script calls the host through *suspensions*: the session stops with a
+snapshot that names a function, the host computes the result, and the snapshot resumes with it (`_step`). Only functions
+of `divebook.scripting.prelude.HostAnswers` are answered. Without a host, clock and randomness are fixed (`_FROZEN`).
+"""
 
 from __future__ import annotations
 
@@ -15,11 +21,11 @@ import pydantic_monty as monty
 from divebook.scripting.prelude import ERROR_FUNCTION, HostAnswers, Limits
 from divebook.scripting.syntax import FailureKind, SandboxError, forked
 
-# Keeps an interrupt meant for us from ending the sandbox's processes.
+# --- protection from interrupts -------------------------------------------------------------------------------------
 #
-# A terminal's Ctrl-C, and Jupyter's interrupt, go to the whole process group, and with it to the sandbox, in whatever
-# execution it happens to work for. Its processes are therefore started by a script that has them ignore SIGINT
-# (`tests/scripting/test_shield.py` interrupts the group).
+# Ctrl-C in a terminal, and Jupyter's interrupt, send SIGINT to the whole process group, and so to the sandbox
+# processes, for whatever execution they work. They are therefore started by a shell script that makes them ignore
+# SIGINT (`tests/scripting/test_shield.py` interrupts the group).
 
 
 _SCRIPT = """#!/bin/sh
@@ -29,13 +35,13 @@ exec {program} "$@"
 
 
 class Shield:
-    """The script, for as long as processes may be started; `program` is what to start."""
+    """Temporary shell script that starts a sandbox process with SIGINT ignored. It exists until `close`."""
 
     def __init__(self) -> None:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self.program: str | None = None
-        """None leaves it to the sandbox's own library."""
-        program = _own_program()
+        """Path of the script. None without a shell or a sandbox program; Monty then starts its default program."""
+        program = _installed_program()
         if program is not None:
             self._folder = tempfile.TemporaryDirectory(prefix="divebook-", ignore_cleanup_errors=True)
             script = Path(self._folder.name) / "monty"
@@ -49,8 +55,8 @@ class Shield:
             self._folder.cleanup()
 
 
-def _own_program() -> str | None:
-    """Return the program installed beside this Python, where there is one and a shell to start it."""
+def _installed_program() -> str | None:
+    """Return the path of the sandbox program installed beside this Python; None without one, or without a shell."""
     if os.name != "posix" or "MONTY_BIN" in os.environ:
         return None
     program = Path(sysconfig.get_path("scripts")) / "monty"
@@ -64,7 +70,8 @@ _FROZEN: monty.OSPolicy = {
 }
 _ASKING: monty.OSPolicy = {"datetime": "call_host", "sleep": "call_host", "random_start": "call_host"}
 _STARTED_IN: set[int] = set()
-"""Our process ids in which Monty was started: its threads do not survive a fork, so a child would wait for ever."""
+"""Ids of the Python processes in which Monty was started. Its threads do not survive a fork: a child would wait for
+ever."""
 
 _MOST_QUESTIONS = 100_000
 _PRINTED_BYTES = 10 * 1024 * 1024
@@ -76,7 +83,7 @@ class Sandbox:
     Parameters
     ----------
     processes
-        The most processes at one time; a further session waits for one to be free.
+        Largest number of processes. If all are in use, a new session waits for one of them.
     """
 
     def __init__(self, processes: int) -> None:
@@ -88,7 +95,7 @@ class Sandbox:
         self._pool.__enter__()
 
     def session(self, limits: Limits, prelude: str, *, asks_host: bool) -> SandboxSession:
-        """Return a fresh session that has run `prelude`; without `asks_host` its clock and chance are fixed."""
+        """Return a fresh session that has run `prelude`. Without `asks_host`, clock and randomness are fixed."""
         checked_out = self._pool.checkout(
             script_name="script",
             limits={
@@ -107,12 +114,12 @@ class Sandbox:
 
 
 class SandboxSession:
-    """One sandbox process; names given to a run stay until the next run replaces them.
+    """Session in one sandbox process. Variables of a run stay defined until the next run replaces them.
 
     Raises
     ------
     SandboxError
-        The prelude could not be run: on a busy machine, it took longer than the limit allows.
+        The prelude failed. On a busy machine it may exceed the limit of time.
     """
 
     def __init__(self, session: monty.MontySession, prelude: str) -> None:
@@ -125,20 +132,20 @@ class SandboxSession:
             raise _failure(error) from error
 
     def close(self) -> None:
-        """Give the process back, emptied."""
+        """Return the process to the pool, without any variables."""
         self._session.__exit__(None, None, None)
 
     def evaluate(self, code: str, names: dict[str, Any]) -> Any:
-        """Return the value of an expression that asks nothing of the host."""
+        """Return the value of an expression that does not call the host."""
         try:
             return self._session.feed_run(code, inputs=names)
         except monty.MontyError as error:
             raise _failure(error) from error
 
     def run(self, code: str, names: dict[str, Any], answers: HostAnswers) -> tuple[Any, str]:
-        """Return the value of a script's last expression, and what it printed; questions go to `answers`.
+        """Return the value of the last expression of a script, and its output. `answers` handles calls to the host.
 
-        What the host raises comes out unchanged; the session is useless afterwards.
+        An exception of the host is raised unchanged. The session is not usable afterwards.
         """
         printed = monty.CollectString(max_bytes=_PRINTED_BYTES)
         try:
@@ -156,7 +163,7 @@ class SandboxSession:
 
 
 def _step(snapshot: monty.SyncSnapshot, answers: HostAnswers) -> monty.SyncSnapshot:
-    """Answer one question of the sandbox and let it go on to the next."""
+    """Answer one call of the sandbox to the host, and return the snapshot of the next one or the result."""
     if isinstance(snapshot, monty.NameLookupSnapshot):
         return snapshot.resume()
     if not isinstance(snapshot, monty.FunctionSnapshot):
@@ -182,8 +189,8 @@ def _failure(error: monty.MontyError) -> SandboxError:
 def _raised(error: monty.MontyRuntimeError | monty.MontySyntaxError) -> SandboxError:
     text = str(error)
     frames = error.traceback()
-    own = [frame for frame in frames if frame.filename == frames[0].filename]  # without those of the prelude
-    line = own[-1].line if own else None
+    script_frames = [frame for frame in frames if frame.filename == frames[0].filename]  # without those of the prelude
+    line = script_frames[-1].line if script_frames else None
     if text.startswith("TimeoutError: feed time limit exceeded"):
         return SandboxError(FailureKind.TIME, text, line)
     if text.startswith("MemoryError: ") and "memory limit" in text:
@@ -191,5 +198,6 @@ def _raised(error: monty.MontyRuntimeError | monty.MontySyntaxError) -> SandboxE
     unsupported = text.startswith("NotImplementedError: ") and ("monty" in text or "not supported" in text)
     if isinstance(error, monty.MontySyntaxError) or unsupported:
         return SandboxError(FailureKind.SYNTAX, text, line)
-    deliberate = frames and frames[-1].function_name == ERROR_FUNCTION and len(own) < len(frames)
+    # ``error("...")`` of the prelude: the message is shown without the type of the exception.
+    deliberate = frames and frames[-1].function_name == ERROR_FUNCTION and len(script_frames) < len(frames)
     return SandboxError(FailureKind.RAISED, text.removeprefix("Exception: ") if deliberate else text, line)

@@ -1,12 +1,16 @@
-"""Expressions that only put values together: ``[state.a, state.b]``, ``{"rows": state.frame}``, ``a if test else b``.
+"""Composed expressions: ``[state.a, state.b]``, ``{"rows": state.frame}``, ``a if test else b``.
 
-Their parts are evaluated one by one and put together outside of the sandbox. A frame, an instance or an enum member
-that a part refers to stays what it is; inside the sandbox it would become rows, a mapping or a plain value. Parts that
-compute something, and the tests of choices, run in the sandbox. A node that cannot be put together here, because a
-value is of another type than expected, is evaluated as a whole in the sandbox, which raises the errors of Python.
+The parts of a composed expression are evaluated one by one and assembled outside the sandbox. A frame, an instance or
+an enum member that a part refers to keeps its type. Inside the sandbox it would become rows, a mapping or a plain
+value. Parts that compute something, and the tests of conditional expressions, run in the sandbox.
 
-A comprehension is put together here only if something that it reads is more than plain data: otherwise one crossing to
-the sandbox gives the same. What is done here has the limits of the sandbox (`Work`).
+An example: ``{"rows": state.frame, "n": len(state.names)}`` becomes a `_Dict` of two `_Leaf` nodes. ``state.frame`` is
+a reference and is looked up. ``len(state.names)`` is evaluated in the sandbox. The mapping is built here.
+
+If a node cannot be assembled here, because a value has another type than expected, it is evaluated as a whole in the
+sandbox, which raises the errors of Python. A comprehension is assembled here only if it reads more than plain data;
+otherwise one crossing to the sandbox gives the same result. Work outside the sandbox has the limits of the sandbox
+(`WorkBudget`).
 """
 
 from __future__ import annotations
@@ -17,57 +21,62 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, cast
 
 from divebook.errors import ScriptLimitError
-from divebook.scripting.prelude import NOTHING, Attribute, Context, Get, Item, last_part, ran_too_long, reference_of
+from divebook.scripting.prelude import Context, ran_too_long
+from divebook.scripting.references import NOTHING, Attribute, Get, Item, last_part, reference_of
 
 MAX_TURNS = 1_000_000
-"""Turns of loops, and looks at parts, in one expression: it takes about as much memory as the sandbox may."""
+"""Largest number of loop turns and evaluated parts in one expression. They need about the memory limit of the
+sandbox."""
 
 MAX_COPIES = 10_000_000
-"""Items that one expression may copy from lists and mappings into others; a copy takes 8 bytes for each."""
+"""Largest number of items that one expression may copy from lists and mappings into others, at 8 bytes each."""
 
 
 class Evaluate(Protocol):
-    """Evaluates one expression in a context with some names."""
+    """Function that evaluates one expression in a context with some names."""
 
     def __call__(self, context: Context, text: str, names: Mapping[str, Any]) -> Any:
-        """Return its value, looked up or from the sandbox; nothing is put together outside of it."""
+        """Return its value, looked up or from the sandbox, without assembling anything outside of it."""
 
 
-class Parts(NamedTuple):
-    """What is done with the parts of an expression."""
+class PartFunctions(NamedTuple):
+    """Functions of the interpreter for the parts of an expression."""
 
     evaluate: Evaluate
     is_plain: Callable[[str, Mapping[str, Any]], bool]
-    """Return whether all data that a part reads is plain."""
+    """Return True if all data that a part reads is plain."""
 
 
-class Work:
-    """Work of expressions that are evaluated together, as far as it is done outside of the sandbox.
+class WorkBudget:
+    """Limits for the work outside the sandbox, shared by expressions that are evaluated together.
 
     Parameters
     ----------
     seconds
         Limit of time.
     clock
-        Returns seconds.
+        Function that returns the time in seconds.
     """
 
     __slots__ = ("_clock", "_copies", "_ends", "_seconds", "_turns")
 
     def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
-        self._seconds, self._clock, self._ends = seconds, clock, clock() + seconds
-        self._turns = self._copies = 0
+        self._seconds = seconds
+        self._clock = clock
+        self._ends = clock() + seconds
+        self._turns = 0
+        self._copies = 0
 
-    def turn(self) -> None:
-        """Count a turn of a loop, or a crossing to the sandbox; raises `ScriptLimitError`."""
+    def count_turn(self) -> None:
+        """Count a turn of a loop, or a crossing to the sandbox. Raise `ScriptLimitError` if a limit is exceeded."""
         self._turns += 1
         if self._clock() > self._ends:
             raise ScriptLimitError(ran_too_long(self._seconds))
         if self._turns > MAX_TURNS:
             raise ScriptLimitError(f"an expression went through more than {MAX_TURNS:,} items; do less in one script")
 
-    def copy(self, items: int) -> None:
-        """Count copies of items before they are made; raises `ScriptLimitError`."""
+    def count_copies(self, items: int) -> None:
+        """Count copies of items before they are made. Raise `ScriptLimitError` if the limit is exceeded."""
         self._copies += items
         if self._copies > MAX_COPIES:
             raise ScriptLimitError(f"an expression copied more than {MAX_COPIES:,} items; do less in one script")
@@ -75,49 +84,49 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The names that an expression may use, and the evaluation of its parts."""
+    """Names that an expression may use, and the functions that evaluate its parts."""
 
     context: Context
     names: Mapping[str, Any]
-    parts: Parts
-    work: Work
+    parts: PartFunctions
+    work: WorkBudget
 
     @property
     def of_parts(self) -> Scope:
-        """The scope of the parts of a value: they are handed on as they are."""
+        """Scope of the parts of a value, in which recorded values keep their type."""
         return self if self.context is Context.VALUE else replace(self, context=Context.VALUE)
 
     def with_name(self, name: str, value: Any) -> Scope:
-        """Return the scope inside a loop."""
+        """Return the scope inside a loop, with the value of its variable."""
         return replace(self, names={**self.names, name: value})
 
     def is_plain(self, text: str) -> bool:
-        """Return whether all that an expression reads is plain data."""
+        """Return True if an expression reads plain data only."""
         return self.parts.is_plain(text, self.names)
 
     def value_of(self, text: str) -> Any:
         """Return the value of an expression, looked up or evaluated in the sandbox."""
-        self.work.turn()
+        self.work.count_turn()
         return self.parts.evaluate(self.context, text, self.names)
 
     def holds(self, test: str) -> bool:
-        """Return the truth of an expression."""
-        self.work.turn()
+        """Return the truth value of an expression, from the sandbox."""
+        self.work.count_turn()
         return bool(self.parts.evaluate(Context.CONDITION, f"bool({test})", self.names))
 
 
-class Structure(Protocol):
+class ExpressionNode(Protocol):
     """One node of an expression."""
 
     def value(self, scope: Scope) -> Any:
-        """Return its value, or `NOTHING` if only the sandbox can evaluate it."""
+        """Return its value, or `NOTHING` if only the sandbox can evaluate the node."""
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
-    """A node with its text, which is evaluated as a whole where its structure gives no value."""
+class ComposedNode:
+    """A composed node with its text, which is evaluated in the sandbox if the structure returns `NOTHING`."""
 
-    structure: Structure
+    structure: ExpressionNode
     text: str
 
     def value(self, scope: Scope) -> Any:
@@ -128,11 +137,11 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """A part that is evaluated as a whole: looked up if it is a reference, in the sandbox if not."""
+    """A part that is evaluated as a whole: a constant, a reference to look up, or an expression for the sandbox."""
 
     text: str
     constant: Any = NOTHING
-    """Its value, if it is written out."""
+    """Value of a constant."""
 
     def value(self, scope: Scope) -> Any:
         return scope.value_of(self.text) if self.constant is NOTHING else self.constant
@@ -140,43 +149,43 @@ class _Leaf:
 
 @dataclass(frozen=True, slots=True)
 class _List:
-    """Items of a list or tuple; of a starred one, the items of its value."""
+    """Display of a list or tuple. A starred entry stands for the items of its value."""
 
-    items: tuple[tuple[bool, Structure], ...]
+    items: tuple[tuple[bool, ExpressionNode], ...]
 
     def value(self, scope: Scope) -> Any:
-        made: list[Any] = []
+        result: list[Any] = []
         for is_starred, item in self.items:
             value = item.value(scope.of_parts)
             if not is_starred:
-                made.append(value)
+                result.append(value)
                 continue
             if type(value) is not list:
                 return NOTHING
-            scope.work.copy(len(value))
-            made += value
-        return made
+            scope.work.count_copies(len(value))
+            result += value
+        return result
 
 
 @dataclass(frozen=True, slots=True)
 class _Dict:
-    """Entries of a mapping; without a key, all entries of a value."""
+    """Display of a mapping. An entry without a key (``**value``) stands for all entries of its value."""
 
-    entries: tuple[tuple[Structure | None, Structure], ...]
+    entries: tuple[tuple[ExpressionNode | None, ExpressionNode], ...]
 
     def value(self, scope: Scope) -> Any:
-        made: dict[Any, Any] = {}
+        result: dict[Any, Any] = {}
         for key, item in self.entries:
             name = "" if key is None else key.value(scope.of_parts)
             value = item.value(scope.of_parts)
             if not _is_key(name) or (key is None and type(value) is not dict):
                 return NOTHING
             if key is None:
-                scope.work.copy(len(value))
-                made.update(value)
+                scope.work.count_copies(len(value))
+                result.update(value)
             else:
-                made[name] = value
-        return made
+                result[name] = value
+        return result
 
 
 def _is_key(value: Any) -> bool:
@@ -185,11 +194,11 @@ def _is_key(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """``then if test else other``; the part that is not chosen is not evaluated."""
+    """``then if test else other``. The other part is not evaluated."""
 
     test: str
-    then: Structure
-    other: Structure
+    then: ExpressionNode
+    other: ExpressionNode
 
     def value(self, scope: Scope) -> Any:
         return (self.then if scope.holds(self.test) else self.other).value(scope)
@@ -197,9 +206,9 @@ class _Choice:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """``.name``, ``[key]`` or ``.get(key)`` of a value that is no reference."""
+    """``.name``, ``[key]`` or ``.get(key)`` of a composed value."""
 
-    whole: Structure
+    whole: ExpressionNode
     part: Attribute | Item | Get
 
     def value(self, scope: Scope) -> Any:
@@ -208,10 +217,10 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _ComputedItem:
-    """``[key]`` of a value, where the key is computed."""
+    """``[key]`` of a value, with a computed key."""
 
-    whole: Structure
-    key: Structure
+    whole: ExpressionNode
+    key: ExpressionNode
 
     def value(self, scope: Scope) -> Any:
         whole = self.whole.value(scope.of_parts)
@@ -223,8 +232,8 @@ class _ComputedItem:
 class _Slice:
     """``[first:last:step]`` of a list."""
 
-    whole: Structure
-    bounds: tuple[Structure | None, ...]
+    whole: ExpressionNode
+    bounds: tuple[ExpressionNode | None, ...]
 
     def value(self, scope: Scope) -> Any:
         whole = self.whole.value(scope.of_parts)
@@ -233,25 +242,25 @@ class _Slice:
         if not is_sound or bounds[2] == 0:
             return NOTHING
         part = slice(*bounds)
-        scope.work.copy(len(range(len(whole))[part]))
+        scope.work.count_copies(len(range(len(whole))[part]))
         return whole[part]
 
 
 @dataclass(frozen=True, slots=True)
-class _Sum:
-    """Lists, one after the other."""
+class _ListSum:
+    """Concatenation of lists."""
 
-    parts: tuple[Structure, ...]
+    parts: tuple[ExpressionNode, ...]
 
     def value(self, scope: Scope) -> Any:
-        made: list[Any] = []
+        result: list[Any] = []
         for part in self.parts:
             value = part.value(scope.of_parts)
             if type(value) is not list:
                 return NOTHING
-            scope.work.copy(len(value))
-            made += value
-        return made
+            scope.work.count_copies(len(value))
+            result += value
+        return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,24 +268,24 @@ class _Loop:
     """``for name in items if test`` of a comprehension."""
 
     name: str
-    items: Structure
+    items: ExpressionNode
     tests: str
-    """An expression that says of each item whether it passes all tests; empty without any."""
+    """Expression for a list of booleans: for each item, whether it passes all tests. Empty if there are no tests."""
 
     def turns(self, scope: Scope) -> Iterator[Scope]:
         """Yield the scope of each turn."""
         items = self.items.value(scope)
         if type(items) is not list:
             raise _NoListError
-        passes = scope.value_of(self.tests) if self.tests else [True] * len(items)
-        for item, is_taken in zip(items, passes, strict=True):
-            scope.work.turn()
-            if is_taken:
+        passed = scope.value_of(self.tests) if self.tests else [True] * len(items)
+        for item, is_included in zip(items, passed, strict=True):
+            scope.work.count_turn()
+            if is_included:
                 yield scope.with_name(self.name, item)
 
 
 class _NoListError(Exception):
-    """A loop goes over something else than a list."""
+    """The value that a loop iterates over is not a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,8 +293,8 @@ class _Comprehension:
     """``[item for ...]``, or with a key ``{key: item for ...}``."""
 
     text: str
-    key: Structure | None
-    item: Structure
+    key: ExpressionNode | None
+    item: ExpressionNode
     loops: tuple[_Loop, ...]
 
     def value(self, scope: Scope) -> Any:
@@ -311,30 +320,30 @@ def _nested(loops: Sequence[_Loop], scope: Scope) -> Iterator[Scope]:
         yield from _nested(inner, turn)
 
 
-def structure_of(source: str, tree: ast.Expression) -> Structure | None:
-    """Return the structure of an expression; None for one that is evaluated as a whole."""
+def structure_of(source: str, tree: ast.Expression) -> ExpressionNode | None:
+    """Return the structure of a composed expression; None for an expression that is evaluated as a whole."""
     node = _Builder(source).of(tree.body)
-    return node.structure if isinstance(node, Node) else None
+    return node.structure if isinstance(node, ComposedNode) else None
 
 
 class _Builder:
-    """Makes the structures of one expression's nodes.
+    """Converter from the syntax tree of one expression to its structure.
 
-    A node without a name in it, such as ``[1, 2 + 3]``, is one leaf, which crosses to the sandbox once.
+    A node that contains no name, such as ``[1, 2 + 3]``, becomes one leaf, which crosses to the sandbox once.
     """
 
     def __init__(self, source: str) -> None:
-        # The positions of a tree count bytes. `ast.get_source_segment` splits the whole source for each node.
+        # Positions in a syntax tree count bytes. `ast.get_source_segment` would split the whole source for each node.
         self._lines = [line.encode() for line in source.split("\n")]
 
-    def of(self, node: ast.expr) -> Structure:
+    def of(self, node: ast.expr) -> ExpressionNode:
         if isinstance(node, ast.Constant) and isinstance(node.value, (str, int, float, type(None))):
             return _Leaf("", node.value)
         has_name = any(isinstance(part, ast.Name) for part in ast.walk(node))
         is_reference = reference_of(ast.Expression(node)) is not None
         text = self._text(node)
         structure = self._composed(node) if has_name and not is_reference else None
-        return _Leaf(text) if structure is None else Node(structure, text)
+        return _Leaf(text) if structure is None else ComposedNode(structure, text)
 
     def _text(self, node: ast.expr) -> str:
         first = node.lineno - 1
@@ -345,67 +354,78 @@ class _Builder:
         edges = self._lines[first][node.col_offset :], self._lines[last][: node.end_col_offset]
         return b"\n".join((edges[0], *inner, edges[1])).decode()
 
-    def _composed(self, node: ast.expr) -> Structure | None:
-        known = last_part(node)
-        if known is not None:
-            part, whole = known
+    def _composed(self, node: ast.expr) -> ExpressionNode | None:
+        part_and_whole = last_part(node)
+        if part_and_whole is not None:
+            part, whole = part_and_whole
             inner = self.of(whole)
             return None if isinstance(inner, _Leaf) else _Part(inner, part)
         compose = _COMPOSED.get(type(node))
         return None if compose is None else compose(self, node)
 
-    def listed(self, node: ast.List | ast.Tuple) -> Structure:
+    def listed(self, node: ast.List | ast.Tuple) -> ExpressionNode:
         is_starred = [isinstance(item, ast.Starred) for item in node.elts]
         items = [item.value if isinstance(item, ast.Starred) else item for item in node.elts]
         return _List(tuple(zip(is_starred, map(self.of, items), strict=True)))
 
-    def mapping(self, node: ast.Dict) -> Structure:
+    def mapping(self, node: ast.Dict) -> ExpressionNode:
         pairs = zip(node.keys, node.values, strict=True)
         return _Dict(tuple((None if key is None else self.of(key), self.of(value)) for key, value in pairs))
 
-    def call(self, node: ast.Call) -> Structure | None:
-        """Return the structure of ``dict(a=state.a)``; other calls are left to the sandbox."""
+    def call(self, node: ast.Call) -> ExpressionNode | None:
+        """Return the structure of ``dict(a=state.a)``. Other calls are evaluated in the sandbox."""
         names = [word.arg for word in node.keywords]
         if not (isinstance(node.func, ast.Name) and node.func.id == "dict" and not node.args and all(names)):
             return None
         return _Dict(tuple((_Leaf("", word.arg), self.of(word.value)) for word in node.keywords))
 
-    def choice(self, node: ast.IfExp) -> Structure:
+    def choice(self, node: ast.IfExp) -> ExpressionNode:
         return _Choice(self._text(node.test), self.of(node.body), self.of(node.orelse))
 
-    def first_of(self, node: ast.BoolOp) -> Structure:
-        *others, last = node.values
-        structure = self.of(last)
-        # Each value but the last is evaluated twice, which an expression allows, as it has no effects.
-        for value in reversed(others):
-            chosen = self.of(value)
-            is_or = isinstance(node.op, ast.Or)
-            structure = _Choice(self._text(value), *((chosen, structure) if is_or else (structure, chosen)))
+    def first_of(self, node: ast.BoolOp) -> ExpressionNode:
+        """Return the structure of ``a and b`` or ``a or b``: nested choices, from the last value to the first.
+
+        ``a or b`` becomes ``a if a else b``. Each value except the last is evaluated twice, which has no effect because
+        expressions have no side effects.
+        """
+        structure = self.of(node.values[-1])
+        for value in reversed(node.values[:-1]):
+            operand = self.of(value)
+            if isinstance(node.op, ast.Or):
+                structure = _Choice(self._text(value), operand, structure)
+            else:
+                structure = _Choice(self._text(value), structure, operand)
         return structure
 
-    def sum(self, node: ast.BinOp) -> Structure | None:
-        parts: list[ast.expr] = []
-        left: ast.expr = node
-        while isinstance(left, ast.BinOp) and isinstance(left.op, ast.Add):
-            parts.append(left.right)
-            left = left.left
-        parts.append(left)
-        are_tuples = {isinstance(part, ast.Tuple) for part in parts}
-        # A tuple becomes a list here, and Python adds no list to a tuple.
-        return _Sum(tuple(map(self.of, reversed(parts)))) if len(parts) > 1 and len(are_tuples) == 1 else None
+    def sum(self, node: ast.BinOp) -> ExpressionNode | None:
+        """Return the structure of ``a + b + c``; None if it mixes tuples and other values.
 
-    def item(self, node: ast.Subscript) -> Structure:
+        The structure of a tuple is a list, but Python cannot add a list and a tuple. The sandbox raises that error.
+        """
+        operands: list[ast.expr] = []
+        first: ast.expr = node
+        while isinstance(first, ast.BinOp) and isinstance(first.op, ast.Add):
+            operands.append(first.right)
+            first = first.left
+        operands.append(first)
+        are_tuples = {isinstance(operand, ast.Tuple) for operand in operands}
+        if len(operands) == 1 or len(are_tuples) > 1:
+            return None
+        return _ListSum(tuple(map(self.of, reversed(operands))))
+
+    def item(self, node: ast.Subscript) -> ExpressionNode:
         whole = self.of(node.value)
         if not isinstance(node.slice, ast.Slice):
             return _ComputedItem(whole, self.of(node.slice))
         bounds = (node.slice.lower, node.slice.upper, node.slice.step)
         return _Slice(whole, tuple(None if bound is None else self.of(bound) for bound in bounds))
 
-    def comprehension(self, node: ast.ListComp | ast.DictComp) -> Structure | None:
+    def comprehension(self, node: ast.ListComp | ast.DictComp) -> ExpressionNode | None:
+        """Return the structure of a comprehension; None if only the sandbox can evaluate it."""
         key, item = (None, node.elt) if isinstance(node, ast.ListComp) else (node.key, node.value)
         loops = tuple(map(self._loop, node.generators))
         structure = self.of(item)
-        # Only the sandbox can evaluate a leaf that is no reference, and its value is plain data.
+        # A leaf that is not a reference is evaluated in the sandbox, and its value is plain data.
         is_computed = isinstance(structure, _Leaf) and reference_of(ast.Expression(item)) is None
         if None in loops or is_computed:
             return None
@@ -421,7 +441,7 @@ class _Builder:
         return _Loop(name, self.of(loop.iter), f"[bool({tests}) for {name} in {items}]" if tests else "")
 
 
-_COMPOSED: Mapping[type[ast.expr], Callable[[_Builder, Any], Structure | None]] = {
+_COMPOSED: Mapping[type[ast.expr], Callable[[_Builder, Any], ExpressionNode | None]] = {
     ast.List: _Builder.listed,
     ast.Tuple: _Builder.listed,
     ast.Dict: _Builder.mapping,

@@ -1,4 +1,17 @@
-"""Parsing expressions and scripts, and refusing what their context does not allow."""
+"""Preparation of code for the sandbox: parsing, checks, rewriting, analysis of names, and errors.
+
+`compile_expression` and `compile_script` turn a text into a `Program` in four steps:
+
+1. **Parse** (`parse_expression`, `parse_script`) and explain common mistakes, such as ``&&`` instead of ``and``.
+2. **Check** (`check_expression`, `check_script`): an expression must not change a value, and must give the same result
+   each time. A script must not assign to `inputs` or `state`.
+3. **Rewrite** (`rewrite`): ``state.total`` becomes a call that reads a key, because data in the sandbox are plain
+   mappings. No line moves, so that line numbers in errors stay correct.
+4. **Analyse names** (`Scopes`, `key_uses`): for ``state.total * inputs.rate`` the result is
+   ``{"state": {"total"}, "inputs": {"rate"}}``. `select` later sends only these values to the sandbox.
+
+The end of the module converts failures of the sandbox to divebook's errors.
+"""
 
 from __future__ import annotations
 
@@ -25,18 +38,16 @@ from divebook.scripting.prelude import (
     FORMAT,
     HELPERS,
     MAKE_CODE,
-    NOTHING,
     RESULT,
     SAFE_NAMES,
     Context,
     Limits,
-    Reference,
     prelude,
     ran_too_long,
-    reference_of,
 )
-from divebook.scripting.structure import Structure, structure_of
-from divebook.text.arguments import normal_name, same_name
+from divebook.scripting.references import NOTHING, Reference, reference_of
+from divebook.scripting.structure import ExpressionNode, structure_of
+from divebook.text.names import normal_name, same_name
 from divebook.text.syntax import parse_python
 
 READ_ONLY = ("inputs", "state")
@@ -50,7 +61,7 @@ _CHANGING_METHODS = frozenset(
         *("set", "delete"),
     }
 )
-"""Methods that change a list, a mapping, a set, or the variables."""
+"""Methods that change a list, a mapping, a set or the variables."""
 _FOREIGN = (
     (re.compile(r"&&"), "write 'and' instead of '&&'"),
     (re.compile(r"\|\|"), "write 'or' instead of '||'"),
@@ -62,7 +73,7 @@ _ASSIGNS = re.compile(r"^([\w.\[\]\"']+\s*=)(?=[^=])")
 
 
 def parse_expression(text: str) -> tuple[str, ast.Expression]:
-    """Return `text` in parentheses (so that it may span lines) and its tree, whose positions fit that text."""
+    """Return `text` in parentheses, so that it may span lines, and the syntax tree of this source."""
     source = normalise(text).strip()
     if not source:
         raise ScriptSyntaxError("the expression is empty; write a Python expression such as state.count > 3")
@@ -79,7 +90,7 @@ def parse_expression(text: str) -> tuple[str, ast.Expression]:
 
 
 def parse_script(text: str) -> tuple[str, ast.Module]:
-    """Return `text` with normalised line ends, and its tree."""
+    """Return `text` with normalised line ends, and its syntax tree."""
     source = normalise(text)
     try:
         with _parser(source):
@@ -89,15 +100,15 @@ def parse_script(text: str) -> tuple[str, ast.Module]:
 
 
 def normalise(text: str) -> str:
-    """Return `text` with line ends as Python's parser counts them."""
+    """Return `text` with the line ends that Python's parser counts."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 @contextmanager
 def _parser(source: str) -> Iterator[None]:
-    """Make everything a hostile text can make Python's parser raise a SyntaxError, and keep its warnings quiet."""
+    """Convert all errors that hostile text causes in Python's parser to SyntaxError, and suppress its warnings."""
     try:
-        if "\\" in source:  # "\d" in a pattern is the author's business, not a warning in a notebook
+        if "\\" in source:  # an invalid escape such as "\d" in a pattern must not cause a warning in a notebook
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 yield
@@ -120,7 +131,7 @@ def _parse_spanning(source: str, wrapped: str) -> ast.Expression | None:
 
 
 def _balanced(source: str) -> bool:
-    """Tell whether the parentheses put around `source` close at its end: with ``1) + (2`` they close earlier."""
+    """Return True if parentheses around `source` close at its end. With ``1) + (2`` they would close earlier."""
     depth = 0
     end = (source.count("\n") + 2, 1)
     try:
@@ -135,7 +146,7 @@ def _balanced(source: str) -> bool:
 
 
 def _advice_on_change(source: str) -> str | None:
-    """Return what to write in place of a statement that changes something; None for all other mistakes."""
+    """Return advice for an assignment or deletion in place of an expression; None for all other mistakes."""
     if _is_comparison(source):
         return f"write '==' to compare; {_NO_CHANGES}"
     try:
@@ -150,11 +161,11 @@ def _advice_on_change(source: str) -> str | None:
 
 
 def _is_comparison(source: str) -> bool:
-    """Whether all that is wrong is an ``=`` that compares: ``y = x`` and not ``y = x +``."""
-    meant, count = _ASSIGNS.subn(r"\1=", source)
+    """Return True if the source is an expression after replacing ``=`` by ``==``: ``y = x``, but not ``y = x +``."""
+    corrected, count = _ASSIGNS.subn(r"\1=", source)
     try:
-        with _parser(meant):
-            parse_python(meant, mode="eval")
+        with _parser(corrected):
+            parse_python(corrected, mode="eval")
     except SyntaxError:
         return False
     return count > 0
@@ -167,7 +178,7 @@ def _syntax_error(error: SyntaxError, source: str, hint: str | None = None) -> S
 
 
 def check_expression(tree: ast.AST) -> None:
-    """Refuse what could make an expression change something, or answer differently another time."""
+    """Raise `ScriptSyntaxError` for code that could change a value, or give a different result another time."""
     _check_targets(tree)
     _check_texts(tree)
     allowed_lambdas = {id(node) for node in _called_lambdas(tree)}
@@ -180,7 +191,7 @@ def check_expression(tree: ast.AST) -> None:
 
 
 def _check_texts(tree: ast.AST) -> None:
-    """Refuse half a character, which the sandbox would silently replace."""
+    """Refuse strings with an unpaired surrogate, which the sandbox would silently replace."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and not _is_unicode(node.value):
             raise ScriptSyntaxError(
@@ -195,17 +206,23 @@ def _is_unicode(text: str) -> bool:
 
 
 def _check_targets(tree: ast.AST) -> None:
-    """Refuse ``[id for id in ids]``: in a comprehension Monty 1.4 reads its own ``id`` and not the variable."""
-    targets = (node.target for node in ast.walk(tree) if isinstance(node, ast.comprehension))
-    for name in (name for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)):
-        if name.id in BUILTINS and isinstance(name.ctx, ast.Store):
-            advice = f"call it {name.id}_ instead"
-            raise ScriptSyntaxError(
-                f"a comprehension cannot use the name {name.id!r} of Python's own; {advice}", name.lineno
-            )
+    """Refuse ``[id for id in ids]``: in a comprehension Monty 1.4 reads the builtin ``id`` instead of the variable."""
+    targets = [node.target for node in ast.walk(tree) if isinstance(node, ast.comprehension)]
+    for target in targets:
+        for name in ast.walk(target):
+            if isinstance(name, ast.Name) and name.id in BUILTINS and isinstance(name.ctx, ast.Store):
+                raise ScriptSyntaxError(
+                    f"a comprehension cannot use the name {name.id!r} of Python's own; call it {name.id}_ instead",
+                    name.lineno,
+                )
 
 
 def _refusal(node: ast.AST) -> str | None:
+    """Return the reason why an expression may not contain a node; None if it may.
+
+    A method that changes its object (``append``) is refused only for a part of a named value: a list that the
+    expression itself has built may change.
+    """
     if isinstance(node, ast.NamedExpr):
         return f"':=' assigns a name, and expressions cannot keep anything; {_NO_CHANGES}"
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGING_METHODS:
@@ -223,7 +240,7 @@ def _refusal(node: ast.AST) -> str | None:
 
 
 def _root_of(node: ast.expr) -> str | None:
-    """Return the name of the value that a node is a part of; None for a value that the expression itself makes."""
+    """Return the name of the value that a node is a part of; None for a value that the expression itself builds."""
     while True:
         if isinstance(node, ast.Attribute | ast.Subscript):
             node = node.value
@@ -238,7 +255,7 @@ def _name_of(node: ast.Name | ast.arg) -> str:
 
 
 def _called_lambdas(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes where a lambda cannot end up as a value (its text shows an address)."""
+    """Yield the nodes in which a lambda is called and cannot become a result, whose text would show an address."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             yield node.func
@@ -248,12 +265,12 @@ def _called_lambdas(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def check_script(tree: ast.AST, shadowed: frozenset[str]) -> None:
-    """Refuse what can only be a mistake in a script step: writing to `inputs` or `state`, using helper names.
+    """Raise `ScriptSyntaxError` for mistakes in a script step: a write to `inputs` or `state`, a reserved name.
 
     Parameters
     ----------
     shadowed
-        Names that some function of the script binds itself: for those ``state.x = 1`` means something else.
+        Names that a function of the script binds itself. ``state.x = 1`` then refers to another ``state``.
     """
     _check_targets(tree)
     _check_texts(tree)
@@ -282,7 +299,10 @@ def _outside_functions(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def _written_root(node: ast.AST) -> str | None:
-    """Return ``state`` for the targets ``state``, ``state.x``, ``state["x"].y`` ..., else None."""
+    """Return the name at the root of an assignment target: ``state`` for ``state``, ``state.x``, ``state["x"].y``.
+
+    Return None for other nodes.
+    """
     if not isinstance(node, ast.Name | ast.Attribute | ast.Subscript) or isinstance(node.ctx, ast.Load):
         return None
     inner: ast.AST = node
@@ -291,12 +311,19 @@ def _written_root(node: ast.AST) -> str | None:
     return inner.id if isinstance(inner, ast.Name) else None
 
 
-# Rewriting scripts so that ``inputs.name`` works on mappings, without moving a line.
+# --- rewriting ------------------------------------------------------------------------------------------------------
 #
-# ``a.b`` becomes ``helper(a, 'b', 'a')``. Calls keep their function: ``state.get("n")`` is Python's own method; only
-# ``state.set("n", 1)`` and ``state.delete("n")``, which mappings lack, become ``helper(state, 'set', "n", 1)``. The
-# text is edited in place, byte offsets as the parser reports them; an f-string is replaced whole, because Python 3.11
-# reports wrong positions inside it.
+# Data in the sandbox are plain mappings, so that ``inputs.name`` must be rewritten. No line may move, because errors
+# report line numbers.
+#
+# ``a.b`` becomes ``helper(a, 'b', 'a')``, where the last argument is the path for error messages. Calls keep their
+# function: ``state.get("n")`` is a method of dict. Only ``state.set("n", 1)`` and ``state.delete("n")``, which mappings
+# lack, become ``helper(state, 'set', "n", 1)``.
+#
+# `_Editor` walks the syntax tree and collects edits of the source: byte ranges, as the parser reports them, and their
+# new text. For ``inputs.n + 1`` the edits are: insert ``helper(`` before ``inputs``, replace ``.`` by ``,``, and
+# replace ``n`` by `` 'n', 'inputs')``. All edits are then applied at once, in the order of their positions. An f-string
+# is replaced as a whole (`_Lowering`), because Python 3.11 reports wrong positions inside it.
 
 
 _SPACE = re.compile(rb"(?:[ \t\f\n\\]|#[^\n]*\n)*")
@@ -311,18 +338,20 @@ _TEXTS_AND_NUMBERS = (ast.Constant, ast.Compare, ast.UnaryOp, ast.JoinedStr)
 
 @dataclass(frozen=True, slots=True)
 class _Edit:
+    """Replacement of a byte range of the source. An empty range is an insertion."""
+
     start: int
     end: int
     text: str
 
 
 def rewrite(source: str, tree: ast.Expression | ast.Module, modules: frozenset[str]) -> str:
-    """Return `source` with attribute reads on data replaced, and its result checked.
+    """Return `source` with attribute reads on data replaced, and with a check of its result.
 
     Parameters
     ----------
     modules
-        Names that can only be modules or classes: their attributes stay as they are.
+        Names that can only be modules or classes. Their attributes stay unchanged.
     """
     editor = _Editor(source, modules, has_own_dict=any(_names_dict(node) for node in ast.walk(tree)))
     result = _result_of(tree)
@@ -333,22 +362,22 @@ def rewrite(source: str, tree: ast.Expression | ast.Module, modules: frozenset[s
 
 
 def _names_dict(node: ast.AST) -> bool:
-    """Return whether a node gives the name ``dict`` to something of the script."""
+    """Return True if a node binds the name ``dict``."""
     if isinstance(node, ast.Name):
         return node.id == "dict" and not isinstance(node.ctx, ast.Load)
     return "dict" in (getattr(node, "name", None), getattr(node, "arg", None), getattr(node, "asname", None))
 
 
 def _may_have_equal_keys(node: ast.Dict) -> bool:
-    """Return whether two keys of a dict display may be equal and yet differ, as 1 and True do; strings never do."""
+    """Return True if two keys of a dict display may be equal but not identical, as 1 and True. Strings never are."""
     constants = [key.value for key in node.keys if isinstance(key, ast.Constant)]
-    others = [key for key in node.keys if key is None or not isinstance(key, ast.Constant | ast.JoinedStr)]
+    computed = [key for key in node.keys if key is None or not isinstance(key, ast.Constant | ast.JoinedStr)]
     numbers = [value for value in constants if not isinstance(value, str)]
-    return len(others) + bool(numbers) > 1 or len(set(numbers)) < len(numbers)
+    return len(computed) + bool(numbers) > 1 or len(set(numbers)) < len(numbers)
 
 
 def _result_of(tree: ast.Expression | ast.Module) -> ast.expr | None:
-    """Return the expression whose value is the result, unless it can only be plain data."""
+    """Return the expression whose value is the result; None if there is none or it can only be plain data."""
     if isinstance(tree, ast.Expression):
         return tree.body if _may_be_code(tree.body, SAFE_NAMES) else None
     last = tree.body[-1] if tree.body else None
@@ -356,7 +385,10 @@ def _result_of(tree: ast.Expression | ast.Module) -> ast.expr | None:
 
 
 def _may_be_code(node: ast.expr, code_names: frozenset[str] | None) -> bool:
-    """Tell whether a value may be a function, class, module or view; `code_names` are names of such, None: any is."""
+    """Return True if a value may be a function, class, module or view, and not data.
+
+    `code_names` are the names of such objects. None means that every name may refer to one.
+    """
     if isinstance(node, ast.BoolOp):
         return any(_may_be_code(value, code_names) for value in node.values)
     if isinstance(node, ast.IfExp):
@@ -369,7 +401,7 @@ def _may_be_code(node: ast.expr, code_names: frozenset[str] | None) -> bool:
 
 
 def is_change(node: ast.AST, *changes: str) -> bool:
-    """Whether a node is a call ``state.set(...)`` or ``state.delete(...)``."""
+    """Return True if a node is a call ``state.set(...)`` or ``state.delete(...)``, or one of the methods `changes`."""
     function = node.func if isinstance(node, ast.Call) else None
     return (
         isinstance(function, ast.Attribute)
@@ -380,7 +412,7 @@ def is_change(node: ast.AST, *changes: str) -> bool:
 
 
 def _is_named(node: ast.AST) -> bool:
-    """Return whether a node is the mapping of variables or inputs, whose keys are names."""
+    """Return True if a node is ``state`` or ``inputs``, whose keys are names."""
     return isinstance(node, ast.Name) and node.id in ("state", "inputs")
 
 
@@ -389,7 +421,7 @@ def _is_read(node: ast.Attribute, modules: frozenset[str]) -> bool:
 
 
 def _path(node: ast.expr) -> str | None:
-    """Return ``inputs.user`` for a plain chain of names, for use in messages."""
+    """Return the text of a plain chain of names such as ``inputs.user``, for error messages; None for other nodes."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
@@ -399,7 +431,11 @@ def _path(node: ast.expr) -> str | None:
 
 
 class _Editor(ast.NodeVisitor):
-    """Collects edits, outer ones first, so that insertions at one place nest rightly."""
+    """Visitor that collects the edits of a source.
+
+    Edits of an outer node are added before those of its inner nodes, and sorting is stable. Insertions at the same
+    position are therefore nested correctly.
+    """
 
     def __init__(self, source: str, modules: frozenset[str], *, has_own_dict: bool) -> None:
         self._source = source.encode()
@@ -411,6 +447,7 @@ class _Editor(ast.NodeVisitor):
             self._line_starts.append(self._line_starts[-1] + len(line) + 1)
 
     def applied(self) -> str:
+        """Return the source with all edits."""
         pieces: list[bytes] = []
         position = 0
         for edit in sorted(self._edits, key=lambda edit: edit.start):
@@ -419,7 +456,7 @@ class _Editor(ast.NodeVisitor):
         return b"".join([*pieces, self._source[position:]]).decode()
 
     def wrap(self, node: ast.expr) -> None:
-        """Pass the value of `node` through the check of results."""
+        """Wrap a node in a call of the helper that checks results."""
         start, end = self._span(node)
         self._insert_call(start, f"{RESULT}((")
         self._edits.append(_Edit(end, end, "))"))
@@ -440,18 +477,18 @@ class _Editor(ast.NodeVisitor):
             self.visit(argument)
 
     def _keep_first_keys(self, node: ast.Call) -> None:
-        """Write ``dict(pairs)`` as ``dict(helper(pairs))``."""
+        """Replace ``dict(pairs)`` by ``dict(helper(pairs))``."""
         if not node.args or isinstance(node.args[0], ast.Starred):
             return
         start, end = self._span(node.args[0])
         opening = self._after(_SPACE, self._span(node.func)[1])
-        if start == opening:  # a generator without parentheses of its own begins and ends with those of the call
+        if start == opening:  # a generator without parentheses: its range includes those of the call
             start = start + 1
             end = end - 1
         self._edits += [_Edit(start, start, f"{ENTRIES}("), _Edit(end, end, ")")]
 
     def visit_Dict(self, node: ast.Dict) -> None:
-        """Write ``{a: b, **c}`` as ``helper([(a, b), *c.items()])`` where two keys may be equal."""
+        """Replace ``{a: b, **c}`` by ``helper([(a, b), *c.items()])`` if two keys may be equal."""
         if _may_have_equal_keys(node):
             start, end = self._span(node)
             self._edits.append(_Edit(start, start + 1, f"{ENTRIES}(["))
@@ -470,7 +507,7 @@ class _Editor(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_DictComp(self, node: ast.DictComp) -> None:
-        """Write ``{a: b for ...}`` as ``helper([(a, b) for ...])``, unless its keys are strings."""
+        """Replace ``{a: b for ...}`` by ``helper([(a, b) for ...])``, unless its keys are strings."""
         if not isinstance(node.key, ast.JoinedStr):
             start, end = self._span(node)
             self._edits.append(_Edit(start, start + 1, f"{ENTRIES}([("))
@@ -480,7 +517,7 @@ class _Editor(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _separate(self, key: ast.expr) -> None:
-        """Write a comma in place of the colon behind a key."""
+        """Replace the colon after a key by a comma."""
         colon = self._after(_BEFORE_DOT, self._span(key)[1])
         self._edits.append(_Edit(colon, colon + 1, ","))
 
@@ -490,7 +527,7 @@ class _Editor(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _normalise(self, names: list[ast.expr]) -> None:
-        """Write the names of variables as the log has them: reads in the same script compare them as they are."""
+        """Replace constant names of variables by their normal form, in which the log stores them."""
         for name in names:
             if isinstance(name, ast.Constant) and name.lineno == name.end_lineno:
                 normal = normal_name(name.value)
@@ -515,15 +552,15 @@ class _Editor(ast.NodeVisitor):
         lowered = lowering.visit(node)
         if lowering.changed:
             start, end = self._span(node)
-            # Parentheses and blank lines keep the lines below where they were.
+            # Parentheses and line breaks preserve the line numbers of the following code.
             padding = "\n" * self._source.count(b"\n", start, end)
             self._edits.append(_Edit(start, end, f"({ast.unparse(lowered)}{padding})"))
 
     def visit_MatchValue(self, node: ast.MatchValue) -> None:
-        """Leave patterns alone: ``case Colour.RED`` must stay a dotted name."""
+        """Skip patterns: ``case Colour.RED`` must remain a dotted name."""
 
     def visit_MatchClass(self, node: ast.MatchClass) -> None:
-        """Leave patterns alone."""
+        """Skip patterns."""
 
     def _insert_call(self, position: int, text: str) -> None:
         before = self._source[position - 1 : position]
@@ -535,7 +572,7 @@ class _Editor(ast.NodeVisitor):
         return start, self._line_starts[(node.end_lineno or 1) - 1] + (node.end_col_offset or 0)
 
     def _find_dot(self, position: int) -> int:
-        """Return where the dot after a value is; only closing parentheses, space and comments come before it."""
+        """Return the position of the dot after a value. Only closing parentheses, space and comments can precede it."""
         return self._after(_BEFORE_DOT, position)
 
     def _find_name(self, position: int) -> int:
@@ -547,7 +584,7 @@ class _Editor(ast.NodeVisitor):
 
 
 class _Lowering(ast.NodeTransformer):
-    """Turns an f-string into a join of helper calls, and the attributes inside into helper calls."""
+    """Transformer of f-strings: an f-string becomes a join of helper calls, attributes in it become helper calls."""
 
     def __init__(self, modules: frozenset[str]) -> None:
         self._modules = modules
@@ -556,8 +593,8 @@ class _Lowering(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         if is_change(node) and isinstance(node.func, ast.Attribute):
             self.changed = True
-            given = [ast.Name("state", ast.Load()), ast.Constant(node.func.attr), *map(self.visit, node.args)]
-            return ast.Call(ast.Name(CHANGE, ast.Load()), given, [self.visit(word) for word in node.keywords])
+            changed = [ast.Name("state", ast.Load()), ast.Constant(node.func.attr), *map(self.visit, node.args)]
+            return ast.Call(ast.Name(CHANGE, ast.Load()), changed, [self.visit(word) for word in node.keywords])
         if isinstance(node.func, ast.Attribute):
             function = ast.Attribute(self.visit(node.func.value), node.func.attr, ast.Load())
         else:
@@ -587,11 +624,11 @@ def _call(name: str, *arguments: ast.expr) -> ast.Call:
     return ast.Call(ast.Name(name, ast.Load()), list(arguments), [])
 
 
-# Which names a script takes from outside, and how much of each it looks at.
+# --- analysis of names: names that a script takes from outside, and the keys that it reads of each --------------------
 
 
 Keys = frozenset[str | int] | None
-"""The keys of a mapping that a script can reach; None when it may reach all."""
+"""Keys of a mapping that a script can read; None for all of them."""
 
 _ADVICE = {
     "true": "write True",
@@ -614,7 +651,7 @@ _SYSTEM = frozenset({"os", "sys", "exec", "eval", "open", "subprocess", "http", 
 
 
 class Scopes:
-    """The names of a script, resolved scope by scope by Python's own symbol table."""
+    """Names of a script, resolved for each scope by Python's symbol table."""
 
     def __init__(self, source: str, tree: ast.Expression | ast.Module) -> None:
         mode: Literal["eval", "exec"] = "eval" if isinstance(tree, ast.Expression) else "exec"
@@ -628,39 +665,47 @@ class Scopes:
         self._inner = list(_children(self._top))
 
     def free(self) -> frozenset[str]:
-        """Return the names that must come from outside."""
-        tables = [self._top, *self._inner]
-        used = {s.get_name() for t in tables for s in t.get_symbols() if s.is_referenced() and self._outside(t, s)}
+        """Return the names that the script reads but does not define."""
+        used = set()
+        for table in [self._top, *self._inner]:
+            for symbol in table.get_symbols():
+                if symbol.is_referenced() and self._outside(table, symbol):
+                    used.add(symbol.get_name())
         return frozenset(used - self.defined())
 
     def _outside(self, table: symtable.SymbolTable, symbol: symtable.Symbol) -> bool:
         return table is self._top or symbol.is_global()
 
     def defined(self) -> frozenset[str]:
-        """Return the names the module level binds, also through ``global`` in a function."""
-        own = {s.get_name() for s in self._top.get_symbols() if s.is_assigned() or s.is_imported()}
-        declared = {
-            s.get_name() for t in self._inner for s in t.get_symbols() if s.is_declared_global() and s.is_assigned()
-        }
-        return frozenset(own | declared)
+        """Return the names that the module level binds, also through ``global`` in a function."""
+        symbols = self._top.get_symbols()
+        names = {symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()}
+        for table in self._inner:
+            for symbol in table.get_symbols():
+                if symbol.is_declared_global() and symbol.is_assigned():
+                    names.add(symbol.get_name())
+        return frozenset(names)
 
     def shadowed(self) -> frozenset[str]:
-        """Return the names that a function, class or comprehension binds for itself."""
-        return frozenset(
-            s.get_name()
-            for t in self._inner
-            for s in t.get_symbols()
-            if s.is_local() or s.is_parameter() or s.is_free()
-        )
+        """Return the names that a function, class or comprehension binds in its scope."""
+        names = set()
+        for table in self._inner:
+            for symbol in table.get_symbols():
+                if symbol.is_local() or symbol.is_parameter() or symbol.is_free():
+                    names.add(symbol.get_name())
+        return frozenset(names)
 
     def imported_only(self) -> frozenset[str]:
-        """Return the names that can only be an imported module, class or function."""
-        imported = {s.get_name() for s in self._top.get_symbols() if s.is_imported()}
+        """Return the names that can only refer to an imported module, class or function."""
+        imported = {symbol.get_name() for symbol in self._top.get_symbols() if symbol.is_imported()}
         return frozenset(imported - self.shadowed())
 
 
 class _SeparateScopes(ast.NodeTransformer):
-    """Turns comprehensions into generators: Python 3.12 counts the variables of the former as those around them."""
+    """Transformer of comprehensions to generators, which have a symbol table of their own.
+
+    Since Python 3.12 the variables of a comprehension belong to the symbol table of the code around it.
+    """
 
     def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
         self.generic_visit(node)
@@ -675,7 +720,7 @@ class _SeparateScopes(ast.NodeTransformer):
         return ast.GeneratorExp(ast.Tuple([node.key, node.value], ast.Load()), node.generators)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
-        """Keep only the expressions of an f-string, which not every Python can write back."""
+        """Reduce an f-string to its expressions, because not every Python version can unparse f-strings."""
         self.generic_visit(node)
         return ast.Tuple([part for part in node.values if not isinstance(part, ast.Constant)], ast.Load())
 
@@ -686,22 +731,24 @@ class _SeparateScopes(ast.NodeTransformer):
 
 
 def _children(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
+    """Yield the symbol tables inside a table, at any depth."""
     for child in table.get_children():
         yield child
         yield from _children(child)
 
 
 def first_lines(tree: ast.AST, names: Collection[str]) -> dict[str, int | None]:
-    """Return the first line on which each name occurs, in the order of lines."""
-    found: dict[str, int] = {}
+    """Return the first line of each name, in the order of lines. The line is None for a name without an occurrence."""
+    lines: dict[str, int] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id in names:
-            found[node.id] = min(node.lineno, found.get(node.id, node.lineno))
-    return {name: found.get(name) for name in sorted(names, key=lambda name: (found.get(name, 0), name))}
+            lines[node.id] = min(node.lineno, lines.get(node.id, node.lineno))
+    ordered = sorted(names, key=lambda name: (lines.get(name, 0), name))
+    return {name: lines.get(name) for name in ordered}
 
 
 class _KeyUses(ast.NodeVisitor):
-    """Collects the constant keys by which names are read; any other use of a name makes it `whole`."""
+    """Visitor that collects the constant keys read from each name. Any other use adds the name to `whole`."""
 
     def __init__(self) -> None:
         self.keys: dict[str, set[str | int]] = {}
@@ -734,13 +781,14 @@ class _KeyUses(ast.NodeVisitor):
             self.visit(argument)
 
     def _sets(self, function: ast.Attribute) -> bool:
-        """Note that a script sets a variable, which reads none."""
+        """Return True for ``state.set``, which reads no variable, and remember that the script uses ``state``."""
         if not (function.attr == "set" and isinstance(function.value, ast.Name) and function.value.id == "state"):
             return False
         self.keys.setdefault(function.value.id, set())
         return True
 
     def _reads(self, value: ast.AST, key: str | int | None) -> bool:
+        """Record the read of a constant key of a name; return False if it is not such a read."""
         if not isinstance(value, ast.Name) or key is None:
             return False
         self.keys.setdefault(value.id, set()).add(key)
@@ -753,9 +801,9 @@ def _constant(node: ast.AST) -> str | int | None:
 
 
 def key_uses(tree: ast.AST, free: frozenset[str]) -> dict[str, Keys]:
-    """Return, for each free name, the keys the script can reach in it.
+    """Return the keys that a script can read from each free name.
 
-    A variable of the same name in an inner scope counts as well: that reaches too much, never too little.
+    A variable of the same name in an inner scope counts as well. The result may have too many keys, never too few.
     """
     uses = _KeyUses()
     uses.visit(tree)
@@ -765,11 +813,16 @@ def key_uses(tree: ast.AST, free: frozenset[str]) -> dict[str, Keys]:
 def undefined(
     name: str, line: int | None, names: Mapping[str, Any], offered: Collection[str]
 ) -> UndefinedVariableError:
-    """Return the error for an unknown name, with the most helpful hint there is."""
+    """Return the error for an unknown name, with a hint."""
     return UndefinedVariableError(name, line, _hint(name, names, offered))
 
 
 def _hint(name: str, names: Mapping[str, Any], offered: Collection[str]) -> str | None:
+    """Return the most specific hint for an unknown name.
+
+    In this order: a literal of another language (``true``), a key of ``state`` or ``inputs``, a module that needs an
+    import or a script step, a function that the sandbox excludes, a similar name.
+    """
     if name.lower() in _ADVICE:
         return _ADVICE[name.lower()]
     for root in ("state", "inputs"):
@@ -784,39 +837,39 @@ def _hint(name: str, names: Mapping[str, Any], offered: Collection[str]) -> str 
     return did_you_mean(name, {*names, *offered})
 
 
-# A script made ready to run: checked, rewritten, and knowing which values it needs. Results are cached by text.
+# --- programs: checked and rewritten code, cached by its text ---------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One expression or script."""
+    """An expression or script that is ready to run."""
 
     text: str
-    """As its author wrote it."""
+    """Text of the author."""
 
     code: str
-    """What the sandbox runs; line for line the same as the text."""
+    """Rewritten code for the sandbox, with the same lines as the text."""
 
     prelude: str
-    """What a fresh sandbox must run first."""
+    """Code that a fresh session runs first."""
 
     uses: Mapping[str, Keys]
-    """Every name it takes from outside, with the keys it can reach in it."""
+    """Names that the code takes from outside, each with the keys that it can read."""
 
     makes_code: bool
-    """Whether it may use names that do not stand in its text, through ``eval`` and the like."""
+    """True if the code may use names that do not occur in its text, through ``eval`` and the like."""
 
     lines: Mapping[str, int | None]
-    """Where each of these names first occurs, in order."""
+    """First line of each of these names, in order."""
 
     reference: Reference | None
-    """What it refers to, where it does nothing else."""
+    """The reference that the expression consists of, if it is one."""
 
-    structure: Structure | None
-    """How its value is put together, where it is an expression that does so."""
+    structure: ExpressionNode | None
+    """Structure of a composed expression, if it is one."""
 
     def require(self, names: Mapping[str, Any], offered: Collection[str]) -> None:
-        """Raise UndefinedVariableError unless every name is a value of `names` or one of `offered`."""
+        """Raise UndefinedVariableError if a name is neither a key of `names` nor one of `offered`."""
         for name in self.lines:
             if name not in names and name not in offered:
                 raise undefined(name, self.lines[name], names, offered)
@@ -837,6 +890,7 @@ def compile_script(text: str) -> Program:
 
 
 def _compiled(text: str, source: str, tree: ast.Expression | ast.Module) -> Program:
+    """Check and rewrite parsed code. Raise `ScriptSyntaxError` if it is not allowed or nested too deeply."""
     try:
         scopes = Scopes(source, tree)
         free = scopes.free()
@@ -855,21 +909,21 @@ def _compiled(text: str, source: str, tree: ast.Expression | ast.Module) -> Prog
 
 
 def look_up(expression: str, names: Mapping[str, Any]) -> Any:
-    """Return the value that an expression only refers to, as the log holds it; else `NOTHING`."""
+    """Return the recorded value that an expression refers to; `NOTHING` if it is not a reference."""
     reference = compile_expression(expression).reference
     return NOTHING if reference is None else reference.found(names, Context.VALUE)
 
 
 def select(programs: Iterable[Program], names: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of `names` that the programs can reach, so that the cost does not grow with a big state."""
+    """Return the part of `names` that the programs can read. The cost does not grow with the size of the state."""
     reached: dict[str, set[str | int] | None] = {}
     for program in programs:
         if program.makes_code:
             return {name: _part(value, None) for name, value in names.items()}
         for name, keys in program.uses.items():
             if name in names:
-                known = reached.setdefault(name, set())
-                reached[name] = None if known is None or keys is None else known | keys
+                collected = reached.setdefault(name, set())
+                reached[name] = None if collected is None or keys is None else collected | keys
     return {name: _part(names[name], keys) for name, keys in reached.items()}
 
 
@@ -878,22 +932,26 @@ def _part(value: Any, keys: set[str | int] | None) -> Any:
         return value
     if keys is None:
         return value if type(value) is dict else dict(value)
-    found = ((key, same_name(key, value)) for key in sorted(keys, key=repr))
-    known = [(key, name) for key, name in found if name is not None]
-    # Rewritten code reads the normal form of a name; what cannot be rewritten reads it as it is written.
-    return {spelling: value[name] for key, name in known for spelling in (key, normal_name(key))}
+    part = {}
+    for key in sorted(keys, key=repr):
+        name = same_name(key, value)
+        if name is not None:
+            # Rewritten code reads the normal form of a name. Code that cannot be rewritten reads its original form.
+            part[key] = value[name]
+            part[normal_name(key)] = value[name]
+    return part
 
 
-# How a failure inside the sandbox becomes one of divebook's errors, with the script's own line number.
+# --- errors: failures of the sandbox, with line numbers of the script ------------------------------------------------
 
 
 _GROWN = 64
-"""How many times the bytes of its JSON a value takes at most inside the sandbox."""
+"""Largest ratio between the memory of a value inside the sandbox and the size of its JSON form."""
 _MISSING_KEY = re.compile(r"(?P<before>(?P<path>[\w.]+) has no key '(?P<key>.*)') \(keys: .*\)", re.DOTALL)
 
 
 class FailureKind(Enum):
-    """Why the sandbox gave no value."""
+    """Reason why the sandbox returned no value."""
 
     RAISED = "raised"
     SYNTAX = "syntax"
@@ -904,7 +962,7 @@ class FailureKind(Enum):
 
 
 class SandboxError(Exception):
-    """The sandbox gave no value; `line` counts in the text it was fed."""
+    """Failure of a run in the sandbox. `line` counts in the code that was sent, not in the text of the author."""
 
     def __init__(self, kind: FailureKind, text: str, line: int | None = None) -> None:
         self.kind = kind
@@ -915,7 +973,7 @@ class SandboxError(Exception):
 
     @property
     def ends_session(self) -> bool:
-        """Whether the session it happened in must not be used again."""
+        """True if the session must not be used again."""
         return self.kind in (FailureKind.TIME, FailureKind.MEMORY, FailureKind.CRASHED)
 
 
@@ -930,7 +988,7 @@ def forked() -> ScriptError:
 def script_error(
     failure: SandboxError, programs: Sequence[Program], names: Mapping[str, Any], limits: Limits
 ) -> ScriptError:
-    """Return the error to raise for a failure while `programs` were fed, one after the other."""
+    """Convert a failure of the sandbox to the error to raise. `programs` is the code that was sent, in order."""
     if failure.kind is FailureKind.TIME:
         return ScriptLimitError(ran_too_long(limits.seconds), failure.line)
     if failure.kind is FailureKind.MEMORY:
@@ -944,23 +1002,23 @@ def script_error(
 
 
 def _needs_more(programs: Sequence[Program], names: Mapping[str, Any], memory: int) -> str:
-    """Say what takes too much memory: the largest value that was sent, if it is large enough to be the cause."""
+    """Return the message about a lack of memory. It names the largest value that was sent, if that can be the cause."""
     values = dict(_reached(select(programs, names)))
     weights = {place: _weight(value) for place, value in values.items()}
     place = max(weights, key=weights.__getitem__, default="")
-    said = f"script needs more than {memory / 2**20:g} MiB of memory"
+    message = f"script needs more than {memory / 2**20:g} MiB of memory"
     if not place or weights[place] * _GROWN < memory:
-        return f"{said}; work on smaller parts"
+        return f"{message}; work on smaller parts"
     value = values[place]
     kind = "text" if isinstance(value, str) else "mapping" if isinstance(value, Mapping) else type(value).__name__
     return (
-        f"{said}; {place}, a {kind} of {len(value):,}, is the largest value it looks at: give it whole to an action or "
-        f"a step, as $({place}), or make what the script needs of it there"
+        f"{message}; {place}, a {kind} of {len(value):,}, is the largest value it looks at: "
+        f"give it whole to an action or a step, as $({place}), or make what the script needs of it there"
     )
 
 
 def _reached(names: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Give the values that a script looks at by their places; of ``state`` and the like, what is in them."""
+    """Yield the values that a script can read, with their places. Of ``state`` and ``inputs``, yield each entry."""
     for name, value in names.items():
         if isinstance(value, Mapping):
             yield from ((f"{name}.{key}", item) for key, item in value.items())
@@ -969,7 +1027,7 @@ def _reached(names: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _weight(value: Any) -> int:
-    """Return about how many bytes a value takes as JSON."""
+    """Return the approximate size of a value as JSON, in bytes."""
     if isinstance(value, str | bytes):
         return len(value)
     if isinstance(value, Mapping):
@@ -978,7 +1036,10 @@ def _weight(value: Any) -> int:
 
 
 def _own_line(line: int | None, programs: Sequence[Program]) -> tuple[int | None, bool]:
-    """Return the line inside the program that a fed line belongs to, and whether that program has several."""
+    """Convert a line of the code that was sent to a line of its program.
+
+    Return also whether the program has several.
+    """
     if line is None:
         return None, False
     for program in programs:
@@ -990,7 +1051,10 @@ def _own_line(line: int | None, programs: Sequence[Program]) -> tuple[int | None
 
 
 def _with_nearest_key(text: str, names: Mapping[str, Any]) -> str:
-    """Name the nearest key, found in the whole value: the sandbox was only given the keys the script mentions."""
+    """Replace the list of keys in an error by a suggestion.
+
+    The sandbox knows only the keys that the script mentions.
+    """
     match = _MISSING_KEY.search(text)
     value: Any = names
     for part in match["path"].split(".") if match else ():

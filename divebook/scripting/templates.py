@@ -1,4 +1,8 @@
-"""Templates: text with ``${expression}`` in it (syntax: `divebook.text.syntax`)."""
+"""Evaluation of templates, conditions, each-items and parameters (syntax: `divebook.text.syntax`).
+
+All expressions of several texts are evaluated together, because one crossing to the sandbox takes as long as a trivial
+step.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +18,17 @@ from divebook.errors import (
     UndefinedVariableError,
 )
 from divebook.scripting.interpreter import Interpreter, default_interpreter
-from divebook.scripting.prelude import NOTHING, SAFE_NAMES, Context
+from divebook.scripting.prelude import SAFE_NAMES, Context
+from divebook.scripting.references import NOTHING
 from divebook.scripting.syntax import compile_expression, look_up
 from divebook.scripting.values import scalar_text
 from divebook.text.syntax import Slot, is_escaped_expression, is_expression, split, texts_in, without_escape
 
 MAX_CHARACTERS = 64 * 1024 * 1024
-"""Characters of the values in templates that are rendered together: as many as one event of a log may hold bytes."""
+"""Largest number of characters of all values in templates that are rendered together. It equals the size limit in bytes
+of an event."""
 _MOST_SHOWN = 40
-"""Characters of an expression that an error repeats."""
+"""Largest number of characters of an expression that an error repeats."""
 
 
 def render_template(text: str, names: Mapping[str, Any], interpreter: Interpreter | None = None) -> str:
@@ -31,9 +37,9 @@ def render_template(text: str, names: Mapping[str, Any], interpreter: Interprete
     Raises
     ------
     TemplateError
-        If an expression is not closed, not Python, uses an unknown name or fails.
+        An expression is not closed, is not Python, uses an unknown name, or fails.
     ScriptLimitError
-        If the values have more than `MAX_CHARACTERS` characters.
+        The values have more than `MAX_CHARACTERS` characters.
     """
     return render_templates([text], names, interpreter)[0]
 
@@ -51,13 +57,13 @@ def render_templates(
 
 
 def escape_hint(expression: str) -> str:
-    """Return how to write the text ``${expression}`` itself; part of the errors of an expression that is unsound."""
+    """Return the hint how to write the text ``${expression}`` itself, for errors about an expression."""
     shown = expression if len(expression) <= _MOST_SHOWN and "\n" not in expression else "..."
     return f"write $${{{shown}}} for the text ${{{shown}}}"
 
 
 def expressions_of(text: str) -> list[str]:
-    """Return the expressions of a template; raises `TemplateError` if one is not closed."""
+    """Return the expressions of a template. Raise `TemplateError` if one is not closed."""
     return [part.expression for part in split(text) if isinstance(part, Slot)]
 
 
@@ -66,7 +72,7 @@ def _literals(parts: tuple[str | Slot, ...]) -> Iterator[str]:
 
 
 def rendered(value: Any) -> str:
-    """Return a value as template text: list items and ``key: value`` entries are separated by blank lines."""
+    """Return a value as text in a template: list items and ``key: value`` entries are separated by blank lines."""
     if isinstance(value, Mapping):
         return "\n\n".join(f"{scalar_text(key)}: {rendered(item)}" for key, item in value.items())
     if isinstance(value, list | tuple):
@@ -87,7 +93,7 @@ def _evaluated(slots: Sequence[str], names: Mapping[str, Any], interpreter: Inte
 
 
 def _within_limit(texts: Iterable[str]) -> Iterator[str]:
-    """Yield texts as long as they have at most `MAX_CHARACTERS` characters together."""
+    """Yield texts. Raise `ScriptLimitError` when they have more than `MAX_CHARACTERS` characters together."""
     characters = 0
     for text in texts:
         characters += len(text)
@@ -102,13 +108,17 @@ def _within_limit(texts: Iterable[str]) -> Iterator[str]:
 def _blame(
     slots: Sequence[str], names: Mapping[str, Any], interpreter: Interpreter, error: ScriptError
 ) -> TemplateError:
-    """Return the error for the first slot that fails on its own; only `error`, of all of them, says what happened."""
+    """Return the error for the first expression that fails alone.
+
+    All expressions were evaluated together and `error` does not identify the failed one, so that they are evaluated
+    again one by one.
+    """
     for slot in slots:
         try:
             rendered(interpreter.evaluate(Context.TEMPLATE, [slot], names)[0])
-        except ScriptError as own:
+        except ScriptError as slot_error:
             error.code = slot
-            return TemplateError(f'failed to evaluate template expression "{slot}": {own}')
+            return TemplateError(f'failed to evaluate template expression "{slot}": {slot_error}')
     return TemplateError(f"failed to evaluate template expressions: {error}")
 
 
@@ -124,19 +134,19 @@ def _check(slot: str, names: Mapping[str, Any]) -> None:
         raise TemplateError(f"{error} in template expression ${{{slot}}}{hint}") from error
 
 
-# Conditions of edges: ``$(state.count > 3)``, the wrapper optional.
+# --- conditions of edges: ``$(state.count > 3)`` or ``state.count > 3`` -----------------------------------------------
 
 
 LITERALS = {"true": True, "false": False}
 
 
 def evaluate_condition(text: str, names: Mapping[str, Any], interpreter: Interpreter | None = None) -> bool:
-    """Return whether a condition holds.
+    """Return the truth value of a condition.
 
     Raises
     ------
     ScriptError
-        If it cannot be evaluated.
+        It cannot be evaluated.
     """
     return evaluate_conditions([text], names, interpreter)[0]
 
@@ -144,12 +154,12 @@ def evaluate_condition(text: str, names: Mapping[str, Any], interpreter: Interpr
 def evaluate_conditions(
     texts: Sequence[str], names: Mapping[str, Any], interpreter: Interpreter | None = None
 ) -> list[bool]:
-    """Return whether each condition holds, evaluating all of them together."""
+    """Return the truth values of conditions, which are evaluated together."""
     expressions = [unwrapped(text) for text in texts]
-    asked = [expression for expression in expressions if expression.lower() not in LITERALS]
-    if not asked:
+    to_evaluate = [expression for expression in expressions if expression.lower() not in LITERALS]
+    if not to_evaluate:
         return [LITERALS[expression.lower()] for expression in expressions]
-    values = iter((interpreter or default_interpreter()).evaluate(Context.CONDITION, asked, names))
+    values = iter((interpreter or default_interpreter()).evaluate(Context.CONDITION, to_evaluate, names))
     literals = (LITERALS.get(expression.lower()) for expression in expressions)
     return [truth(next(values)) if literal is None else literal for literal in literals]
 
@@ -161,13 +171,13 @@ def unwrapped(text: str) -> str:
 
 
 def truth(value: Any) -> bool:
-    """Return the truth of a condition's value: Python's own, but the text "false" in any case is false."""
+    """Return the truth value of a condition's result, as in Python, except that the string "false" is false."""
     if isinstance(value, str):
         return value != "" and value.lower() != "false"
     return bool(value)
 
 
-# The items an ``Each`` block runs over.
+# --- items of an ``Each`` block --------------------------------------------------------------------------------------
 
 
 _PREFIX = "failed to resolve each items: "
@@ -176,20 +186,21 @@ _PREFIX = "failed to resolve each items: "
 def evaluate_items(
     items: Any, names: Mapping[str, Any], interpreter: Interpreter | None = None, *, flatten: bool = False
 ) -> list[Any] | dict[str, Any]:
-    """Return the items of an ``Each`` block; with their keys, where they are the values of a mapping.
+    """Return the items of an ``Each`` block, as a list or as a mapping of keys to items.
 
-    A list is taken as it is. A text ``$(...)`` is evaluated: a list gives its items, a mapping its values, any other
-    value gives one item. With `flatten`, as in the dialect ``dive``, nested ones are flattened all the way down.
+    A list is returned as it is. An expression ``$(...)`` is evaluated: a list results in its items, a mapping in its
+    values with their keys, any other value in one item. With `flatten`, as in the dialect ``dive``, nested lists and
+    mappings are flattened recursively.
 
     Raises
     ------
     ScriptError
-        If `items` is anything else, or cannot be evaluated.
+        `items` is neither a list nor an expression, or cannot be evaluated.
     """
     if isinstance(items, list | tuple):
         return list(items)
     try:
-        # Flattened are the rows of a frame as well, which only the sandbox makes of it.
+        # The rows of a frame are flattened as well. Only the sandbox converts a frame to rows.
         context = Context.TEMPLATE if flatten else Context.EACH
         [value] = (interpreter or default_interpreter()).evaluate(context, [_expression(items)], names)
         if isinstance(value, Mapping) and not (flatten and any(map(_is_nested, value.values()))):
@@ -233,11 +244,11 @@ def _unsupported(value: Any) -> str:
     return f"unsupported value for 'each' block (got {type(value).__name__}); {advice}"
 
 
-# Templates and values in the lists and mappings that a step, or a schedule, is given.
+# --- parameters and inputs: templates and values in lists and mappings -----------------------------------------------
 
 
 def is_to_be_filled(values: Any) -> bool:
-    """Return whether `fill_values` has anything to fill in."""
+    """Return False if `fill_values` would not change anything."""
     return any("$" in text for _, text in texts_in(values))
 
 
@@ -245,12 +256,12 @@ def fill_values(
     values: Mapping[str, Any],
     names: Mapping[str, Any],
     interpreter: Interpreter,
-    known: MutableMapping[int, Any] | None = None,
+    references: MutableMapping[int, Any] | None = None,
 ) -> dict[str, Any]:
-    """Fill in the strings of a mapping at any depth: ``${...}`` gives text, a whole ``$(...)`` its value as it is.
+    """Fill the strings of a mapping at any depth: ``${...}`` results in text, a whole ``$(...)`` in its value.
 
-    Keys of mappings are passed as they are written. What ``$(...)`` only refers to, ``state.rows`` for example, stays
-    as it is, also what no script could take, and is put into `known` by its ``id``.
+    Keys of mappings are not changed. A value that ``$(...)`` only refers to, such as ``state.rows``, keeps its type,
+    even if the sandbox could not accept it. It is added to `references` under its ``id``.
     """
     expressions = {}
     templates = {}
@@ -261,22 +272,24 @@ def fill_values(
             templates[place] = without_escape(text)
         elif "${" in text:
             templates[place] = text
-    made: dict[Place, Any] = {}
+    results: dict[Place, Any] = {}
     if expressions:
-        made.update(zip(expressions, _values_of(list(expressions.values()), names, interpreter, known), strict=True))
+        expression_values = _values_of(list(expressions.values()), names, interpreter, references)
+        results.update(zip(expressions, expression_values, strict=True))
     if templates:
-        made.update(zip(templates, render_templates(list(templates.values()), names, interpreter), strict=True))
-    return {key: _with(value, made, (key,)) for key, value in values.items()}
+        texts = render_templates(list(templates.values()), names, interpreter)
+        results.update(zip(templates, texts, strict=True))
+    return {key: _with(value, results, (key,)) for key, value in values.items()}
 
 
-def _with(value: Any, made: Mapping[Place, Any], place: Place) -> Any:
-    """Return a value with others in some places; lists and mappings are copied."""
-    if place in made:
-        return made[place]
+def _with(value: Any, results: Mapping[Place, Any], place: Place) -> Any:
+    """Return a copy of a value in which some places have other values."""
+    if place in results:
+        return results[place]
     if isinstance(value, Mapping):
-        return {key: _with(item, made, (*place, key)) for key, item in value.items()}
+        return {key: _with(item, results, (*place, key)) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_with(item, made, (*place, index)) for index, item in enumerate(value)]
+        return [_with(item, results, (*place, index)) for index, item in enumerate(value)]
     return value
 
 
@@ -284,11 +297,12 @@ def _values_of(
     expressions: Sequence[str],
     names: Mapping[str, Any],
     interpreter: Interpreter,
-    known: MutableMapping[int, Any] | None,
+    references: MutableMapping[int, Any] | None,
 ) -> list[Any]:
-    found = [look_up(text, names) for text in expressions]
-    if known is not None:
-        known.update((id(value), value) for value in found if value is not NOTHING)
-    others = [text for text, value in zip(expressions, found, strict=True) if value is NOTHING]
-    left = iter(interpreter.evaluate(Context.VALUE, others, names) if others else ())
-    return [next(left) if value is NOTHING else value for value in found]
+    """Return the values of expressions: references are looked up, all others are evaluated together."""
+    values = [look_up(text, names) for text in expressions]
+    if references is not None:
+        references.update((id(value), value) for value in values if value is not NOTHING)
+    remaining = [text for text, value in zip(expressions, values, strict=True) if value is NOTHING]
+    evaluated = iter(interpreter.evaluate(Context.VALUE, remaining, names) if remaining else ())
+    return [next(evaluated) if value is NOTHING else value for value in values]

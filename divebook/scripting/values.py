@@ -1,4 +1,4 @@
-"""Values on their way into and out of the sandbox, and as text."""
+"""Conversion of values: results of the sandbox to plain data, arguments for the sandbox, and values to text."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _TIMES = (datetime, date, time)
 
 
 def plain(value: Any) -> Any:
-    """Return a script's result as plain data: tuples and sets become lists, sets in sorted order.
+    """Return the result of a script as plain data. Tuples and sets become lists, sets in sorted order.
 
     Raises
     ------
     ScriptError
-        If a class, an instance of a script's own class, or an exception is in it.
+        The result contains a class, an instance of a class of the script, or an exception.
     """
     if isinstance(value, _ATOMS):
         return value
@@ -42,7 +42,7 @@ def plain(value: Any) -> Any:
 
 
 def in_order(items: list[Any]) -> list[Any]:
-    """Sort the items of a set, which has no order of its own, the same way every time."""
+    """Sort the items of a set in a reproducible order, also if they cannot be compared with one another."""
     try:
         return sorted(items)
     except TypeError:
@@ -62,15 +62,15 @@ def _checked(value: Any) -> Any:
 
 
 def sendable(value: Any, path: str) -> Any:
-    """Return `value` rebuilt from types the sandbox takes; only used when it refused the value as it is.
+    """Return `value` converted to types that the sandbox accepts. Used only after it refused the value itself.
 
-    A frame becomes a list of records, a series or array a list, an instance a mapping of its fields, an enum's member
+    A frame becomes a list of records, a series or array a list, an instance a mapping of its fields, an enum member
     its value, and a missing value None.
 
     Raises
     ------
     ScriptError
-        With the place of the value that cannot be passed, for example ``state.order``.
+        A value cannot be converted. The error contains its place, for example ``state.order``.
     """
     if isinstance(value, Enum):
         return sendable(value.value, path)
@@ -101,7 +101,7 @@ def _plain(value: Recorded, path: str) -> Any:
 
 
 def value_text(value: Any) -> str:
-    """Return a script's result as the text of its step: as in a template, but lists and mappings as JSON.
+    """Return the result of a script as the output text of its step: like in a template, but collections as JSON.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def value_text(value: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    if type(value) is str:  # the most frequent by far
+    if type(value) is str:  # by far the most frequent type
         return encode_basestring(value)
     if value is None:
         return "null"
@@ -135,7 +135,11 @@ def _key_text(key: Any) -> str:
 
 
 def scalar_text(value: Any) -> str:
-    """Return one value as text: None is empty, booleans are lower case, floats as short as they go."""
+    """Return one value as text.
+
+    None is empty, booleans are lower case, floats have as few digits as possible, bytes are decoded as UTF-8, and times
+    have the ISO format. A recorded value such as a frame is its summary.
+    """
     if isinstance(value, str):
         return value
     if value is None:
@@ -161,7 +165,7 @@ def _int_text(value: int) -> str:
 
 
 def float_text(value: float) -> str:
-    """Return the shortest text that reads back as `value`, with an exponent below 1e-4 and from 1e6 on.
+    """Return the shortest text that parses as `value`, with an exponent below 1e-4 and from 1e6 on.
 
     These are the rules of C's ``%g`` without its rounding to six digits.
 

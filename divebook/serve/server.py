@@ -52,7 +52,7 @@ from divebook.events.event import Event
 from divebook.events.recorded import opened
 from divebook.questions import Question
 from divebook.questions.answer import Typed
-from divebook.questions.question import CONFIRMATION, example_answer, wanted_answer
+from divebook.questions.question import CONFIRMATION, example_answer, expected_answer
 from divebook.questions.question import address_of as wording_address_of
 from divebook.runtime.execution import Execution
 from divebook.runtime.manager import has_news
@@ -575,7 +575,7 @@ def _fields(question: Question) -> dict[str, Any]:
         return _object(fields, list(schema.get("required", ())))
     if _is_plain(question.schema):
         return _object({ANSWER: _plain_field(schema)}, [ANSWER])
-    description = f"{wanted_answer(question)}, for instance: {example_answer(question)}"
+    description = f"{expected_answer(question)}, for instance: {example_answer(question)}"
     return _object({ANSWER: {"type": "string", "description": description}}, [] if question.optional else [ANSWER])
 
 

@@ -41,8 +41,8 @@ from divebook.scripting.templates import fill_values, is_to_be_filled
 from divebook.steps.actions import Action, StepAction
 from divebook.steps.call import call
 from divebook.steps.rows import run_rows
-from divebook.text.arguments import normal_name
 from divebook.text.format import plural
+from divebook.text.names import normal_name
 from divebook.text.redaction import shared
 from divebook.workflow.functions import FUNCTION
 from divebook.workspace.snapshots.restore import left_out_text

@@ -1,4 +1,4 @@
-"""Text for people: formatting of values, times and durations, and redaction of secrets.
+"""Text utilities: formatting of values, times and durations, redaction of secrets, and checks of arguments.
 
 This is the lowest layer above `divebook.errors`.
 """

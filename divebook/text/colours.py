@@ -1,9 +1,9 @@
-"""Colours of live views, pictures and saved pages. No other file writes a colour.
+"""Colours of live views, pictures and saved pages. No other file contains a colour.
 
-``python widgets/generate.py`` makes ``widgets/src/shared/colours.css`` from this table. Kinds and statuses have the
-fills of Okabe and Ito, the same in both themes, so that a picture in a saved notebook shows the same as the live view.
-A letter, a sign or a line shows the same information. Texts have a contrast of at least 4.5 to their ground, edges of 3
-(`tests/text/test_colours.py`).
+``python widgets/generate.py`` generates ``widgets/src/shared/colours.css`` from this table. Kinds and statuses use the
+colour-blind safe palette of Okabe and Ito. It is the same in light and dark themes, so that a picture in a saved
+notebook looks like the live view. A letter, a sign or a line always repeats the information of a colour. The contrast
+between text and background is at least 4.5, and that of edges at least 3 (`tests/text/test_colours.py`).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Final, NamedTuple
 
 
 class Colour(NamedTuple):
-    """A colour as CSS writes it, in light pages and in dark ones."""
+    """CSS colour for light and for dark pages."""
 
     light: str
     dark: str
     follows: str = ""
-    """The property of JupyterLab's theme that goes before it."""
+    """CSS property of JupyterLab's theme that takes precedence over both values; empty for none."""
 
 
 _DARK_TEXT = "#16181c"
@@ -42,7 +42,7 @@ _FILLS: Final = {
     "cancelled": _fill("#667080", _LIGHT_TEXT),
     "primary": _fill("#0069a6", _LIGHT_TEXT),
 }
-"""What a bar stands for, or how it stands, with what is written on it; and the one button that is filled."""
+"""Fill and text colours of bars, by kind or status of the bar, and of the filled (primary) button."""
 
 COLOURS: Final[dict[str, Colour]] = {
     "paper": Colour("#ffffff", "#1b1e22", "--jp-layout-color1"),
@@ -73,8 +73,8 @@ COLOURS: Final[dict[str, Colour]] = {
     **{name: fill for name, (fill, _) in _FILLS.items()},
     **{f"{name}-text": text for name, (_, text) in _FILLS.items()},
 }
-"""Grounds, texts and fills by name. A ``-wash`` and a ``-line`` are a card's ground and border, the name alone what is
-written on it; ``shade`` is mixed into the paper of what is raised or pointed at, ``wait`` is the hatch of waiting,
-and ``rule`` and the ``-mark`` of words are for pages whose theme is not known."""
+"""Backgrounds, text colours and fills by name. ``NAME-wash`` and ``NAME-line`` are the background and the border of a
+card, ``NAME`` alone is the colour of its text. ``shade`` is mixed into the background of raised or hovered elements.
+``wait`` is the hatch of waiting time. ``rule`` and the ``-mark`` colours are for pages with an unknown theme."""
 LIGHT: Final = {name: colour.light for name, colour in COLOURS.items()}
-"""Those of pictures, which are light cards in every page."""
+"""Colours of pictures, which are light cards on every page."""

@@ -1,6 +1,7 @@
-"""Text and data of models, users and logs as they may be shown: what a reader sees is what is there.
+"""Formatting of text and values of models, users and logs for display, and differences between two texts or values.
 
-Control characters could move a cursor, change colours or reorder what is read; here they become visible escapes.
+Control characters could move a cursor, change colours or reorder text, so that a reader sees something that is not
+there. `visible` replaces them by escapes.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ _CONTROLS = "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"
 _REORDERING = "\\u061c\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff\\ufff9-\\ufffb\\ud800-\\udfff"
 _TEN_CENTS = 0.1
 AS_TEXT = "mathjax_ignore tex2jax_ignore"
-"""The class of HTML in which pages look for no formulas: else one begins and ends with an amount in dollars
-(`tests/notebook/test_looking.py`)."""
+"""CSS class of HTML elements in which pages do not look for formulas. Without it, the dollar signs of two prices would
+enclose a formula (`tests/notebook/test_looking.py`)."""
 UNSAFE = re.compile(f"[{_CONTROLS}{_REORDERING}]")
 
 
 def visible(text: str) -> str:
-    r"""Return the text with control characters and direction marks spelled out; line ends and tabs stay.
+    r"""Replace control characters and direction marks by escapes. Line ends and tabs stay.
 
     >>> visible("a\x1b[31mb\u202ec")
     'a\\x1b[31mb\\u202ec'
@@ -40,7 +41,7 @@ def _spelled(match: re.Match[str]) -> str:
 
 
 def as_unicode(text: str) -> str:
-    r"""Return the text as UTF-8 can hold it: half of a surrogate pair is spelled out.
+    r"""Return the text in a form that UTF-8 can encode: an unpaired surrogate is replaced by its escape.
 
     >>> as_unicode("a\ud800")
     'a\\ud800'
@@ -49,7 +50,7 @@ def as_unicode(text: str) -> str:
 
 
 def size(count: int) -> str:
-    """Return a number of bytes in the unit that suits it.
+    """Format a number of bytes with a suitable unit.
 
     >>> size(812), size(1_240), size(3_400_000), size(999_960)
     ('812 B', '1.2 kB', '3.4 MB', '1.0 MB')
@@ -65,18 +66,18 @@ def size(count: int) -> str:
 
 
 def branch_name(path_id: str) -> str:
-    """Return what people call a path: nothing for the one that a run begins with.
+    """Return the display name of a path of an execution; empty for the first path of a run.
 
     >>> branch_name("main"), branch_name("main-1"), branch_name("main-1-2"), branch_name("rollback-3")
     ('', 'branch 1', 'branch 1.2', 'rollback 3')
     """
     kind, _, numbers = path_id.partition("-")
-    named = "rollback" if kind == "rollback" else "branch"
-    return f"{named} {numbers.replace('-', '.')}" if numbers else ""
+    noun = "rollback" if kind == "rollback" else "branch"
+    return f"{noun} {numbers.replace('-', '.')}" if numbers else ""
 
 
 def price(dollars: float) -> str:
-    """Return a cost: cents where they tell enough.
+    """Format a cost in US dollars: with two decimals, or four below ten cents.
 
     >>> price(0.00412), price(1.956), price(0)
     ('$0.0041', '$1.96', '$0.00')
@@ -85,7 +86,7 @@ def price(dollars: float) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """Return a count with its noun.
+    """Format a count with its noun in singular or plural.
 
     >>> plural(1, "model call"), plural(1200, "token")
     ('1 model call', '1,200 tokens')
@@ -93,13 +94,14 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-# Lines of a text as git, editors and people count them: a line feed ends one, and nothing else does.
+# --- lines of a text ------------------------------------------------------------------------------------------------
 
 
 def lines_in(text: str) -> list[str]:
-    r"""Return the lines of a text with their ends.
+    r"""Return the lines of a text with their ends. Only a line feed ends a line, as in git and in editors.
 
-    `str.splitlines` ends lines at form feeds and other marks too, so that numbers differ from those of other programs.
+    `str.splitlines` also splits at form feeds and other characters, so that its line numbers differ from those of other
+    programs.
 
     >>> lines_in("a\x0cb\r\n\u2028c")
     ['a\x0cb\r\n', '\u2028c']
@@ -107,16 +109,16 @@ def lines_in(text: str) -> list[str]:
     return StringIO(text).readlines()
 
 
-# What a command has printed, as a terminal shows it.
+# --- output of commands ---------------------------------------------------------------------------------------------
 
 
 _CONTROL = re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-"""Sequences with which programs colour text and move the cursor."""
+"""Escape sequences with which programs colour text and move the cursor."""
 _CODES = ("return_code", "exit_code")
 
 
 def printed(value: Any) -> str | None:
-    """Return what a command has printed and how it ended; None for what is no result of a command.
+    """Return the output and the exit code of a command as a terminal shows them; None if a value is not such a result.
 
     >>> print(printed({"stdout": "1 passed", "stderr": "", "exit_code": 0}))
     1 passed
@@ -127,24 +129,26 @@ def printed(value: Any) -> str | None:
     code = next((value[name] for name in _CODES if name in value), None)
     if type(code) is not int or not all(isinstance(value[name], str) for name in ("stdout", "stderr")):
         return None
-    wholes = [
-        f"[all of {name}: {value[key]}]" for name in ("stdout", "stderr") if (key := f"{name}_file_path") in value
-    ]
-    told = [_plain(value["stdout"]), _plain(value["stderr"]), *wholes, str(value.get("error") or f"[exit {code}]")]
-    return "\n".join(part for part in told if part)
+    lines = [_plain(value["stdout"]), _plain(value["stderr"])]
+    for name in ("stdout", "stderr"):
+        key = f"{name}_file_path"
+        if key in value:
+            lines.append(f"[all of {name}: {value[key]}]")
+    lines.append(str(value.get("error") or f"[exit {code}]"))
+    return "\n".join(line for line in lines if line)
 
 
 def _plain(text: str) -> str:
-    """Return a text without colours; of a line that a program has written over, what it wrote last."""
+    """Remove colours from a text. Of a line that a program has overwritten (progress bars), keep the last version."""
     lines = _CONTROL.sub("", text).replace("\r\n", "\n").split("\n")
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines).rstrip("\n")
 
 
-# Times as people read them, on their own clock, and as programs read them.
+# --- times ----------------------------------------------------------------------------------------------------------
 
 
 def local_time(moment: datetime | None) -> str:
-    """Return a time as people read it, on their own clock, with its zone; empty for none.
+    """Format a time in the reader's time zone, with the name of the zone; empty for None.
 
     >>> from datetime import UTC
     >>> local_time(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)).count(":"), local_time(None)
@@ -154,17 +158,17 @@ def local_time(moment: datetime | None) -> str:
 
 
 def local_zone(moment: datetime) -> str:
-    """Return the zone of the reader's clock at a moment."""
+    """Return the name of the reader's time zone at a moment."""
     return f"{moment.astimezone():%Z}"
 
 
 def local_clock(moment: datetime) -> str:
-    """Return the time of day to the millisecond, on the reader's clock."""
+    """Format the time of day in the reader's time zone, with milliseconds."""
     return f"{moment.astimezone():%H:%M:%S.%f}"[:-3]
 
 
 def json_time(moment: datetime | None) -> str | None:
-    """Return a time in UTC as it is written in JSON.
+    """Format a time in UTC for JSON; None for None.
 
     >>> from datetime import UTC
     >>> json_time(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
@@ -173,7 +177,9 @@ def json_time(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-# Durations, as people write them (``30s``, ``1m30s``, ``1.5h``, ``30d``) and as they are shown to people.
+# --- durations ------------------------------------------------------------------------------------------------------
+#
+# People write them as ``30s``, ``1m30s``, ``1.5h`` or ``30d``.
 
 
 UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -181,7 +187,7 @@ PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h|d)")
 
 
 def parse_duration(value: str | float) -> float:
-    """Return seconds; of a number the fraction is cut off, a text needs units.
+    """Parse a duration and return seconds. A number is a count of seconds, whose fraction is cut off. Text needs units.
 
     Raises
     ------
@@ -199,7 +205,7 @@ def parse_duration(value: str | float) -> float:
 
 
 def seconds(value: float) -> str:
-    """Return a duration in the unit that suits it.
+    """Format a duration in seconds with suitable units.
 
     >>> seconds(0.0042), seconds(3.21), seconds(75), seconds(7300)
     ('4 ms', '3.2 s', '1 min 15 s', '2 h 01 min')
@@ -215,12 +221,12 @@ def seconds(value: float) -> str:
 
 
 def between(started: datetime | None, ended: datetime | None) -> str:
-    """Return how long something took, empty while that is unknown."""
+    """Format the time between two moments; empty if one of them is None."""
     return "" if started is None or ended is None else seconds((ended - started).total_seconds())
 
 
 def in_parts(whole: int) -> str:
-    """Return whole seconds in days, hours, minutes and seconds, without those of which there are none.
+    """Format whole seconds in days, hours, minutes and seconds. Units with a count of zero are omitted.
 
     >>> in_parts(3600), in_parts(86_461), in_parts(0)
     ('1 h', '1 d 1 min 1 s', '0 s')
@@ -232,16 +238,18 @@ def in_parts(whole: int) -> str:
     return " ".join(parts) or "0 s"
 
 
-# Commands as they are printed for people to copy: each works as it stands, its words quoted as its face reads them.
+# --- commands to copy -----------------------------------------------------------------------------------------------
 #
-# The address of a database comes without its password, which is looked for where it is kept; hidden, it would be wrong.
+# Each printed command works as it is: its words are quoted for the shell or for a magic. The URL of a database is
+# printed without its password. The command then looks the password up in its usual place, while a masked one
+# (``***``) would be used as it stands and fail.
 
 
 _NEEDS_QUOTES = ("'", '"', "-", "{", "[")
 
 
 def in_shell(verb: str, words: Sequence[str], options: Sequence[str] = ()) -> str:
-    r"""Return a command of the shell.
+    r"""Format a command line for a shell.
 
     >>> in_shell("signal", ["exec_1", "it's on"], ["--store", "my runs.db"])
     'divebook signal exec_1 \'it\'"\'"\'s on\' --store \'my runs.db\''
@@ -257,23 +265,23 @@ def in_shell(verb: str, words: Sequence[str], options: Sequence[str] = ()) -> st
 
 
 def in_notebook(verb: str, words: Sequence[str], options: Sequence[str] = ()) -> str:
-    """Return a magic.
+    """Format a command line for a notebook cell, as the magic ``%dive``.
 
     >>> in_notebook("signal", ["exec_1", "it's on"], ["--store", "my runs.db"])
     "%dive signal exec_1 'it''s on' --store 'my runs.db'"
     """
-    named = map(for_command, options)
-    parts = [*map(quoted, words), *(word if word.startswith("--") else quoted(word) for word in named)]
+    shown_options = map(for_command, options)
+    parts = [*map(quoted, words), *(word if word.startswith("--") else quoted(word) for word in shown_options)]
     return " ".join(["%dive", verb, *parts])
 
 
 def quoted(word: str) -> str:
-    """Return a word as the line of a magic takes it: what would be taken apart is quoted."""
+    """Return a word for the line of a magic, quoted if the magic would split or interpret it."""
     needs = not word or word.startswith(_NEEDS_QUOTES) or any(map(str.isspace, word))
     return "'" + word.replace("'", "''") + "'" if needs else word
 
 
-# What differs between two texts, word by word, and between two values, part by part.
+# --- differences between two texts (by word) and between two values (by part) ----------------------------------------
 
 
 Sign: TypeAlias = Literal["same", "removed", "added"]
@@ -281,15 +289,16 @@ SAME: Sign = "same"
 REMOVED: Sign = "removed"
 ADDED: Sign = "added"
 MOST_WORDS = 1_500
-"""Words of a text up to which it is searched for what stayed; of a longer one only its two ends are."""
+"""Largest number of changed words in which unchanged ones are searched for. In a longer text, only the common beginning
+and end count as unchanged."""
 _WITHOUT_REFERENCES = 2
-"""The version of `marshal` in which equal data are written alike."""
+"""Version of the `marshal` format in which equal data has equal bytes: later versions write references to objects."""
 _WORDS = re.compile(r"\d+(?:[.,]\d+)+(?!\w)|\w+|\s+|[^\w\s]")
 """A number is one word, with its points and commas."""
 
 
 class Piece(NamedTuple):
-    """Words that follow one another and share a fate."""
+    """Adjacent words that are all unchanged, all removed or all added."""
 
     sign: Sign
     text: str
@@ -299,14 +308,14 @@ class Differing(NamedTuple):
     """A part of two values in which they differ."""
 
     place: str
-    """``params.n`` or ``parts[0].content``; empty for the values as a whole."""
+    """Path such as ``params.n`` or ``parts[0].content``; empty for the whole values."""
     before: Any
     after: Any
-    """`NOTHING` where a value has no such part."""
+    """`NOTHING` if a value has no such part."""
 
 
 class _Nothing:
-    """Stands where a value has no such part."""
+    """Placeholder for a part that a value does not have."""
 
     def __repr__(self) -> str:
         return "nothing"
@@ -316,7 +325,10 @@ NOTHING = _Nothing()
 
 
 def pieces(before: str, after: str) -> list[Piece]:
-    """Return what became of the words of a text.
+    """Return the words of two texts in order, each marked as unchanged, removed or added.
+
+    The common beginning and end are cut off first. Only the words between them are compared with `SequenceMatcher`,
+    whose time grows with the square of their number.
 
     >>> [tuple(piece) for piece in pieces("a red rose", "a white rose")]
     [('same', 'a '), ('removed', 'red'), ('added', 'white'), ('same', ' rose')]
@@ -325,16 +337,16 @@ def pieces(before: str, after: str) -> list[Piece]:
     new = _WORDS.findall(after)
     head = _shared(old, new)
     tail = _shared(old[head:][::-1], new[head:][::-1])
-    found = [Piece(SAME, "".join(old[:head]))]
-    found += _between(old[head : len(old) - tail], new[head : len(new) - tail])
-    found.append(Piece(SAME, "".join(old[len(old) - tail :])))
-    return [piece for piece in found if piece.text]
+    result = [Piece(SAME, "".join(old[:head]))]
+    result += _between(old[head : len(old) - tail], new[head : len(new) - tail])
+    result.append(Piece(SAME, "".join(old[len(old) - tail :])))
+    return [piece for piece in result if piece.text]
 
 
 def _shared(one: list[str], other: list[str]) -> int:
-    return next(
-        (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
-    )
+    """Return the length of the common beginning of two lists."""
+    shorter = min(len(one), len(other))
+    return next((place for place in range(shorter) if one[place] != other[place]), shorter)
 
 
 def _between(old: list[str], new: list[str]) -> Iterator[Piece]:
@@ -350,7 +362,7 @@ def _between(old: list[str], new: list[str]) -> Iterator[Piece]:
 
 
 def marked(before: str, after: str) -> str:
-    """Return both texts in one, where signs say what only one of them has.
+    """Return both texts merged into one, with marks around removed and added words.
 
     >>> marked("a red rose", "a white rose")
     'a [-red-]{+white+} rose'
@@ -362,7 +374,7 @@ def marked(before: str, after: str) -> str:
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Return whether two values of a log are the same there: 1, 1.0 and true are three, the order of keys is none.
+    """Return True if two values have the same recorded form: 1, 1.0 and true differ, the order of keys does not count.
 
     >>> alike({"a": 1, "b": [2]}, {"b": [2], "a": 1}), alike(1, 1.0), alike(1, True)
     (True, False, False)
@@ -372,7 +384,7 @@ def alike(one: Any, other: Any) -> bool:
         return False
     if kind is str:
         return bool(one == other)
-    if kind is Decimal and (one.is_nan() or other.is_nan()):  # to compare a signaling NaN raises
+    if kind is Decimal and (one.is_nan() or other.is_nan()):  # == raises for a signaling NaN
         return bool(one.compare_total(other) == 0)
     if (kind is dict or kind is list) and _are_written_alike(one, other):
         return True
@@ -382,19 +394,19 @@ def alike(one: Any, other: Any) -> bool:
         return all(alike(value, other[name]) for name, value in one.items())
     if kind is list or kind is tuple:
         return len(one) == len(other) and all(map(alike, one, other))
-    return bool(one == other) or (one != one and other != other)  # noqa: PLR0124 - that is how a number that is none is known
+    return bool(one == other) or (one != one and other != other)  # noqa: PLR0124 - only NaN differs from itself
 
 
 def _are_written_alike(one: Any, other: Any) -> bool:
-    """Return whether plain data are the same to the byte: a fifth of a walk through them."""
+    """Return True if plain data has equal bytes. This takes a fifth of the time of a comparison part by part."""
     try:
         return dumps(one, _WITHOUT_REFERENCES) == dumps(other, _WITHOUT_REFERENCES)
-    except ValueError:  # values that are no plain data
+    except ValueError:  # marshal takes plain data only
         return False
 
 
 def parts(before: Any, after: Any, place: str = "") -> Iterator[Differing]:
-    """Give the smallest parts in which two values differ, in the order of the first.
+    """Yield the smallest parts in which two values differ, in the order of the first value.
 
     >>> [tuple(part) for part in parts({"a": [1, 2], "b": 3}, {"a": [1, 5], "c": 4})]
     [('a[1]', 2, 5), ('b', 3, nothing), ('c', nothing, 4)]

@@ -1,7 +1,13 @@
-"""URLs as they may be shown, kept and suggested: without their passwords.
+"""Detection of secrets by name: names that look secret, values assigned to them in text, and passwords in URLs.
 
-A URL whose parts are not where they should be is mostly one with a password that was not written as ``%XX``. Of such a
-one nothing is shown from where its password may begin, and no store opens it
+Three parts build on one another:
+
+1. `looks_secret` classifies a name: ``API_TOKEN`` is the name of a secret, ``max_tokens`` is not.
+2. `assigned` hides values that a text assigns to such names: ``API_TOKEN=k8Jd0aQz71`` becomes ``API_TOKEN=[redacted]``.
+3. `without_password` hides the password of a URL.
+
+A malformed URL is mostly one with a password that was not percent-encoded. Of such a URL nothing is shown from the
+first position where its password may begin, and no store opens it
 (test_no_password_is_shown_however_a_url_is_mistyped).
 """
 
@@ -12,11 +18,11 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
-# Names under which secrets are kept: of variables, keys, headers and options.
+# --- names of secrets: variables, keys, headers and options ---------------------------------------------------------
 
 
 def listed(text: str) -> tuple[str, ...]:
-    """Return the words of a table."""
+    """Split a table of words at spaces and line ends."""
     return tuple(text.split())
 
 
@@ -31,7 +37,7 @@ _WORDS = frozenset(
     )
 )
 _LAST = frozenset(["token", "pass", "authtoken", "cred"])
-"""Words that make a name secret where they end it: ``token_count`` is a number."""
+"""Words that make a name secret only at its end: ``token_count`` is a number."""
 _ENDINGS = (
     *_PASSWORDS,
     *listed(
@@ -41,7 +47,7 @@ _ENDINGS = (
         """
     ),
 )
-"""The same, written without anything between: ``PGPASSWORD``, ``accesstoken``."""
+"""Endings of words without a separator that make a name secret: ``PGPASSWORD``, ``accesstoken``."""
 _PAIRS = frozenset(
     (kind, last)
     for kinds, lasts in (
@@ -57,6 +63,7 @@ _PAIRS = frozenset(
     for kind in kinds.split()
     for last in lasts.split()
 )
+"""Adjacent words that make a name secret together: ``api_key``, ``recovery_code``."""
 _HARMLESS_LAST = frozenset(
     listed(
         """
@@ -67,12 +74,12 @@ _HARMLESS_LAST = frozenset(
         """
     )
 )
-"""Words that, at the end of a name, make it say something about a secret, and hold none."""
+"""Last words of names that describe a secret but do not hold one: ``token_type``, ``secret_url``."""
 
 
 @lru_cache(8192)
 def looks_secret(name: str) -> bool:
-    """Tell whether a name is one under which secrets are kept; counts of tokens are not.
+    """Return True if a name is typical for a secret. Counts of tokens and descriptions of secrets are not.
 
     >>> names = ("api_key", "apiToken", "X-Auth-Token", "PGPASSWORD", "max_tokens", "key", "passage", "token_type")
     >>> [name for name in names if looks_secret(name)]
@@ -89,21 +96,27 @@ def looks_secret(name: str) -> bool:
 
 
 def is_password(name: str) -> bool:
-    """Tell whether a name is one of passwords, which may be plain words and numbers."""
+    """Return True if a name is typical for a password, which may consist of plain words and numbers."""
     return any(word.endswith(_PASSWORDS) or word in ("pass", "pw", "otp", "totp") for word in _words(name))
 
 
 def _words(name: str) -> list[str]:
+    """Split a name into lower-case words, without numbers at its end: ``AuthToken_2`` is ``auth``, ``token``."""
     words = [word.lower() for word in _WORD.findall(name[-200:])]
     while words and words[-1].isdigit():  # TOKEN_2
         words.pop()
     return words
 
 
-# Texts that give a secret under its name: ``password: ...``, ``TOKEN="..."``, ``--api-key ...``, headers, queries.
+# --- values assigned to names of secrets in text --------------------------------------------------------------------
 #
-# The names are those of `divebook.text.passwords`; what stands after one is hidden unless it plainly is something
-# else: a placeholder, a type, a call in a program, words of a sentence.
+# Forms of assignment: ``password: ...``, ``TOKEN="..."``, ``--api-key ...``, headers, parameters of URLs, sentences
+# (``the password is ...``). The value after the name of a secret is hidden unless it is clearly something else: a
+# placeholder, a type, a call in a program, words of a sentence.
+#
+# In ``export DB_PASSWORD=hunter2 # for tests`` the pattern `_NAMED` finds the name ``DB_PASSWORD`` and the joint ``=``.
+# `looks_secret` accepts the name. `_value_of` finds the value ``hunter2``, and `_is_secret_word` decides that it is a
+# secret, because it has six characters and a digit. In ``password = getpass()`` the value is a call, and stays.
 
 
 REDACTED = "[redacted]"
@@ -112,7 +125,7 @@ _HINTS = (
     *("mnemonic", "phrase", "connection", "sig", "code"),
 )
 _JOINTS = (":", "=", "-", " is ", " was ")
-"""One of them stands between any name and its value, or before the name."""
+"""Every assignment contains one of them, between the name and the value or before the name."""
 _NAMED = re.compile(
     r"(?<![\w.-])([-.]{0,3}[A-Za-z_][\w.-]{1,80}+)(\\{0,15}+[\"'`]?\]?[ \t]{0,8}+(?:=>|:=|[:=])[ \t]{0,8}+)"
     r"|(?<![\w.-])--?([A-Za-z][\w-]{2,60}+)([ \t]{1,4}+)"
@@ -141,9 +154,9 @@ _ROOTS = """
     dev lib bin sbin sys content kaggle nix snap scratch project projects builds Volumes Library Applications dbfs
 """
 _AT_HOME = re.compile(rf"/(?:{'|'.join(_ROOTS.split())})(?:/|$)|~[\w.-]*[/\\]|[A-Za-z]:[\\/][\w. $-]|\\\\[\w.-]+\\\w")
-"""How paths begin that are none of anything else."""
+"""Beginnings of paths that occur in nothing else."""
 _LOCAL = re.compile(r"(?:\.{1,2})?/[\w.@+-]")
-"""How paths begin that base64 may begin as well."""
+"""Beginnings of paths that base64 may have as well."""
 _FILE = re.compile(r"^(?:FILE|file|DIR):(?://)?(?=/|~)")
 _LONGEST_PATH = 1_000
 _TELLING = frozenset(
@@ -165,12 +178,12 @@ _QUERY = frozenset(
         """
     )
 )
-"""Parameters of addresses that carry credentials, where what they hold is not words."""
+"""Parameters of URLs that hold credentials, unless their value consists of plain words."""
 
 
 @lru_cache(4096)
 def is_plain_value(text: str) -> bool:
-    """Tell whether a text is made of words and small numbers only, as names and prose are.
+    """Return True if a text consists of words and small numbers only, as names and prose do.
 
     >>> [text for text in ('learn-contrib-2', 'getToken', 'k8Jd0aQz71', 'abcdefghijklmnopqrst') if is_plain_value(text)]
     ['learn-contrib-2', 'getToken']
@@ -181,14 +194,14 @@ def is_plain_value(text: str) -> bool:
 
 @lru_cache(4096)
 def is_telling(value: str) -> bool:
-    """Tell whether a value says that there is a secret, of what type or where, and is none itself."""
+    """Return True if a value describes a secret (its type, its place, that it is missing) but is not one."""
     bare = value.strip(" .,;:!?")
-    is_said = bare.lower() in _TELLING or _PLACEHOLDER.match(bare) is not None or REDACTED in value
-    return is_said or is_path(value)
+    is_description = bare.lower() in _TELLING or _PLACEHOLDER.match(bare) is not None or REDACTED in value
+    return is_description or is_path(value)
 
 
 def is_path(value: str) -> bool:
-    r"""Tell whether a value is the path of a file or folder, or several: where something is, and no secret.
+    r"""Return True if a value is the path of a file or folder, or several paths. Paths are not secrets.
 
     >>> paths = ["/home/ann/key7.json", "~/.aws/x", "/srv/a:/srv/b", "C:\\Users\\ann", "./token.txt", "/nb/a.csv"]
     >>> all(map(is_path, paths)), is_path("/9j4AAQSkZJRgABAQ"), is_path("/wJalr7U/K7MDENG/bPxRfi")
@@ -201,28 +214,35 @@ def is_path(value: str) -> bool:
 
 
 def is_word(value: str) -> bool:
-    """Tell whether a value is one of the words that say something about secrets, and could hide no text but itself."""
+    """Return True for words such as ``none`` or ``password``. To hide them everywhere would make text unreadable."""
     return value.lower() in _TELLING
 
 
 _Value: TypeAlias = tuple[int, int, bool]
-"""Where a value begins and ends, and whether it is a secret; what is none is not looked at again."""
+"""Start and end of a value, and whether it is a secret. A value that is not a secret is not examined again."""
 
 
-class _Found(NamedTuple):
-    """A name in a text, with what joins it to a value."""
+class _Assignment(NamedTuple):
+    """Name of a secret in a text, and the characters that join it to its value."""
 
     name: str
     joint: str
     before: str
-    """What its line has before it."""
+    """Text before the name on its line, at most 80 characters."""
     end: int
+    """Position after the joint, where the value begins."""
     is_option: bool
+    """True for an option of a command, such as ``--api-key``."""
     is_prose: bool
+    """True for a sentence, such as ``the password is ...``."""
 
 
 def assigned(text: str) -> str:
-    """Return a text without the values that it gives under secret names."""
+    """Hide the values that a text assigns to names of secrets.
+
+    Two cheap tests reject most texts: they must contain a joint and a part of a secret's name. The loop then visits
+    each name, skips names inside a value that was already visited, and copies the text between the values.
+    """
     if not any(joint in text for joint in _JOINTS):
         return text
     lower = text.lower()
@@ -235,7 +255,7 @@ def assigned(text: str) -> str:
             continue
         kind = (match.lastindex or 2) // 2
         if looks_secret(match[2 * kind - 1]):
-            place = _value_of(text, _found(text, match, kind))
+            place = _value_of(text, _assignment(text, match, kind))
         else:
             place = _in_query(text, match)
         if place is None:
@@ -247,52 +267,63 @@ def assigned(text: str) -> str:
 
 
 def named_at(text: str, start: int) -> int | None:
-    """Return where after `start` the name of a secret stands with what joins it to a value, or None."""
-    matches = _NAMED.finditer(text, start)
-    return next(
-        (match.start() for match in matches if looks_secret(match[2 * ((match.lastindex or 2) // 2) - 1])), None
-    )
+    """Return the position of the first assignment to the name of a secret from `start` on, or None."""
+    for match in _NAMED.finditer(text, start):
+        kind = (match.lastindex or 2) // 2
+        if looks_secret(match[2 * kind - 1]):
+            return match.start()
+    return None
 
 
-def _found(text: str, match: re.Match[str], kind: int) -> _Found:
+def _assignment(text: str, match: re.Match[str], kind: int) -> _Assignment:
+    """Return the assignment of a match of `_NAMED`. `kind` is its alternative: 1 with a joint, 2 option, 3 sentence."""
     name = match[2 * kind - 1]
     joint = match[2 * kind]
-    before = text[
-        max(text.rfind("\n", max(0, match.start() - 80), match.start()) + 1, match.start() - 80) : match.start()
-    ]
-    return _Found(name, joint, before, match.end(), kind == 2, kind == 3)
+    earliest = max(0, match.start() - 80)
+    line_start = text.rfind("\n", earliest, match.start()) + 1
+    before = text[max(line_start, match.start() - 80) : match.start()]
+    return _Assignment(name, joint, before, match.end(), kind == 2, kind == 3)
 
 
-def _value_of(text: str, found: _Found) -> _Value | None:
-    """Return the value under a secret name, or None if nothing stands there."""
-    header = found.name.lower()
-    if header.endswith(("authorization", "cookie")) and ":" in found.joint:
-        return _in_cookie(text, found) if header.endswith("cookie") else _in_header(text, found.end)
-    quoted = _QUOTED.match(text, found.end)
+def _value_of(text: str, assignment: _Assignment) -> _Value | None:
+    """Return the value assigned to the name of a secret, or None if there is none.
+
+    The headers ``Authorization`` and ``Cookie`` have rules of their own. A value in quotes ends at the closing quote.
+    Any other value ends at a space; inside a line also at a comma, a bracket and the like, which separate values there.
+    """
+    header = assignment.name.lower()
+    if header.endswith(("authorization", "cookie")) and ":" in assignment.joint:
+        return _in_cookie(text, assignment) if header.endswith("cookie") else _in_header(text, assignment.end)
+    quoted = _QUOTED.match(text, assignment.end)
     if quoted is not None:
-        return quoted.start(2), quoted.end(2), _is_secret_text(quoted[2], found)
-    starts_line = found.before.strip(" \t-") in ("", "export", "set", "env", "ENV", "ARG")
-    value = (_WIDE if starts_line else _BARE).match(text, found.end)
+        return quoted.start(2), quoted.end(2), _is_secret_text(quoted[2], assignment)
+    starts_line = assignment.before.strip(" \t-") in ("", "export", "set", "env", "ENV", "ARG")
+    value = (_WIDE if starts_line else _BARE).match(text, assignment.end)
     if value is None:
         return None
     bare = value[0].rstrip(",;)}]") if starts_line else value[0]
-    end = found.end + len(bare)
-    is_secret = _is_secret_word(bare, text[end : end + 80], found, starts_line=starts_line)
-    return found.end, end, is_secret
+    end = assignment.end + len(bare)
+    is_secret = _is_secret_word(bare, text[end : end + 80], assignment, starts_line=starts_line)
+    return assignment.end, end, is_secret
 
 
 def _in_query(text: str, match: re.Match[str]) -> _Value | None:
-    """Return a credential that an address gives as one of its parameters."""
+    """Return a credential that is a parameter of a URL."""
     if text[match.start() - 1 : match.start()] not in ("?", "&", ";") or match[2] != "=":
         return None
     value = _BARE.match(text, match.end()) if match[1].lower() in _QUERY else None
     return (*value.span(), True) if value and len(value[0]) >= 12 and not is_plain_value(value[0]) else None
 
 
-def _in_cookie(text: str, found: _Found) -> _Value | None:
-    """Return what a header says of cookies: all of its line, or of the quotes around it."""
-    opening = text[found.end : found.end + 1]
-    begin, around = (found.end + 1, opening) if opening in _QUOTES else (found.end, found.before[-1:])
+def _in_cookie(text: str, assignment: _Assignment) -> _Value | None:
+    """Return the value of a cookie header: the rest of its line, or of the quotes around it."""
+    opening = text[assignment.end : assignment.end + 1]
+    if opening in _QUOTES:
+        begin = assignment.end + 1
+        around = opening
+    else:
+        begin = assignment.end
+        around = assignment.before[-1:]
     if text.find("=", begin, begin + 4000) < 0:
         return None
     line = (_INSIDE[around] if around in _QUOTES else _LINE).match(text, begin)
@@ -300,7 +331,7 @@ def _in_cookie(text: str, found: _Found) -> _Value | None:
 
 
 def _in_header(text: str, start: int) -> _Value | None:
-    """Return what stands in a header after the scheme: all of its line, without a scheme one word."""
+    """Return the credentials of an authorization header: the line after the scheme, or one word without a scheme."""
     begin = start + (text[start : start + 1] in _QUOTES)
     scheme = _SCHEME.match(text, begin)
     value = _CREDENTIALS.match(text, scheme.end()) if scheme else _BARE.match(text, begin)
@@ -309,32 +340,50 @@ def _in_header(text: str, start: int) -> _Value | None:
     return (*value.span(), scheme is not None or not is_plain_value(value[0]))
 
 
-def _is_secret_text(value: str, found: _Found) -> bool:
-    """Tell whether a value in quotes is a secret: sentences are, only under the name of a password."""
+def _is_secret_text(value: str, assignment: _Assignment) -> bool:
+    """Return True if a value in quotes is a secret. A sentence of plain words is one only under a password's name."""
     if len(value) < 4 or is_telling(value) or looks_secret(value):
         return False
-    if found.is_prose:
+    if assignment.is_prose:
         return not is_plain_value(value)
-    return is_password(found.name) or value.count(" ") < 2 or not is_plain_value(value)
+    return is_password(assignment.name) or value.count(" ") < 2 or not is_plain_value(value)
 
 
-def _is_secret_word(value: str, after: str, found: _Found, *, starts_line: bool) -> bool:
-    """Tell whether a value without quotes is a secret, and no part of a program or sentence."""
-    if len(value) < 4 or value == found.name or is_telling(value) or _CODE.match(value) or after[:1] in ("(", "["):
+def _is_secret_word(value: str, after: str, assignment: _Assignment, *, starts_line: bool) -> bool:
+    """Return True if a value without quotes is a secret, and not a part of a program or a sentence.
+
+    The tests go from the clear cases to the doubtful ones.
+    """
+    # Too short, a placeholder, or a call such as ``password = getpass()``.
+    if len(value) < 4 or value == assignment.name or is_telling(value):
         return False
-    if found.is_prose or found.is_option:
-        strong = found.is_option and is_password(found.name)
-        return not value.startswith("-") and (strong or len(value) >= 6) and (strong or not is_plain_value(value))
-    if len(value) >= 6 and any(map(str.isdigit, value)) and (is_password(found.name) or not value.isdigit()):
+    if _CODE.match(value) or after[:1] in ("(", "["):
+        return False
+    # ``--api-key VALUE`` and ``the token is VALUE``: mostly prose, unless the value has the form of a key.
+    if assignment.is_prose or assignment.is_option:
+        if value.startswith("-"):
+            return False
+        if assignment.is_option and is_password(assignment.name):
+            return True
+        return len(value) >= 6 and not is_plain_value(value)
+    # Digits: ``hunter2`` is a secret; ``123456`` is one only under the name of a password.
+    if len(value) >= 6 and any(map(str.isdigit, value)) and (is_password(assignment.name) or not value.isdigit()):
         return True
+    # Characters in no order, but not a dotted name of a program such as ``settings.token``.
     if not is_plain_value(value) and not (_DOTTED.fullmatch(value) and all(map(is_plain_value, value.split(".")))):
         return True
+    # From here on the value consists of plain words. Another name, as in ``token=api_token``, is part of a program.
     if looks_secret(value) or "." in value.rstrip("."):
         return False
-    if found.joint.endswith("=") and found.joint.strip("\\\"'`]") == "=":
+    # ``TOKEN=word`` without spaces is an assignment of a shell or a settings file.
+    if assignment.joint.endswith("=") and assignment.joint.strip("\\\"'`]") == "=":
         return len(value) >= 6
+    # ``password: word`` counts only if nothing follows on the line.
     ends_line = after.strip(" \t,;}\"'")[:1] in ("", "\n", "#")
-    return ends_line and is_password(found.name) and (starts_line or len(value) >= 6)
+    return ends_line and is_password(assignment.name) and (starts_line or len(value) >= 6)
+
+
+# --- passwords in URLs ----------------------------------------------------------------------------------------------
 
 
 HIDDEN = "***"
@@ -350,15 +399,19 @@ _SETTING = (
     r"|hostaddr|keepalives\w*|krb\w+|load_balance_hosts|m(?:ax|in)_protocol_version|oauth_\w+|options|passfile|port"
     r"|replication|require\w+|schema|scram_\w+|service\w*|ssl\w+|target_session_attrs|tcp_user_timeout|user)="
 )
-"""Names of settings, libpq's and ours: what follows a password there as another one is a part of it."""
+"""Settings of libpq and divebook in the query of a URL. After a password, ``&`` begins a new setting only before one of
+these names; otherwise it is part of the password."""
 _POSTGRES = re.compile(r"postgres(?:ql)?://", re.IGNORECASE)
 
 
-def _hidden(given: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Return what finds passwords, and what finds them with what names them; `given` is one in a query."""
+def _hidden(value: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Return two patterns: one matches passwords in a URL, one matches them together with their names.
+
+    `value` is the regular expression of a password in a query.
+    """
     return (
-        re.compile(rf"(://[^/?#:@]*:)[^/?#@]*(?=@)|([?&]{_SECRET}){given}", re.IGNORECASE),
-        re.compile(rf"(://[^/?#:@]*):[^/?#@]*(?=@)|([?&]){_SECRET}{given}&?", re.IGNORECASE),
+        re.compile(rf"(://[^/?#:@]*:)[^/?#@]*(?=@)|([?&]{_SECRET}){value}", re.IGNORECASE),
+        re.compile(rf"(://[^/?#:@]*):[^/?#@]*(?=@)|([?&]){_SECRET}{value}&?", re.IGNORECASE),
     )
 
 
@@ -374,12 +427,12 @@ _OF_LIBPQ = re.compile(
 
 
 def is_plain(url: str) -> bool:
-    """Return whether each part of a URL is where it should be, so that its password is where it seems to be."""
+    """Return True if a URL is well-formed, so that its password is where it seems to be."""
     return _PLAIN.fullmatch(url) is not None
 
 
 def without_password(url: str) -> str:
-    """Return a URL as it may be shown and kept.
+    """Return a URL with its password masked, to be shown or stored. A malformed URL is cut before its password.
 
     Examples
     --------
@@ -389,18 +442,18 @@ def without_password(url: str) -> str:
     'postgresql://ann:***'
     """
     if is_plain(url):
-        return _passwords(url)[0].sub(lambda found: f"{found[1] or found[2]}{HIDDEN}", url)
+        return _passwords(url)[0].sub(lambda match: f"{match[1] or match[2]}{HIDDEN}", url)
     return cut_short(url) if "://" in url or names_database(url) else url
 
 
 def cut_short(url: str) -> str:
-    """Return of a URL that is none what cannot be a part of its password."""
+    """Return the beginning of a malformed URL that cannot be a part of its password, followed by ``***``."""
     beginning = _BEGINNING.match(url)
     return f"{beginning[0]}:{HIDDEN}" if beginning else HIDDEN
 
 
 def for_command(location: str) -> str:
-    """Return a store's location as a command can be given it, which finds the password where it is kept.
+    """Return the location of a store for a printed command, without its password, which the command looks up itself.
 
     Examples
     --------
@@ -409,7 +462,7 @@ def for_command(location: str) -> str:
     """
     if not is_plain(location):
         return location
-    return _passwords(location)[1].sub(lambda found: found[1] or found[2], location).rstrip("?&")
+    return _passwords(location)[1].sub(lambda match: match[1] or match[2], location).rstrip("?&")
 
 
 def _passwords(url: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
@@ -417,10 +470,10 @@ def _passwords(url: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 
 def is_hidden(url: str) -> bool:
-    """Return whether a URL was copied from where its password is not shown."""
+    """Return True if a URL contains a masked password, because it was copied from displayed text."""
     return _UNKNOWN.search(url) is not None
 
 
 def names_database(location: str) -> bool:
-    """Return whether a location, by its form the path of a file, means a database: ``host=h password=p``, say."""
+    """Return True if a location has the form of a file's path but is a connection string: ``host=h password=p``."""
     return _OF_LIBPQ.search(location) is not None

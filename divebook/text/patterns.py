@@ -1,9 +1,9 @@
-"""Regular expressions of other people: compiled within a size limit, matched within a time limit.
+"""Untrusted patterns: regular expressions with limits of size and time, and wildcards matched in linear time.
 
-Definitions, agents, MCP servers and their JSON schemas bring patterns. Python's `re` tries ``^(a|aa)+$`` on a text of a
-hundred letters for years, and holds the interpreter's lock meanwhile, so that no interrupt helps. Everything here uses
-the library `regex`, which stops after a time and releases the lock. Matching is the only step with a time limit: it
-cannot bound the memory of compiling, so that a pattern is measured before it is compiled.
+Definitions, agents, MCP servers and their JSON schemas contain patterns. Python's `re` needs years for ``^(a|aa)+$`` on
+a text of a hundred letters, and holds the interpreter's lock meanwhile, so that an interrupt has no effect. This module
+uses the library `regex`, which has a timeout and releases the lock. The timeout limits matching only, not the memory
+that compilation needs. A pattern is therefore measured before it is compiled.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 MATCH_SECONDS = 1.0
-"""Seconds that one search, or one check of a value, may spend on matching patterns."""
+"""Default limit in seconds for matching patterns in one search, or in one check of a value."""
 MAX_LENGTH = 5_000
-"""Characters of a pattern."""
+"""Largest number of characters of a pattern."""
 MAX_PARTS = 100_000
-"""Parts of a pattern in which each counted repetition is written out: ``(ab){50}`` has 100."""
+"""Largest number of parts of a pattern, with each counted repetition expanded: ``(ab){50}`` has 100."""
 _TOKEN = re.compile(
     r"""(?P<comment>\(\?\#[^)]*\))
     | (?P<recursion>\(\?(?:R|&|P>|[+-]?\d)[^)]*\))
@@ -39,12 +39,12 @@ _TOKEN = re.compile(
 
 @functools.lru_cache(maxsize=512)
 def compiled(pattern: str) -> regex.Pattern[str]:
-    """Return a compiled pattern.
+    """Return a compiled regular expression. Cached.
 
     Raises
     ------
     PatternError
-        It is not a regular expression, or too large to be compiled.
+        The pattern is not a regular expression, or is too large to be compiled.
     """
     import regex
 
@@ -60,13 +60,15 @@ def compiled(pattern: str) -> regex.Pattern[str]:
 
 
 def _require_small(pattern: str) -> None:
-    """Raise PatternError for what the library would write out in full, or match recursively, whatever that takes.
+    """Raise PatternError for a pattern whose expanded form is too large, or that matches recursively.
 
-    ``((a{1000}){1000}){1000}`` takes gigabytes to compile (test_a_pattern_that_is_too_large_is_not_compiled).
+    The library expands counted repetitions: ``((a{1000}){1000}){1000}`` takes gigabytes to compile
+    (test_a_pattern_that_is_too_large_is_not_compiled). The loop computes the expanded size without expanding. For
+    ``(ab){50}`` the stack of sizes is ``[0]``, ``[0, 0]`` after the parenthesis, ``[0, 2]`` after ``ab``, ``[2]`` after
+    the group, and ``[100]`` after the count.
     """
-    # of the open groups, and of what a count behind it repeats
-    sizes = [0]
-    last = 0
+    sizes = [0]  # expanded sizes of the open groups, the innermost last
+    last = 0  # expanded size of the last part, which a following count repeats
     for token in _TOKEN.finditer(pattern):
         kind = token.lastgroup
         if kind in ("recursion", "flags"):
@@ -96,32 +98,32 @@ def _shown(pattern: str) -> str:
 
 
 class MatchTime:
-    """Time that several searches share.
+    """Time limit that several searches share.
 
     Parameters
     ----------
     seconds
-        Time spent within searches; what happens between them does not count. `MATCH_SECONDS` by default.
+        Total time of all searches; time between them does not count. `MATCH_SECONDS` by default.
     """
 
     def __init__(self, seconds: float | None = None) -> None:
-        self.seconds = self._left = MATCH_SECONDS if seconds is None else seconds
+        self.seconds = self._remaining = MATCH_SECONDS if seconds is None else seconds
 
     def contains(self, pattern: str, text: str) -> bool:
-        """Return whether a pattern matches somewhere in a text.
+        """Return True if a pattern matches somewhere in a text.
 
-        Blocks for at most the time that is left, without the interpreter's lock.
+        Blocks for at most the remaining time, without holding the interpreter's lock.
 
         Raises
         ------
         PatternError
-            The pattern is not valid, or the time is over.
+            The pattern is not valid, or the time limit is reached.
         """
         search = compiled(pattern).search
         began = time.monotonic()
         try:
-            # The library takes 0 for no limit.
-            return search(text, timeout=max(0.001, self._left), concurrent=True) is not None
+            # The library interprets 0 as "no limit".
+            return search(text, timeout=max(0.001, self._remaining), concurrent=True) is not None
         except TimeoutError:
             raise PatternError(
                 f"{_shown(pattern)} took longer than {self.seconds:g} seconds to match; "
@@ -130,45 +132,48 @@ class MatchTime:
         except MemoryError:
             raise PatternError(f"{_shown(pattern)} takes too much memory to match; simplify it") from None
         finally:
-            self._left -= time.monotonic() - began
+            self._remaining -= time.monotonic() - began
 
 
-# Matching of wildcards in one pass over a text, however many wildcards there are.
+# --- wildcards ------------------------------------------------------------------------------------------------------
 #
-# A pattern is a sequence of items, each of which takes one character, or any number of characters of a kind. The
-# matcher follows all ways of taking a text at once: an integer has one bit for each item that may come next. For
-# ``a*b`` and the text ``axb`` the bits are ``{a}``, then ``{*, b}``, ``{*, b}``, ``{end}``. Expressions of `re` would
-# try one way after another, and ``a**/a**/a**/b`` would take minutes on a path of some hundred characters.
+# Wildcards are matched in one pass over a text, independent of the number of wildcards.
+#
+# A pattern is a sequence of items. Each item matches one character, or any number of characters of a kind. The matcher
+# follows all possible matches at once, as a non-deterministic automaton whose set of states is the bits of an integer:
+# one bit for each item that may match next. For ``a*b`` and the text ``axb`` the sets are ``{a}``, then ``{*, b}``,
+# ``{*, b}``, ``{*, b, end}``. The text matches because the last set contains the end. `re` would try one possibility
+# after another, and ``a**/a**/a**/b`` would take minutes on a path of some hundred characters.
 
 
 Test: TypeAlias = Callable[[str], bool]
-"""Tells whether an item takes a character."""
+"""Function that returns True if an item matches a character."""
 
 
 class Repeated(NamedTuple):
-    """An item that takes any number of characters of a kind, also none."""
+    """An item that matches any number of characters of a kind, including none."""
 
     test: Test
 
 
 OPTIONAL_PAIR: Final = None
-"""An item that takes nothing; the two items behind it may be left out together."""
+"""An item that matches the empty text and makes the two items after it optional, together."""
 Item: TypeAlias = str | Test | Repeated | None
 
 
 def character_test(expression: str) -> Test:
-    """Return a function that tells whether one character matches a regular expression, such as ``[a-z]``."""
+    """Return a function that tests whether one character matches a regular expression, such as ``[a-z]``."""
     match = re.compile(expression, re.DOTALL).fullmatch
     return lambda character: match(character) is not None
 
 
 def is_any_character(_character: str) -> bool:
-    """Return True: the test of a wildcard that crosses folders."""
+    """Return True: the test of a wildcard that matches across folders."""
     return True
 
 
 def is_not_slash(character: str) -> bool:
-    """Return whether a wildcard that stays within one folder matches a character."""
+    """Return True unless a character is a slash: the test of a wildcard that matches within one folder."""
     return character != "/"
 
 
@@ -178,7 +183,7 @@ class WildcardMatcher:
     Parameters
     ----------
     items
-        A character, which takes itself; a test, which takes one character; `Repeated`; or `OPTIONAL_PAIR`.
+        A character, which matches itself; a test, which matches one character; `Repeated`; or `OPTIONAL_PAIR`.
     """
 
     def __init__(self, items: Sequence[Item]) -> None:
@@ -186,37 +191,37 @@ class WildcardMatcher:
         self._tests: dict[Test, int] = {}
         self._loops: dict[Test, int] = {}
         self._pairs = self._empty = 0
-        at = 1
-        before: Item = OPTIONAL_PAIR
+        bit = 1
+        previous: Item = OPTIONAL_PAIR
         for item in items:
-            if isinstance(item, Repeated) and item == before:
-                continue  # a run of equal wildcards is one, or each character would pass through all of them
+            if isinstance(item, Repeated) and item == previous:
+                continue  # a run of equal wildcards is one item; else each character would pass through all of them
             if item is OPTIONAL_PAIR:
-                self._pairs |= at
+                self._pairs |= bit
             elif isinstance(item, Repeated):
-                self._loops[item.test] = self._loops.get(item.test, 0) | at
+                self._loops[item.test] = self._loops.get(item.test, 0) | bit
             elif isinstance(item, str):
-                self._characters[item] = self._characters.get(item, 0) | at
+                self._characters[item] = self._characters.get(item, 0) | bit
             else:
-                self._tests[item] = self._tests.get(item, 0) | at
-            self._empty |= at if item is OPTIONAL_PAIR or isinstance(item, Repeated) else 0
-            at = at << 1
-            before = item
-        self._end = at
+                self._tests[item] = self._tests.get(item, 0) | bit
+            self._empty |= bit if item is OPTIONAL_PAIR or isinstance(item, Repeated) else 0
+            bit = bit << 1
+            previous = item
+        self._end = bit
         self._masks: dict[str, tuple[int, int]] = {}
 
     def matches(self, text: str) -> bool:
-        """Return whether the items take the whole text."""
-        reached = self._with_skipped(1)
+        """Return True if the items match the whole text."""
+        states = self._with_skipped(1)
         for character in text:
             once, looping = self._masks.get(character) or self._mask(character)
-            reached = self._with_skipped((reached & once) << 1 | (reached & looping))
-            if not reached:
+            states = self._with_skipped((states & once) << 1 | (states & looping))
+            if not states:
                 return False
-        return bool(reached & self._end)
+        return bool(states & self._end)
 
     def _mask(self, character: str) -> tuple[int, int]:
-        """Return the items that take a character once, and those that take it any number of times."""
+        """Return the bits of the items that match a character once, and of those that match it repeatedly. Cached."""
         once = self._characters.get(character, 0)
         looping = 0
         for test, bits in self._tests.items():
@@ -226,10 +231,10 @@ class WildcardMatcher:
         self._masks[character] = once, looping
         return once, looping
 
-    def _with_skipped(self, reached: int) -> int:
-        """Add the items behind those that may take nothing."""
+    def _with_skipped(self, states: int) -> int:
+        """Add the items after those that may match the empty text, until nothing changes."""
         while True:
-            more = reached | (reached & self._empty) << 1 | (reached & self._pairs) << 3
-            if more == reached:
-                return reached
-            reached = more
+            more = states | (states & self._empty) << 1 | (states & self._pairs) << 3
+            if more == states:
+                return states
+            states = more

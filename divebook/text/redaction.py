@@ -1,13 +1,24 @@
-"""Secrets, and how they are kept out of what is shown and saved: one set of rules for terminal, notebook and pages.
+"""Redaction of secrets in everything that is shown, logged or exported: one set of rules for all interfaces.
 
-Hidden is, in this order: what stands under a name that looks secret (`looks_secret`), in data as well as in texts
-(``api_key=...``, ``"password": "..."``, ``--token ...``, headers); every known secret wherever it occurs; and what
-looks like a credential by its form (`divebook.text.redaction`, tokens after ``Bearer``, passwords in addresses).
-Known are the values of environment variables whose names look secret, what a configuration sends under such names, and
-whatever the same log holds under them.
+`Redactor` hides three kinds of text:
 
-A path is no secret: it says where something is. Plain words are not taken for secrets unless a name says that they
-are, so that prose, code, hashes and identifiers stay as they are.
+1. **Values under the name of a secret**, in data (``{"api_key": ...}``) and in text (``api_key=...``, ``--token ...``,
+   headers). `divebook.text.passwords` classifies the names and finds the values.
+2. **Known secrets**, wherever they occur: values of environment variables whose names look secret, secrets of the
+   configuration, and values that a displayed log holds under such names. Each is also found in its escaped,
+   percent-encoded and base64 forms (`forms_of`, `encoded_forms_of`).
+3. **Credentials recognized by their form**, such as ``ghp_...`` tokens, private keys, JSON web tokens, and text after
+   ``Bearer`` (`MARKED`, `SHAPED`, `_IN_CONTEXT`).
+
+An example: the environment has ``DB_PASSWORD=correct-horse``, and a command prints
+``login correct-horse, token=k8Jd0aQz71, ghp_0123456789abcdefABCD``. Rule 2 hides ``correct-horse``, rule 1 the value
+of ``token``, and rule 3 the last word: ``login [redacted], token=[redacted], [redacted]``.
+
+A path is not a secret. Plain words are hidden only under the name of a secret, so that prose, code, hashes and
+identifiers stay readable. Rule 3 has some hundred patterns. One combined search for signs of a credential (`_signs`)
+skips all of them for most texts.
+
+The end of the module has functions that shorten text after redaction, and loggers that redact their records.
 """
 
 from __future__ import annotations
@@ -36,28 +47,173 @@ from divebook.text.passwords import (
     named_at,
 )
 
-# Secrets that are known by their value: where they are found in data, and the forms in which they turn up in texts.
-#
-# A value that a definition names (``env://KEY``), or that is sent to a provider, may be anything. So it is looked for
-# as it is and as programs write it: escaped, wrapped, in an address, in base64 as in the header of a name and password,
-# and by those of its lines and fields that would do alone.
-
-
 LEAST_SECRET = 8
-"""Characters below which a value is hidden only where it stands under its name: it would occur by chance."""
+"""Length below which a value is hidden only under its name, because shorter values occur by chance."""
 _LEAST_ENCODED = 12
-"""Characters from which a value is looked for in base64 as well."""
+"""Length from which the base64 forms of a value are searched for."""
 _LEAST_LINE = 16
-"""Characters from which a line of a value is a secret by itself, if it is not words."""
+"""Length from which a line of a value is a secret by itself, unless it consists of plain words."""
 _MOST_PARTS = 200
-"""Lines and fields of one value, such as a file of credentials, that are looked for by themselves."""
+"""Largest number of lines and fields of one value, such as a file of credentials, that are searched for separately."""
 _FOLDERS = ("PWD", "OLDPWD")
 BARE = (str, int, float, type(None))
-"""Values without parts, of which a log has more than of all others: they are passed over quickly."""
+"""Types of values without parts. Most values in a log have one of them, and are skipped quickly."""
+MAX_SEEN = 2_000
+"""Largest number of stored forms of secrets that were seen in displayed runs. Named secrets are all stored."""
+MAX_REMEMBERED = 200
+"""Length up to which the redacted form of a text is cached."""
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]++=*+")
+_IN_BASE64 = re.compile(r"[A-Za-z0-9+/]{40}")
+
+
+class Redactor:
+    """Redaction of text and plain data with three sets of rules (see the module docstring).
+
+    A redactor stores two sets of known secrets. *Named* secrets come from the configuration and the environment: they
+    are certainly secrets. *Seen* secrets were under the name of a secret in a run that was shown. They are hidden only
+    in displayed text, never in stored text, because a later replay must not depend on what was shown before.
+
+    Parameters
+    ----------
+    secrets
+        Secrets to hide wherever they occur, besides those of the environment variables.
+
+    Examples
+    --------
+    >>> redactor = Redactor(["correct horse"])
+    >>> redactor.value({"password": "x", "prompt": "say correct horse", "max_tokens": 3})
+    {'password': '[redacted]', 'prompt': 'say [redacted]', 'max_tokens': 3}
+    """
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._seen = KnownSecrets()
+        self._named = KnownSecrets()
+        self._processed: set[str] = set()
+        for secret in secrets:
+            self._see(secret)
+        for secret in secrets_of_environment():
+            self._see(secret)
+            # A plain word such as "postgres" occurs in many results.
+            if not is_plain_value(secret) and not is_telling(secret):
+                self.know(secret)
+
+    def fresh(self, secrets: Iterable[str] = ()) -> Redactor:
+        """Return a redactor with the named secrets of this one, but without the secrets seen in runs."""
+        redactor = Redactor(secrets)
+        redactor._named.add(self._named)
+        return redactor
+
+    def learn(self, value: Any) -> None:
+        """Remember the secrets in plain data, to hide them in everything that is shown from then on."""
+        for secret in secrets_in(value):
+            self._see(secret)
+
+    def know(self, secret: str) -> None:
+        """Remember one secret of any form, to hide it in everything that is shown and in the logs of agents."""
+        if secret in self._processed:  # each call that uses a secret passes it again
+            return
+        for part in (secret.strip(), *parts_of(secret)):
+            if len(part) >= LEAST_SECRET and not is_word(part) and not is_path(part):
+                self._named.add(forms_of(part) | encoded_forms_of(part))
+        self._processed.add(secret)
+
+    def know_all(self, value: Any) -> None:
+        """Pass each secret in a configuration to `know`."""
+        for secret in secrets_in(value):
+            self.know(secret)
+
+    def _see(self, secret: str) -> None:
+        bare = secret.strip()
+        if len(bare) >= LEAST_SECRET and not is_telling(bare) and len(self._seen) < MAX_SEEN:
+            self._seen.add(forms_of(bare))
+
+    def text(self, text: str) -> str:
+        """Hide the secrets in a text."""
+        if len(text) < LEAST_SECRET and "=" not in text and ":" not in text:
+            return text
+        text = self._seen.hidden(self._named.hidden(text))
+        return _remembered(text) if len(text) <= MAX_REMEMBERED else _without_forms(text)
+
+    def without_named(self, value: Any) -> Any:
+        """Hide only named secrets in plain data. Text that merely looks like a secret stays."""
+        return _everywhere(value, self._named.hidden)
+
+    def without_certain(self, value: Any) -> Any:
+        """Hide named secrets and credentials recognized by their form in plain data.
+
+        This is for stored data. Values under the name of a secret stay, such as the token of the next page. Runs that
+        were shown have no influence on the result.
+        """
+        return _everywhere(value, self._certain)
+
+    def _certain(self, text: str) -> str:
+        text = self._named.hidden(text)
+        is_data = len(text) > MAX_REMEMBERED and _BASE64.fullmatch(text) is not None  # for example an image
+        return text if is_data or len(text) < LEAST_SECRET else _without_marks(text)
+
+    def settled(self, text: str) -> int:
+        """Return how many characters of a growing text can be shown: its end may be the beginning of a secret.
+
+        The last word, the beginning of a known secret, and the rest of a line after the name of a secret are held back.
+        """
+        end = len(text) if not text or text[-1].isspace() else len(text) - len(text.rsplit(None, 1)[-1])
+        assignment = named_at(text, text.rfind("\n") + 1)
+        end = end if assignment is None else min(end, assignment)
+        end = self._seen.settled(text, self._named.settled(text, end))
+        return self._named.settled(text, end)  # the new end may be within a named secret
+
+    def settled_of_named(self, text: str) -> int:
+        """Return how many characters of a growing text can be shown after `without_named`."""
+        return self._named.settled(text, len(text))
+
+    def under(self, name: str, value: Any) -> Any:
+        """Hide secrets in plain data that has a name: the whole value, if the name looks secret."""
+        if value is None or isinstance(value, bool | float) or not looks_secret(name):
+            return self.value(value)
+        if isinstance(value, str) and is_path(value):
+            return self.text(value)
+        if isinstance(value, int):
+            return REDACTED if is_password(name) and value >= 1000 else value
+        return REDACTED
+
+    def value(self, value: Any) -> Any:
+        """Hide secrets in plain data, at any depth. `named_parts` explains which parts have names."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, BARE):
+            return value
+        match value:
+            case {"key": str(name), "value": inner} | {"name": str(name), "value": inner}:
+                return {**{key: self.under(key, part) for key, part in value.items()}, "value": self.under(name, inner)}
+            case dict():
+                return {self._key(key): self.under(str(key), part) for key, part in value.items()}
+            case [str(name), str(inner)]:
+                return [self.text(name), self.under(name, inner)]
+            case list() if any(isinstance(part, str | list | dict) or hasattr(part, "inside") for part in value):
+                return [self.value(part) for part in value]
+            case _ if hasattr(value, "inside") and value.inside() is not None:  # a recorded tuple or dataclass
+                return value.parts(self.value)
+        return value
+
+    def _key(self, key: Any) -> Any:
+        return self.text(key) if isinstance(key, str) and len(key) >= LEAST_SECRET else key
+
+
+@cache
+def shared() -> Redactor:
+    """Return the redactor of this process, which has the secrets of all runs that were shown in it."""
+    return Redactor()
+
+
+# --- known secrets --------------------------------------------------------------------------------------------------
+#
+# A value that a definition refers to (``env://KEY``), or that is sent to a provider, may have any form. It is searched
+# for unchanged and in the forms in which programs write it: escaped, wrapped, percent-encoded, and in base64 as in the
+# header of a user and password. Lines and fields of it that are secrets by themselves are searched for separately.
 
 
 class KnownSecrets:
-    """Texts that are found wherever they occur, the longest first; threads may add some while others look."""
+    """Set of texts to hide wherever they occur, the longest first. One thread may add texts while others search."""
 
     def __init__(self) -> None:
         self._texts: tuple[str, ...] = ()
@@ -70,34 +226,40 @@ class KnownSecrets:
         return len(self._texts)
 
     def add(self, texts: Iterable[str]) -> None:
-        """Take more of them."""
+        """Add texts to the set."""
         with self._adding:
             self._texts = tuple(sorted({*self._texts, *texts}, key=len, reverse=True))
 
     def settled(self, text: str, end: int) -> int:
-        """Return how much of a text that still grows, up to an end, holds no part of one that goes on behind it."""
+        """Return how much of a growing text, at most up to `end`, can be shown: no secret may continue behind it.
+
+        For the secret ``hunter2`` and the text ``the key is hun`` this is 11, because the last three characters may
+        become the secret. The second loop moves the end before a complete secret that `end` would cut in two.
+        """
         for secret in self._texts:
             place = text.find(secret[0], max(0, len(text) - len(secret) + 1))
             while 0 <= place < end:
                 if secret.startswith(text[place:]):
                     end = place
                 place = text.find(secret[0], place + 1)
-        while cut := [
-            place for each in self._texts if 0 <= (place := text.find(each, max(0, end - len(each) + 1))) < end
-        ]:
-            end = min(cut)  # nor does it end within a whole one
-        return end
+        while True:
+            places = [text.find(secret, max(0, end - len(secret) + 1)) for secret in self._texts]
+            cut_secrets = [place for place in places if 0 <= place < end]
+            if not cut_secrets:
+                return end
+            end = min(cut_secrets)
 
     def hidden(self, text: str) -> str:
-        """Return a text without them."""
-        for secret in self._texts:  # one pattern of all would be tried branch by branch at each character
+        """Replace all texts of the set in a text."""
+        # One pattern of all texts would be slower: `re` tries its alternatives one by one at each character.
+        for secret in self._texts:
             if secret in text:
                 text = text.replace(secret, REDACTED)
         return text
 
 
 def forms_of(secret: str) -> set[str]:
-    """Return a secret as it is, on one line, inside JSON, and inside an address.
+    """Return the forms of a secret: unchanged, on one line, inside JSON or a Python string, and percent-encoded.
 
     >>> sorted(forms_of("p@ss word/1"))
     ['p%40ss%20word%2F1', 'p%40ss%20word/1', 'p%40ss+word%2F1', 'p@ss word/1']
@@ -108,7 +270,10 @@ def forms_of(secret: str) -> set[str]:
 
 
 def encoded_forms_of(secret: str) -> set[str]:
-    """Return what a secret becomes inside base64, whatever stands before and after it.
+    """Return the base64 forms of a secret that is a part of encoded data.
+
+    Base64 encodes groups of three bytes as four characters, so that the form depends on the position of the secret in
+    its group. There are three forms. Each has only the characters that do not depend on the bytes around the secret.
 
     >>> b64encode(b"ann:hunter2-hunter2").decode() in "Basic YW5uOmh1bnRlcjItaHVudGVyMg=="
     True
@@ -118,36 +283,36 @@ def encoded_forms_of(secret: str) -> set[str]:
     data = secret.strip().encode("utf-8", "surrogatepass")
     if len(data) < _LEAST_ENCODED:
         return set()
-    found = set()
-    for before in range(3):  # characters that stand for bytes of the secret alone, for each place in a group of three
+    forms = set()
+    for before in range(3):  # bytes of other data before the secret in its first group
         whole = b64encode(bytes(before) + data).decode()
         end = len(whole) - (0 if (before + len(data)) % 3 == 0 else 4)
         middle = whole[(0, 2, 3)[before] : end]
-        found |= {middle, middle.replace("+", "-").replace("/", "_")}
-    return found
+        forms |= {middle, middle.replace("+", "-").replace("/", "_")}
+    return forms
 
 
 def parts_of(secret: str) -> Iterator[str]:
-    """Yield what would do alone of a value of several lines or fields: lines of a key, fields of a file of credentials.
+    """Yield the parts of a secret that are secrets by themselves: lines of a key, fields of a file of credentials.
 
     >>> list(parts_of('{"user": "ann", "private_key": "k7d0-99-a1b2"}'))
     ['k7d0-99-a1b2']
     """
     try:
-        held = json.loads(secret) if secret.lstrip()[:1] in ("{", "[") else None
+        data = json.loads(secret) if secret.lstrip()[:1] in ("{", "[") else None
     except (ValueError, RecursionError):
-        held = None
-    found = [*secrets_in(held)] if held is not None else []
-    for text in [secret, *found]:
+        data = None
+    parts = [*secrets_in(data)] if data is not None else []
+    for text in [secret, *parts]:
         lines = text.splitlines()
-        found += [line.strip() for line in lines if len(lines) > 1 and len(line.strip()) >= _LEAST_LINE]
-    yield from [part for part in found if len(part) >= LEAST_SECRET and not is_plain_value(part.strip("-"))][
-        :_MOST_PARTS
-    ]
+        if len(lines) > 1:
+            parts += [line.strip() for line in lines if len(line.strip()) >= _LEAST_LINE]
+    secrets = [part for part in parts if len(part) >= LEAST_SECRET and not is_plain_value(part.strip("-"))]
+    yield from secrets[:_MOST_PARTS]
 
 
 def secrets_in(value: Any) -> Iterator[str]:
-    """Yield the texts in plain data that stand under the name of a secret."""
+    """Yield the strings in plain data that are under the name of a secret, at any depth."""
     for name, inner in named_parts(value):
         if name and looks_secret(name):
             yield from _texts_in(inner)
@@ -163,7 +328,11 @@ def _texts_in(value: Any) -> Iterator[str]:
 
 
 def named_parts(value: Any) -> Iterable[tuple[str, Any]]:
-    """Return the parts of plain data, each with the name it stands under, or an empty one."""
+    """Return the parts of plain data, each with its name, which is empty for items of a list.
+
+    Pairs such as ``{"name": "token", "value": "x"}`` and ``["token", "x"]`` count as the part ``x`` with the name
+    ``token``: lists of headers and of environment variables have this form.
+    """
     match value:
         case {"key": str(name), "value": inner} | {"name": str(name), "value": inner}:
             rest = [(str(key), part) for key, part in value.items() if key != "value"]
@@ -174,17 +343,16 @@ def named_parts(value: Any) -> Iterable[tuple[str, Any]]:
             return [(name, inner)]
         case list() | tuple():
             return [("", part) for part in value]
-        case _ if hasattr(
-            value, "inside"
-        ):  # the recorded form of a tuple or dataclass, which is defined above this layer
+        # The recorded form of a tuple or dataclass (`divebook.events.recorded`), a layer above this one.
+        case _ if hasattr(value, "inside"):
             return named_parts(value.inside())
     return []
 
 
 def secrets_of_environment() -> Iterator[str]:
-    """Yield what the environment variables say under names of secrets, but for the names of places on this disk.
+    """Yield the values of environment variables whose names look secret, except existing paths on this disk.
 
-    PWD, which every shell sets, would hide the folder in each path that is shown
+    PWD, which every shell sets, counts as a password by its name. As a secret it would hide the folder in each path
     (test_places_on_the_disk_that_the_environment_names_are_no_secrets).
     """
     for name, value in os.environ.items():
@@ -192,25 +360,25 @@ def secrets_of_environment() -> Iterator[str]:
             yield value
 
 
-# What credentials look like that carry a mark of their issuer: tables of `divebook.text.redaction`.
+# --- tables of credentials by their form ----------------------------------------------------------------------------
 #
-# Written from the forms that issuers publish. Texts may be long and hostile: after its mark a pattern has one run of
-# characters, taken whole and never given back, so that no text is read twice (`tests/text/test_redaction.py` has the
-# hostile ones, `tests/text/test_corpus.py` counts what is missed and what is hidden without need).
+# The tables follow the forms that issuers publish. Texts may be long and hostile. After its mark a pattern has one run
+# of characters with a possessive quantifier (``++``), which never backtracks, so that no text is read twice.
+# `tests/text/test_redaction.py` has hostile texts. `tests/text/test_corpus.py` counts missed secrets and false alarms.
 
 
 _URL = r"[A-Za-z0-9_-]"
-"""What an address may hold without escapes."""
+"""Characters that need no escape in a URL."""
 _MORE = r"[A-Za-z0-9_.=+/%-]"
-"""Base64 in all its forms, with dots."""
+"""Characters of all variants of base64, and dots."""
 _HEX = "[A-Fa-f0-9]"
 
 ESCAPED = r"(?<=\\[bfnrt])"
-"""Behind the last letter of an escape: in ``'a\\nghp_...'``, as `repr` and JSON write it, the mark begins a line."""
+"""Position after an escape sequence: in ``'a\\nghp_...'``, as `repr` and JSON write it, the mark begins a line."""
 
 MARKED: tuple[tuple[str, str, int], ...] = (
-    # marks, the characters that follow them, and how many of those at least
-    # clouds and hosts
+    # Columns: marks, the characters that follow them, and the least number of these characters.
+    # --- clouds and hosts
     ("AKIA ASIA ABIA ACCA AROA AIDA", "[A-Z0-9]", 16),
     ("ABSK bedrock-api-key-", _MORE, 40),
     ("AIza", _URL, 30),
@@ -229,7 +397,7 @@ MARKED: tuple[tuple[str, str, int], ...] = (
     ("pul- dt0c01. dt0s01. dt0s16.", _MORE, 24),
     ("ops_eyJ A3- AGE-SECRET-KEY-1 AGE-PLUGIN-", _MORE, 26),
     ("s. b. r.", "[A-Za-z0-9]", 24),
-    # models
+    # --- models
     ("sk- sk_ pk- pk_ rk- rk_ sess- sk.", r"[\w.-]", 16),
     (
         "gsk_ xai- pplx- nvapi- r8_ fw_ hf_ api_org_ pa- csk- tvly- fc- e2b_ rpa_ jina_ pcsk_ lsv2_ ls__ bce-v3/",
@@ -238,7 +406,7 @@ MARKED: tuple[tuple[str, str, int], ...] = (
     ),
     ("key- KEY-", _HEX, 32),
     ("sdk- mob- api-", "[a-f0-9-]", 36),
-    # code and packages
+    # --- code and packages
     ("ghp_ gho_ ghu_ ghs_ ghr_ github_pat_", r"\w", 20),
     ("glpat- gldt- glrt- glrtr- glcbt- glptt- glsoat- glimt- glagent- gloas- glffct- GR1348941", _MORE, 16),
     ("ATATT3 ATCTT3 ATBB BBDC-", _MORE, 20),
@@ -247,7 +415,7 @@ MARKED: tuple[tuple[str, str, int], ...] = (
     ("PMAK- PMAT- tfp_ rdme_ lin_api_ lin_oauth_ figd_ ntn_ secret_ pat-na1- pat-na2- pat-eu1-", _URL, 20),
     ("CFPAT- duffel_ fio-u- pnu_ pnb_ aio_ ico- tk-us- shippo_live_ shippo_test_", _URL, 24),
     ("glc_ glsa_ eyJrIjoi NRAK- NRJS- NRII- NRBR- NRAA-", _MORE, 18),
-    # messages and money
+    # --- messages and money
     ("xoxa- xoxb- xoxe- xoxo- xoxp- xoxr- xoxs- xoxc- xoxd- xoxe. xapp-", _MORE, 10),
     ("SG.", _MORE, 40),
     ("xkeysib- xsmtpsib- re_ whsec_ mlsn. MT_ tok_", _MORE, 20),
@@ -263,11 +431,11 @@ MARKED: tuple[tuple[str, str, int], ...] = (
     ("sl.", _MORE, 60),
     ("AAPK", _MORE, 40),
 )
-"""Credentials that begin with a mark, where no letter or digit stands before it and what follows is not plain words."""
+"""Credentials that begin with a mark. No letter or digit may precede it, and the rest must not be plain words."""
 
 SHAPED: tuple[tuple[tuple[str, ...], str, str], ...] = (
-    # one of these, in lower case, is in the text, and this after no letter or digit; or the pattern is not
-    # tried; what the pattern meets is hidden
+    # Columns: hints, sign, pattern. The pattern is tried only if the text in lower case contains a hint, and if the
+    # sign matches where no letter or digit precedes it. The match of the pattern is hidden.
     (("eyj",), r"eyJ[\w-]{8}", rf"(?:(?<![\w-])|{ESCAPED})eyJ[\w-]{{8,}}+\.[\w-]{{8,}}+(?:\.[\w-]*+){{1,3}}"),
     (
         ("private key",),
@@ -294,155 +462,14 @@ SHAPED: tuple[tuple[tuple[str, ...], str, str], ...] = (
     ),
     (("$",), r"(?<=\$)[a-z0-9]{1,8}\$", r"\$(?:2[aby]|apr1|1|5|6|y|argon2(?:id|i|d))\$[\w$./,=+]{20,}+"),
 )
-"""Credentials with a shape of their own."""
-
-
-MAX_SEEN = 2_000
-"""Forms of secrets that are kept of runs which were shown; those that are named are all kept."""
-MAX_REMEMBERED = 200
-"""Characters up to which a text that comes again is not looked at again."""
-_BASE64 = re.compile(r"[A-Za-z0-9+/_-]++=*+")
-_IN_BASE64 = re.compile(r"[A-Za-z0-9+/]{40}")
-
-
-class Redactor:
-    """Hides secrets in plain data.
-
-    Parameters
-    ----------
-    known
-        Secrets to hide wherever they occur, besides those of the environment variables.
-
-    Examples
-    --------
-    >>> redactor = Redactor(["correct horse"])
-    >>> redactor.value({"password": "x", "prompt": "say correct horse", "max_tokens": 3})
-    {'password': '[redacted]', 'prompt': 'say [redacted]', 'max_tokens': 3}
-    """
-
-    def __init__(self, known: Iterable[str] = ()) -> None:
-        self._seen, self._named = KnownSecrets(), KnownSecrets()
-        self._said: set[str] = set()
-        for secret in known:
-            self._see(secret)
-        for secret in secrets_of_environment():
-            self._see(secret)
-            if not is_plain_value(secret) and not is_telling(secret):  # a word such as "postgres" is in many a result
-                self.know(secret)
-
-    def fresh(self, known: Iterable[str] = ()) -> Redactor:
-        """Return one that has learned from no run; what was named it knows."""
-        made = Redactor(known)
-        made._named.add(self._named)
-        return made
-
-    def learn(self, value: Any) -> None:
-        """Take note of the secrets in plain data: they are hidden from then on wherever something is shown."""
-        for secret in secrets_in(value):
-            self._see(secret)
-
-    def know(self, secret: str) -> None:
-        """Take note of one secret, whatever it looks like: from then on nothing shows it, and no agent's log has it."""
-        if secret in self._said:  # each call that uses it says so again
-            return
-        for part in (secret.strip(), *parts_of(secret)):
-            if len(part) >= LEAST_SECRET and not is_word(part) and not is_path(part):
-                self._named.add(forms_of(part) | encoded_forms_of(part))
-        self._said.add(secret)
-
-    def know_all(self, value: Any) -> None:
-        """Take note of the secrets that a configuration holds under their names, as `know` does of one."""
-        for secret in secrets_in(value):
-            self.know(secret)
-
-    def _see(self, secret: str) -> None:
-        bare = secret.strip()
-        if len(bare) >= LEAST_SECRET and not is_telling(bare) and len(self._seen) < MAX_SEEN:
-            self._seen.add(forms_of(bare))
-
-    def text(self, text: str) -> str:
-        """Return a text without the secrets in it."""
-        if len(text) < LEAST_SECRET and "=" not in text and ":" not in text:
-            return text
-        text = self._seen.hidden(self._named.hidden(text))
-        return _remembered(text) if len(text) <= MAX_REMEMBERED else _without_forms(text)
-
-    def without_named(self, value: Any) -> Any:
-        """Return plain data without the secrets that are named or sent to providers; what only looks like one stays."""
-        return _everywhere(value, self._named.hidden)
-
-    def without_certain(self, value: Any) -> Any:
-        """Return plain data without the secrets that are named, and without what is a credential by its own form.
-
-        For what is stored, and not only shown: what stands under the name of a secret stays, such as the token of the
-        next page, and no run that was shown meanwhile changes anything.
-        """
-        return _everywhere(value, self._certain)
-
-    def _certain(self, text: str) -> str:
-        text = self._named.hidden(text)
-        is_data = len(text) > MAX_REMEMBERED and _BASE64.fullmatch(text) is not None  # of an image, say
-        return text if is_data or len(text) < LEAST_SECRET else _without_marks(text)
-
-    def settled(self, text: str) -> int:
-        """Return how much of a text that still grows may be shown: its end may be half of a secret.
-
-        Held back are its last word, the beginning of any secret that is known, and a line from a secret's name on.
-        """
-        end = len(text) if not text or text[-1].isspace() else len(text) - len(text.rsplit(None, 1)[-1])
-        named = named_at(text, text.rfind("\n") + 1)
-        end = end if named is None else min(end, named)
-        end = self._seen.settled(text, self._named.settled(text, end))
-        return self._named.settled(text, end)  # which may be within one of these now
-
-    def settled_of_named(self, text: str) -> int:
-        """Return how much of a text that still grows may be shown after `without_named`."""
-        return self._named.settled(text, len(text))
-
-    def under(self, name: str, value: Any) -> Any:
-        """Return plain data that stands under a name, without the secrets in it."""
-        if value is None or isinstance(value, bool | float) or not looks_secret(name):
-            return self.value(value)
-        if isinstance(value, str) and is_path(value):
-            return self.text(value)
-        if isinstance(value, int):
-            return REDACTED if is_password(name) and value >= 1000 else value
-        return REDACTED
-
-    def value(self, value: Any) -> Any:
-        """Return plain data without the secrets in it."""
-        if isinstance(value, str):
-            return self.text(value)
-        if isinstance(value, BARE):
-            return value
-        match value:
-            case {"key": str(name), "value": inner} | {"name": str(name), "value": inner}:
-                return {**{key: self.under(key, part) for key, part in value.items()}, "value": self.under(name, inner)}
-            case dict():
-                return {self._key(key): self.under(str(key), part) for key, part in value.items()}
-            case [str(name), str(inner)]:
-                return [self.text(name), self.under(name, inner)]
-            case list() if any(isinstance(part, str | list | dict) or hasattr(part, "inside") for part in value):
-                return [self.value(part) for part in value]
-            case _ if hasattr(value, "inside") and value.inside() is not None:  # a recorded tuple or dataclass
-                return value.parts(self.value)
-        return value
-
-    def _key(self, key: Any) -> Any:
-        return self.text(key) if isinstance(key, str) and len(key) >= LEAST_SECRET else key
-
-
-@cache
-def shared() -> Redactor:
-    """Return the redactor of this process, which knows the secrets of all runs that were shown in it."""
-    return Redactor()
+"""Credentials with a special form."""
 
 
 # --- credentials by their form ---------------------------------------------------------------------------------------
 
 
 def _everywhere(value: Any, change: Callable[[str], str]) -> Any:
-    """Return plain data in which each text, also of a name, is changed."""
+    """Apply a function to each string in plain data, including keys."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
@@ -451,13 +478,13 @@ def _everywhere(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def _without_forms(text: str) -> str:
-    """Return a text without what its form, or a name in it, gives away."""
+    """Hide credentials recognized by their form, and values under the names of secrets."""
     return assigned(_without_marks(text))
 
 
 def _without_marks(text: str) -> str:
-    """Return a text without what has the form of a credential."""
-    # Most texts hold no sign of a credential: one search spares them some hundred patterns
+    """Hide credentials recognized by their form."""
+    # Most texts have no sign of a credential. One search for all signs saves them some hundred patterns
     # (test_no_rule_that_is_tried_meets_where_no_sign_does, test_most_texts_are_searched_once).
     if _signs().search("\n" + text):
         lower = text.lower()
@@ -472,37 +499,38 @@ _remembered = lru_cache(8192)(_without_forms)
 
 class _Rule(NamedTuple):
     hints: tuple[str, ...]
-    """In lower case; where none of them is in a text, the pattern is not tried."""
+    """Lower-case substrings. The pattern is tried only if the text in lower case contains one of them."""
     signs: tuple[str, ...]
-    """Patterns: where the rule's own meets, one of them does, where no letter or digit of ASCII comes before."""
+    """Short patterns. Wherever `pattern` matches, one of them matches after a character that is no ASCII letter or
+    digit."""
     pattern: re.Pattern[str]
     replacement: Callable[[re.Match[str]], str] | str
 
 
 @cache
 def _rules() -> tuple[_Rule, ...]:
-    """Return the rules in the order in which they are tried; compiled when something is first shown."""
+    """Return the rules in the order in which they are tried. They are compiled when text is first redacted."""
     return tuple(_table())
 
 
 @cache
 def _signs() -> re.Pattern[str]:
-    """Return one pattern that meets wherever any rule does, so that most texts are looked at once and no more.
+    """Return one pattern that matches wherever any rule does, so that most texts are searched only once.
 
-    What begins alike stands together: a branch is left at its first character.
+    The signs are grouped by their first character: ``ghp_``, ``glpat-`` and ``sk-`` become ``g(?:hp_|lpat-)|s(?:k-)``.
+    `re` then rejects a whole group at its first character.
     """
-    alike: dict[str, list[str]] = {}
-    for sign in (sign for rule in _rules() for sign in rule.signs):
-        first = re.match(r"\w", sign)
-        alike.setdefault(first[0] if first else "", []).append(sign[1:] if first else sign)
-    return re.compile(
-        r"(?:[^A-Za-z0-9]|\\[bfnrt])(?:"
-        + "|".join(f"{first}(?:{'|'.join(rest)})" for first, rest in alike.items())
-        + ")"
-    )
+    groups: dict[str, list[str]] = {}
+    for rule in _rules():
+        for sign in rule.signs:
+            first = re.match(r"\w", sign)
+            groups.setdefault(first[0] if first else "", []).append(sign[1:] if first else sign)
+    branches = [f"{first}(?:{'|'.join(rest)})" for first, rest in groups.items()]
+    return re.compile(r"(?:[^A-Za-z0-9]|\\[bfnrt])(?:" + "|".join(branches) + ")")
 
 
 def _table() -> Iterator[_Rule]:
+    """Yield a rule for each entry of the three tables."""
     for hints, sign, pattern in SHAPED:
         yield _Rule(hints, (sign,), re.compile(pattern), REDACTED)
     for marks, follows, least in MARKED:
@@ -515,21 +543,24 @@ def _table() -> Iterator[_Rule]:
 
 
 def _marked(match: re.Match[str]) -> str:
-    """Hide what follows a mark, unless it is plain words (``sk-learn-contrib``) or the inside of encoded data."""
+    """Replace a marked credential unless it consists of plain words (``sk-learn-contrib``) or is inside base64 data."""
     start = match.start()
     inside = start >= 40 and _IN_BASE64.fullmatch(match.string, start - 40, start)
     return match[0] if inside or is_plain_value(match[2]) else REDACTED
 
 
 def _scheme(match: re.Match[str]) -> str:
+    """Replace the credential after ``Bearer`` or ``Basic``, unless it is a plain word."""
     return match[0] if is_plain_value(match[3]) else f"{match[1]}{match[2]}{REDACTED}"
 
 
 def _user(match: re.Match[str]) -> str:
+    """Replace a token in place of the user of a URL: ``https://ghp_...@host``."""
     return match[0] if is_plain_value(match[2]) else f"{match[1]}{REDACTED}"
 
 
 def _element(match: re.Match[str]) -> str:
+    """Replace the text of an XML element with the name of a secret."""
     return f"{match[1]}{REDACTED}" if looks_secret(match[2]) and not is_telling(match[3]) else match[0]
 
 
@@ -562,18 +593,20 @@ _IN_CONTEXT: tuple[tuple[tuple[str, ...], str, str, Callable[[re.Match[str]], st
         rf"\1{REDACTED}",
     ),
 )
-"""Hints, a sign, a pattern and what is put there, for what only its surroundings give away."""
+"""Hints, sign, pattern and replacement for credentials that only the text around them identifies."""
 
 
-# Texts that are shown in part: what is cut loses its secrets first; half of one shows no sign.
+# --- shortened text -------------------------------------------------------------------------------------------------
+#
+# Text is redacted before it is cut, because half of a secret is not recognized.
 
 
 TEXT_BEHIND_CUT = 400
-"""Characters after a cut that are looked at: what ends behind it may begin before it."""
+"""Number of characters after a cut that are redacted too: a secret may begin before the cut and end after it."""
 
 
 def cut(text: str, limit: int) -> str:
-    """Return the text, shortened to about `limit` characters with a count of what is missing.
+    """Limit a text to about `limit` characters, and append the number of missing ones.
 
     >>> cut("abcdefgh", 5)
     'abcde… (3 more characters)'
@@ -581,12 +614,12 @@ def cut(text: str, limit: int) -> str:
     missing = len(text) - limit
     if missing <= 0:
         return text
-    kept = shared().text(text[: limit + TEXT_BEHIND_CUT])[:limit]
-    return f"{kept}… ({missing:,} more character{'s' if missing > 1 else ''})"
+    shown = shared().text(text[: limit + TEXT_BEHIND_CUT])[:limit]
+    return f"{shown}… ({missing:,} more character{'s' if missing > 1 else ''})"
 
 
 def head_and_tail(text: str, most: int, clean: Callable[[str], str] = str) -> str:
-    r"""Return the text, of a long one its beginning and its end; `clean` takes secrets out before they are cut.
+    r"""Reduce a long text to its beginning and its end. `clean` redacts both before they are cut.
 
     >>> head_and_tail("a" * 50 + "z" * 50, 20)
     'aaaaaaaaaa\n... 80 characters left out; the whole is in the log ...\nzzzzzzzzzz'
@@ -600,7 +633,7 @@ def head_and_tail(text: str, most: int, clean: Callable[[str], str] = str) -> st
 
 
 def one_line(text: str, width: int) -> str:
-    r"""Return the text on one line, at most `width` characters of it.
+    r"""Return at most `width` characters of a redacted text, on one line.
 
     >>> one_line("first line\nsecond", 14)
     'first line se…'
@@ -610,46 +643,47 @@ def one_line(text: str, width: int) -> str:
     return visible(flat if len(flat) <= width else f"{flat[: width - 1]}…")
 
 
-# The project's loggers: each record is cleaned of secrets before any handler gets it.
+# --- loggers: each record is redacted before any handler gets it ------------------------------------------------------
 
 
 def logger(name: str) -> logging.Logger:
-    """Return the logger of a module."""
-    found = logging.getLogger(name)
-    found.addFilter(_without_secrets)
-    return found
+    """Return the logger of a module, with a filter that redacts its records."""
+    module_logger = logging.getLogger(name)
+    module_logger.addFilter(_without_secrets)
+    return module_logger
 
 
 def clean_libraries(*names: str) -> None:
-    """Have the loggers of libraries leave secrets out, once these are loaded, and print nothing where nobody listens.
+    """Add the redacting filter to the loggers of libraries. Call this after the libraries are loaded.
 
-    A filter holds for what its own logger is told and not for those below it, so that each gets one.
+    A filter of a logger does not apply to records of its child loggers, so that each child gets one as well. The
+    `NullHandler` prevents output to the standard error stream if the application has not configured logging.
     """
-    known = tuple(logging.root.manager.loggerDict)
+    existing = tuple(logging.root.manager.loggerDict)
     for name in names:
         logger(name).addHandler(logging.NullHandler())
-        for below in known:
-            if below.startswith(f"{name}."):
-                logger(below)
+        for child in existing:
+            if child.startswith(f"{name}."):
+                logger(child)
 
 
 def silence(library: str) -> None:
-    """Have a library log nothing that anybody hears: what it names is secret as a whole."""
-    found = logging.getLogger(library)
-    found.propagate = False
-    if not found.handlers:
-        found.addHandler(logging.NullHandler())
+    """Hide the log of a library whose records are secret as a whole."""
+    library_logger = logging.getLogger(library)
+    library_logger.propagate = False
+    if not library_logger.handlers:
+        library_logger.addHandler(logging.NullHandler())
 
 
 def hand_on(record: logging.LogRecord) -> None:
-    """Log here what a logger of another process was told; it was cleaned there if it is one of ours."""
-    found = logging.getLogger(record.name)
-    if found.isEnabledFor(record.levelno):
-        found.handle(record)
+    """Log a record of another process here. Loggers of divebook have redacted it there."""
+    local_logger = logging.getLogger(record.name)
+    if local_logger.isEnabledFor(record.levelno):
+        local_logger.handle(record)
 
 
 def _without_secrets(record: logging.LogRecord) -> bool:
-    """Clean a record in place: its message, and the text of its traceback, which formatters take as it is."""
+    """Redact the message of a record and the text of its traceback, in place. Return True to keep the record."""
     record.msg = shared().text(record.getMessage())
     record.args = ()
     if record.exc_info:

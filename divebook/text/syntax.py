@@ -1,7 +1,7 @@
-"""Syntax of templates: text with ``${expression}`` in it, and whole values written as ``$(expression)``.
+"""Syntax of templates: text that contains ``${expression}``, and whole values written as ``$(expression)``.
 
-One dollar sign before either is an escape: ``$${HOME}`` is the text ``${HOME}``, ``$$(date)`` as a whole value is the
-text ``$(date)``. Of several dollar signs the last but one is the escape: ``$$${x}`` is the text ``$${x}``. A dollar
+One dollar sign before either is an escape: ``$${HOME}`` is the text ``${HOME}``, and ``$$(date)`` as a whole value is
+the text ``$(date)``. Of several dollar signs the last but one is the escape: ``$$${x}`` is the text ``$${x}``. A dollar
 sign directly before a value is written as an expression: ``${"$"}${state.price}``.
 """
 
@@ -17,9 +17,6 @@ from typing import Any, Literal, cast, overload
 
 from divebook.errors import TemplateError
 
-# Python source as syntax trees.
-
-
 _ATTEMPTS = 100
 
 
@@ -28,10 +25,10 @@ def parse_python(source: str, mode: Literal["exec"] = "exec") -> ast.Module: ...
 @overload
 def parse_python(source: str, mode: Literal["eval"]) -> ast.Expression: ...
 def parse_python(source: str, mode: Literal["exec", "eval"] = "exec") -> ast.Module | ast.Expression:
-    """Return the tree of a source, in any thread.
+    """Parse Python source into a syntax tree, in any thread.
 
-    Python 3.11 counts the depth of trees for all threads together, and raises SystemError where two of them parse at
-    the same time (https://github.com/python/cpython/issues/106905).
+    Python 3.11 counts the recursion depth of trees for all threads together, and raises SystemError if two threads
+    parse at the same time (https://github.com/python/cpython/issues/106905). The call is therefore repeated.
 
     Raises
     ------
@@ -50,63 +47,68 @@ _OPENING = re.compile(r"\$?\$\{")
 _PLAIN_OPENING = re.compile(r"\$\{")
 _ESCAPED_VALUE = re.compile(r"\s*\$\$+\(.*\)\s*", re.DOTALL)
 _MOST_BRACES = 64
-"""How many closing braces are tried as the end of one expression."""
+"""Largest number of closing braces that are tried as the end of one expression."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """An expression's place in a template."""
+    """An expression in a template."""
 
     expression: str
 
 
 def is_expression(text: str) -> bool:
-    """Return whether `text` is written as ``$(...)``, which stands for a value of any type."""
+    """Return True if `text` is written as ``$(...)``, which stands for a value of any type."""
     stripped = text.strip()
     return stripped.startswith("$(") and stripped.endswith(")")
 
 
 def is_escaped_expression(text: str) -> bool:
-    """Return whether `text` is written as ``$$(...)``, which stands for the text ``$(...)``."""
+    """Return True if `text` is written as ``$$(...)``, which stands for the text ``$(...)``."""
     return _ESCAPED_VALUE.fullmatch(text) is not None
 
 
 def without_escape(text: str) -> str:
-    """Return the template of a text that is written as ``$$(...)``: the first dollar sign is left out."""
+    """Return the template of a text that is written as ``$$(...)``, without the first dollar sign."""
     return text.replace("$", "", 1)
 
 
 @lru_cache(maxsize=1024)
 def split(text: str, *, escapes: bool = True) -> tuple[str | Slot, ...]:
-    """Return the literal texts and expressions of a template, in order; an empty ``${}`` is literal.
+    """Split a template into literal texts and expressions, in order. An empty ``${}`` is literal.
 
     Raises
     ------
     TemplateError
-        If an expression is not closed.
+        An expression is not closed.
     """
     parts: list[str | Slot] = []
     position = 0
     opening = _OPENING if escapes else _PLAIN_OPENING
     is_sound = True
-    while (found := opening.search(text, position)) is not None:
-        parts.append(text[position : found.start()])
-        if found[0] == "$${":
+    while (match := opening.search(text, position)) is not None:
+        parts.append(text[position : match.start()])
+        if match[0] == "$${":
             parts.append("${")
-            position = found.end()
+            position = match.end()
             continue
-        # A template with one expression that is not Python fails. To try all ends of its other expressions would take
-        # minutes where there are thousands of them.
-        end, is_python = _end_of_expression(text, found.end(), opening, _MOST_BRACES if is_sound else 0)
+        # A template with one expression that is not Python fails anyway. To try all ends of its other expressions would
+        # take minutes in a template with thousands of them.
+        end, is_python = _end_of_expression(text, match.end(), opening, _MOST_BRACES if is_sound else 0)
         is_sound = is_sound and is_python
-        inside = text[found.end() : end]
-        parts.append(Slot(inside.strip()) if inside.strip() else text[found.start() : end + 1])
+        inside = text[match.end() : end]
+        parts.append(Slot(inside.strip()) if inside.strip() else text[match.start() : end + 1])
         position = end + 1
     return (*parts, text[position:])
 
 
 def _end_of_expression(text: str, start: int, opening: re.Pattern[str], tries: int) -> tuple[int, bool]:
-    """Return the first closing brace before which the text is Python, and True; failing that, the first one."""
+    """Return the position of the brace that closes an expression, and whether the expression is Python.
+
+    A closing brace may be part of the expression, as in ``${{"a": 1}["a"]}``. Each closing brace is therefore tried
+    until the text before it parses as Python. If none of the first `tries` does, the first closing brace is returned
+    with False. If the template has more openings than closing braces, an expression is not closed, which is an error.
+    """
     first = end = text.find("}", start)
     if first < 0:
         raise _unclosed(text)
@@ -118,7 +120,8 @@ def _end_of_expression(text: str, start: int, opening: re.Pattern[str], tries: i
         end = text.find("}", end + 1)
         if end < 0:
             break
-    if sum(found == "${" for found in opening.findall(text)) > text.count("}"):
+    openings = opening.findall(text).count("${")
+    if openings > text.count("}"):
         raise _unclosed(text)
     return first, False
 
@@ -135,7 +138,7 @@ def _is_python(text: str) -> bool:
 def _parses(source: str) -> bool:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of "\d" in a pattern
+            warnings.simplefilter("ignore")  # invalid escapes such as "\d"
             parse_python(source, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
@@ -143,7 +146,7 @@ def _parses(source: str) -> bool:
 
 
 def literal(text: str) -> str:
-    """Return the template, or whole value, that stands for `text` itself.
+    """Escape `text`: return the template, or whole value, that stands for exactly this text.
 
     >>> literal("echo ${HOME}"), literal("$(date)"), literal("costs $5")
     ('echo $${HOME}', '$$(date)', 'costs $5')
@@ -152,12 +155,12 @@ def literal(text: str) -> str:
 
 
 def _escaped_value(text: str) -> str:
-    """Return a text with one more dollar sign in front, where it would be a value or is escaped already."""
+    """Escape a whole value: add a dollar sign if the text is written as ``$(...)`` or as its escape."""
     return text.replace("$", "$$", 1) if is_expression(text) or is_escaped_expression(text) else text
 
 
 def with_escapes(text: str) -> str:
-    """Return a template written before there were escapes, so that it stands for the same text as then.
+    """Convert a template from the syntax without escapes, so that it stands for the same text as before.
 
     >>> with_escapes("costs $${state.price}")
     'costs ${"$"}${state.price}'
@@ -166,7 +169,7 @@ def with_escapes(text: str) -> str:
         return text
     try:
         parts = split(text, escapes=False)
-    except TemplateError:  # the step fails with this error, as it did then
+    except TemplateError:  # the step fails with this error, as it did before
         return text
     written = ""
     for part in parts:
@@ -181,7 +184,7 @@ def with_escapes(text: str) -> str:
 
 
 def texts_in(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield every string in a JSON value with its place in it; keys of mappings are none of them.
+    """Yield every string in a JSON value with its place. Keys of mappings are not included.
 
     >>> list(texts_in({"headers": {"X": "a"}, "ids": ["b", 1]}))
     [(('headers', 'X'), 'a'), (('ids', 0), 'b')]
@@ -197,7 +200,7 @@ def texts_in(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[tu
 
 
 def each_text(value: Any, change: Callable[[str], Any]) -> Any:
-    """Return a JSON value with every string in it changed; keys of mappings stay as they are."""
+    """Return a JSON value with `change` applied to every string in it. Keys of mappings stay unchanged."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
@@ -210,14 +213,14 @@ def each_text(value: Any, change: Callable[[str], Any]) -> Any:
 def with_literal_depths(
     values: Mapping[str, Any], *, has_values: bool = True, template: Callable[[str], str] = with_escapes
 ) -> dict[str, Any]:
-    """Return values of which only the strings of the first level were templates, in the present syntax.
+    """Convert values from a syntax in which only strings of the first level were templates: escape all deeper strings.
 
     Parameters
     ----------
     has_values
-        Whether ``$(...)`` stood for a value; in the dialect ``dive`` it was a text.
+        True if ``$(...)`` stood for a value. In the dialect ``dive`` it was text.
     template
-        Rewrites a template of the first level.
+        Function that converts a template of the first level.
 
     Examples
     --------

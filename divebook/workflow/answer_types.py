@@ -1,4 +1,8 @@
-"""The types of answers that agents give: the classes they are made of are allowed in logs, and found there by name."""
+"""Python types in definitions: types of agents' answers, and types of the inputs of workflow functions.
+
+A definition stores the type of an answer as a JSON schema or as the name of a class. A named class must be allowed in
+logs (`divebook.allow`). Declaring a type allows its classes (`allow_answers`).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ from divebook.workflow.stored_form import json_value
 
 
 def allow_answers(declared: Any) -> None:
-    """Allow instances of the classes that answers of a type are made of: who declares the type wants them kept.
+    """Allow instances of the classes in the type of an answer. Whoever declares the type wants its values recorded.
 
     Examples
     --------
@@ -36,18 +40,19 @@ def allow_answers(declared: Any) -> None:
     _allow(declared, set())
 
 
-def _allow(declared: Any, seen: set[int]) -> None:
-    if declared is None or isinstance(declared, str | Mapping) or id(declared) in seen:
+def _allow(declared: Any, visited: set[int]) -> None:
+    """Allow the classes in a type, recursively. `visited` has the ids of types that were already processed."""
+    if declared is None or isinstance(declared, str | Mapping) or id(declared) in visited:
         return
-    seen.add(id(declared))
+    visited.add(id(declared))
     inner = list(declared) if isinstance(declared, list | tuple) else list(typing.get_args(declared))
     if isinstance(declared, type) and not typing.get_args(declared) and kind_of(declared) is not None:
         allow(declared)
         inner = _fields_of(declared)
-    elif hasattr(declared, "output"):  # one of pydantic-ai's markers: ToolOutput(Bird)
+    elif hasattr(declared, "output"):  # a marker of pydantic-ai: ToolOutput(Bird)
         inner = [declared.output]
     for part in inner:
-        _allow(part, seen)
+        _allow(part, visited)
 
 
 def _fields_of(cls: Any) -> list[Any]:
@@ -55,12 +60,12 @@ def _fields_of(cls: Any) -> list[Any]:
         return [field.annotation for field in cls.__pydantic_fields__.values()]
     try:
         return list(typing.get_type_hints(cls).values())
-    except (NameError, TypeError):  # a name that is defined later; storing an instance says what is not allowed
+    except (NameError, TypeError):  # a name that is defined later; storing an instance then reports the missing class
         return []
 
 
 def named_answer(declared: Any) -> Any:
-    """Return a type of answers as a definition says it: the name of a class, which is allowed, or a JSON schema.
+    """Return the type of an answer for a definition: the name of a class, which is allowed, or a JSON schema.
 
     Examples
     --------
@@ -85,12 +90,12 @@ def named_answer(declared: Any) -> Any:
 
 
 def declared_answer(declared: Any) -> Any:
-    """Return what a definition says under `Output`, once it is sure that it may mean something.
+    """Check the value of `Output` in a definition and return its stored form.
 
     Raises
     ------
     DefinitionError
-        It is neither a JSON schema nor a name.
+        The value is neither a JSON schema nor a name.
     """
     if isinstance(declared, Mapping):
         check_defined_schema(declared, "Output")
@@ -102,7 +107,7 @@ def declared_answer(declared: Any) -> Any:
 
 
 def answer_type(declared: Any) -> Any:
-    """Return what `Output` in a definition means: a JSON schema as it is, a name the class that has been allowed.
+    """Return the type for `Output` of a definition: a JSON schema unchanged, or the allowed class with that name.
 
     Raises
     ------
@@ -111,25 +116,25 @@ def answer_type(declared: Any) -> Any:
     """
     if not isinstance(declared, str):
         return declared
-    known = {name: cls for cls in allowed_classes() for name in (cls.__name__, name_of(cls))}
-    if declared not in known:
-        raise NotFoundError("class for Output (give it to divebook.allow)", declared, sorted(known))
-    return known[declared]
+    classes = {name: cls for cls in allowed_classes() for name in (cls.__name__, name_of(cls))}
+    if declared not in classes:
+        raise NotFoundError("class for Output (give it to divebook.allow)", declared, sorted(classes))
+    return classes[declared]
 
 
-# Types of the inputs of workflow functions: what their annotations accept, and JSON schemas of them.
+# --- types of the inputs of workflow functions ------------------------------------------------------------------------
 #
-# An annotation such as ``datetime.date`` or ``list[Item]`` is read by pydantic, which is imported when the first value
-# of such a type is converted or described.
+# Pydantic converts values to annotations such as ``datetime.date`` or ``list[Item]``, and describes them as JSON
+# schemas. It is imported when this is first needed.
 
 
 _FIELD = "value"
 _FAULTS = 3
-"""Faults of one value that an error lists."""
+"""Largest number of faults of one value in an error."""
 
 
 def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotations of a function; one that names what is not defined yet stays a string."""
+    """Return the annotations of a function. An annotation with an undefined name stays a string."""
     bare = inspect.unwrap(function)
     hints = {}
     for name, annotation in getattr(bare, "__annotations__", {}).items():
@@ -138,7 +143,7 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def resolve(annotation: Any, function: Any) -> Any:
-    """Return an annotation with its strings evaluated where the function was defined; itself if a name is missing."""
+    """Return an annotation with its strings evaluated in the scope of the function; unchanged if a name is missing."""
     code = getattr(function, "__code__", None)
     cells = getattr(function, "__closure__", None) or ()
     near = {}
@@ -156,43 +161,44 @@ def resolve(annotation: Any, function: Any) -> Any:
 
 
 NO_FORM: Any = object()
-"""Stands for a value that has no form in JSON."""
+"""Marker for a value that has no form in JSON."""
 
 
 class ParameterType:
-    """The annotated type of an input: converts values to it, and describes it as a JSON schema.
+    """Annotated type of an input, with conversion of values and a JSON schema.
 
     Parameters
     ----------
     annotation
-        The type as it is written in the function.
+        Annotation of the parameter.
     function
-        The function, which resolves names that were not defined when it was.
+        The function. Names in the annotation may be defined after it, and are resolved in its scope when needed.
     """
 
     __slots__ = ("_annotation", "_function", "_model")
 
     def __init__(self, annotation: Any, function: Callable[..., Any]) -> None:
-        self._annotation, self._function = annotation, inspect.unwrap(function)
+        self._annotation = annotation
+        self._function = inspect.unwrap(function)
         self._model: Any = None
 
     @property
     def name(self) -> str:
-        """The type as it is written."""
+        """Text of the annotation."""
         return self._annotation if isinstance(self._annotation, str) else inspect.formatannotation(self._annotation)
 
     def convert(self, value: Any, *, is_text: bool = False) -> Any:
-        """Return a value as one of this type.
+        """Convert a value to this type.
 
         Parameters
         ----------
         is_text
-            The value is a string from a command line: where it does not fit as it is, it is read as JSON.
+            True for a string from a command line. If it does not fit, it is parsed as JSON.
 
         Raises
         ------
         ValueError
-            It cannot be one; the message says which part, and why.
+            The value does not fit. The message states the faulty parts and the reasons.
         """
         model = self._read()
         if model is None:
@@ -208,20 +214,21 @@ class ParameterType:
             raise ValueError(_faults(error)) from None
 
     def json_form(self, value: Any) -> Any:
-        """Return a value of this type in the form that its JSON schema describes; `NO_FORM` where it has none."""
+        """Return the JSON form of a value of this type, which fits its schema; `NO_FORM` if there is none."""
         model = self._read()
         if model is None:
             return json_form(value)
         try:
-            made = model.model_construct(**{_FIELD: value}).model_dump(mode="json", warnings="error")[_FIELD]
-            json.dumps(made, allow_nan=False)
-        # What pydantic and the classes of a person raise for a value that is not of the type, or has no form in JSON.
+            instance = model.model_construct(**{_FIELD: value})
+            form = instance.model_dump(mode="json", warnings="error")[_FIELD]
+            json.dumps(form, allow_nan=False)
+        # Pydantic and classes of users raise these for a value that is not of the type or has no form in JSON.
         except (TypeError, ValueError, AttributeError, UnicodeError):
             return NO_FORM
-        return made
+        return form
 
     def takes(self, form: Any) -> bool:
-        """Return whether a value in its JSON form fits the type and its JSON schema."""
+        """Return True if the JSON form of a value fits the type and its schema."""
         if form is NO_FORM:
             return False
         try:
@@ -231,7 +238,7 @@ class ParameterType:
         return complaint(self.schema(), form) is None
 
     def schema(self) -> dict[str, Any]:
-        """Return the JSON schema of values of this type; ``{}`` where there is none, with definitions in ``$defs``."""
+        """Return the JSON schema of this type, with definitions in ``$defs``; ``{}`` if it has none."""
         model = self._read()
         if model is None:
             return {}
@@ -247,15 +254,15 @@ class ParameterType:
         return {**schema, **({"$defs": whole["$defs"]} if "$defs" in whole else {})}
 
     def _read(self) -> Any:
-        """Return the model with one field of this type; None where pydantic does not know the type."""
+        """Return the model with one field of this type; None if pydantic does not support the type."""
         if self._model is None:
             self._model = _model_of(resolve(self._annotation, self._function)) or False
         return self._model or None
 
 
 def _model_of(annotation: Any) -> Any:
-    # One field in a model: the configuration of a model also covers dataclasses and TypedDicts in it, so that a
-    # misspelled key is refused; a TypeAdapter takes no configuration for these.
+    # The type becomes a field of a model, because the configuration of a model also applies to dataclasses and
+    # TypedDicts in it, so that a misspelled key is refused. A TypeAdapter has no configuration for them.
     from pydantic import ConfigDict, create_model
     from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError
 
@@ -270,9 +277,10 @@ def _model_of(annotation: Any) -> Any:
 
 
 def _with_portable_dicts(annotation: Any, dicts: dict[Any, Any]) -> Any:
-    """Return an annotation with each TypedDict of `typing` as one of `typing_extensions`.
+    """Return an annotation in which each TypedDict of `typing` is replaced by one of `typing_extensions`.
 
-    Before Python 3.12 pydantic takes only those: a class of `typing` does not say which base declared a key optional.
+    Before Python 3.12 pydantic accepts only the latter, because a class of `typing` does not record which of its bases
+    declared a key optional.
     """
     if sys.version_info >= (3, 12):
         return annotation
@@ -287,15 +295,15 @@ def _with_portable_dicts(annotation: Any, dicts: dict[Any, Any]) -> Any:
     changed = tuple(_with_portable_dicts(part, dicts) for part in parts)
     if changed == parts:
         return annotation
-    # An `X | Y` of classes dicts at run time is a Union, whichever way it was written.
+    # `X | Y` of classes is a Union at run time, however it was written.
     return typing.Union[changed] if origin in (typing.Union, UnionType) else origin[changed]  # noqa: UP007
 
 
 def _portable_dict(declared: Any, dicts: dict[Any, Any]) -> Any:
-    # A dependency of pydantic, and none of ours: it is imported where pydantic asks for its classes only.
+    # A dependency of pydantic, not of divebook: it is imported only where pydantic requires its classes.
     typing_extensions = importlib.import_module("typing_extensions")
     if declared not in dicts:
-        dicts[declared] = dict  # one that contains itself is checked one level deep
+        dicts[declared] = dict  # a TypedDict that contains itself is checked one level deep
         hints = typing.get_type_hints(declared)
         fields = {name: _with_portable_dicts(hint, dicts) for name, hint in hints.items()}
         required = {
@@ -325,20 +333,20 @@ def _faults(error: Any) -> str:
 
 
 def _rename_definitions(schema: dict[str, Any], prefix: str) -> dict[str, Any]:
-    """Return a schema with a prefix before the names of what it defines."""
+    """Return a schema with a prefix before the names of its definitions."""
     text = json.dumps({**schema, "$defs": {f"{prefix}{key}": part for key, part in schema["$defs"].items()}})
     renamed: dict[str, Any] = json.loads(text.replace('"#/$defs/', f'"#/$defs/{prefix}'))
     return renamed
 
 
 def combine(schemas: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the schema of an object with these properties; what they define is defined once, at its top."""
+    """Return the schema of an object with these properties. Their definitions are merged at the top level."""
     definitions: dict[str, Any] = {}
     properties = {}
     for name, schema in schemas.items():
-        own = dict(schema)
-        if any(definitions.get(key, part) != part for key, part in own.get("$defs", {}).items()):
-            own = _rename_definitions(own, f"{name}.")  # two classes of one name
-        definitions |= own.pop("$defs", {})
-        properties[name] = own
+        part_schema = dict(schema)
+        if any(definitions.get(key, part) != part for key, part in part_schema.get("$defs", {}).items()):
+            part_schema = _rename_definitions(part_schema, f"{name}.")  # two classes with the same name
+        definitions |= part_schema.pop("$defs", {})
+        properties[name] = part_schema
     return {"type": "object", "properties": properties, **({"$defs": definitions} if definitions else {})}

@@ -1,9 +1,12 @@
-"""What a person's functions do, as digests: of their source, and of what they use of their own module or notebook.
+"""Static analysis of users' functions: digests of their code, and code that is not deterministic.
 
-A function is followed into the functions and classes that its code names, as long as they belong to the same module; a
-notebook is one module. The values of plain constants count as part of the functions that read them. Comments and layout
-do not count. What cannot be read (C code, methods found through instances, other modules) is left out.
-(`tests/workflow/test_code.py`)
+**Digests** (`parts_of`) detect changed code between a run and its replay. A function is followed into the functions and
+classes that its code names, within the same module. A notebook counts as one module. Values of plain constants belong
+to the functions that read them. Comments and layout do not count. Code that cannot be read (C code, methods called
+through instances, other modules) is ignored (`tests/workflow/test_code.py`).
+
+**Determinism** (`doubts_of`): a workflow function runs again on replay and must make the same calls. The analysis finds
+clocks, random numbers, files, iteration over sets and missing awaits, by the rules in `_RULES`.
 """
 
 from __future__ import annotations
@@ -28,28 +31,28 @@ from divebook.text.syntax import parse_python
 CONSTANTS = (int, float, complex, str, bytes, bool, type(None))
 _READS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_GLOBALS"})
 LABEL = "__divebook_label__"
-"""Attribute of what ``@step`` makes of a function: its kind and name."""
+"""Attribute of a function decorated with ``@step``: its kind and name."""
 
 
 class Part(NamedTuple):
-    """One function or class."""
+    """Digest of one function or class."""
 
     digest: str
     uses: tuple[str, ...]
-    """The labels of the parts that its code names."""
+    """Labels of the parts that its code names."""
 
 
 def parts_of(roots: Mapping[str, Callable[..., Any]]) -> dict[str, Part]:
     """Return every function and class that the roots reach, by label: ``step parse``, ``function clean``."""
-    found: dict[str, Part] = {}
-    left: list[tuple[str, Any]] = list(roots.items())
-    while left:
-        label, thing = left.pop()
-        if label not in found:
+    parts: dict[str, Part] = {}
+    waiting: list[tuple[str, Any]] = list(roots.items())
+    while waiting:
+        label, thing = waiting.pop()
+        if label not in parts:
             used = _used(thing)
-            found[label] = Part(_digest(thing), tuple(sorted(used)))
-            left += used.items()
-    return found
+            parts[label] = Part(_digest(thing), tuple(sorted(used)))
+            waiting += used.items()
+    return parts
 
 
 def code_of(roots: Mapping[str, Callable[..., Any]]) -> dict[str, str]:
@@ -58,15 +61,15 @@ def code_of(roots: Mapping[str, Callable[..., Any]]) -> dict[str, str]:
 
 
 def reaching(parts: Mapping[str, Part], label: str) -> set[str]:
-    """Return the labels of the parts that reach one, itself included."""
-    found = {label}
-    while more := {name for name, part in parts.items() if name not in found and found.intersection(part.uses)}:
-        found |= more
-    return found
+    """Return the labels of the parts that use one directly or indirectly, including itself."""
+    labels = {label}
+    while users := {name for name, part in parts.items() if name not in labels and labels.intersection(part.uses)}:
+        labels |= users
+    return labels
 
 
 def source_of(function: Any) -> str:
-    """Return the source of a function, read once: a file may change after its import."""
+    """Return the source of a function. It is read once, because a file may change after its import."""
     bare = inspect.unwrap(function)
     return _source(getattr(bare, "__code__", bare), bare)
 
@@ -84,10 +87,10 @@ def _source(key: Any, bare: Any) -> str:
 
 
 def _used(thing: Any) -> dict[str, Any]:
-    """Return the functions and classes of its own module that a function or class names, by label."""
-    own = inspect.unwrap(thing)
-    named = {_label(value): value for function in _functions(own) for _, value in _read(function)}
-    return {label: value for label, value in named.items() if label and _is_of(inspect.unwrap(value), own.__module__)}
+    """Return the functions and classes of the same module that a function or class names, by label."""
+    bare = inspect.unwrap(thing)
+    values = {_label(value): value for function in _functions(bare) for _, value in _read(function)}
+    return {label: value for label, value in values.items() if label and _is_of(inspect.unwrap(value), bare.__module__)}
 
 
 def _label(value: Any) -> str:
@@ -103,15 +106,15 @@ def _is_of(value: Any, module: str) -> bool:
     return getattr(value, "__module__", None) == module
 
 
-def _functions(own: Any) -> list[FunctionType]:
-    if isinstance(own, type):
-        members = (inspect.unwrap(member) for member in vars(own).values() if callable(member))
+def _functions(target: Any) -> list[FunctionType]:
+    if isinstance(target, type):
+        members = (inspect.unwrap(member) for member in vars(target).values() if callable(member))
         return [member for member in members if isinstance(member, FunctionType)]
-    return [own] if isinstance(own, FunctionType) else []
+    return [target] if isinstance(target, FunctionType) else []
 
 
 def _read(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """Yield the values of the names that a function reads from its module and from the functions around it."""
+    """Yield names and values that a function reads from its module and from enclosing functions."""
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=False))
     for name in _names(function.__code__):
         if name in cells:
@@ -125,21 +128,23 @@ def _read(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 @functools.lru_cache(maxsize=4096)
 def _names(code: CodeType) -> tuple[str, ...]:
-    """Return the names that a function, and those inside it, reads from outside."""
-    own = {step.argval for step in dis.get_instructions(code) if step.opname in _READS}
-    inner = {name for part in code.co_consts if isinstance(part, CodeType) for name in _names(part)}
-    return tuple(sorted(own | inner))
+    """Return the names that a function and its inner functions read from outside."""
+    names = {step.argval for step in dis.get_instructions(code) if step.opname in _READS}
+    for part in code.co_consts:
+        if isinstance(part, CodeType):
+            names.update(_names(part))
+    return tuple(sorted(names))
 
 
 def _digest(thing: Any) -> str:
-    own = inspect.unwrap(thing)
-    constants = {
-        name: _constant_text(value)
-        for function in _functions(own)
-        for name, value in _read(function)
-        if isinstance(value, CONSTANTS) or (isinstance(value, tuple | frozenset) and _is_plain(value))
-    }
-    source = _class_text(own) if isinstance(own, type) else _normal(source_of(thing))
+    """Return the digest of the normal source of a function or class and of the constants that it reads."""
+    bare = inspect.unwrap(thing)
+    constants = {}
+    for function in _functions(bare):
+        for name, value in _read(function):
+            if isinstance(value, CONSTANTS) or (isinstance(value, tuple | frozenset) and _is_plain(value)):
+                constants[name] = _constant_text(value)
+    source = _class_text(bare) if isinstance(bare, type) else _normal(source_of(thing))
     return _hashed(source, str(sorted(constants.items())))
 
 
@@ -149,9 +154,9 @@ def _hashed(source: str, constants: str) -> str:
 
 
 def _class_text(cls: type) -> str:
-    """Return what a class consists of; Python does not find the source of one that a notebook defines."""
-    own = {name: value for name, value in vars(cls).items() if not name.startswith("__")}
-    members = {name: value for name, value in own.items() if isinstance(value, CONSTANTS)}
+    """Return a text of all parts of a class. Python does not find the source of a class defined in a notebook."""
+    attributes = {name: value for name, value in vars(cls).items() if not name.startswith("__")}
+    members = {name: value for name, value in attributes.items() if isinstance(value, CONSTANTS)}
     methods = {function.__qualname__: _normal(source_of(function)) for function in _functions(cls)}
     bases = [base.__qualname__ for base in cls.__mro__[1:]]
     annotations = {name: str(kind) for name, kind in vars(cls).get("__annotations__", {}).items()}
@@ -159,7 +164,7 @@ def _class_text(cls: type) -> str:
 
 
 def _members_text(members: dict[str, Any]) -> str:
-    """Return what ``repr`` of the sorted items would be."""
+    """Return the text of ``repr`` of the sorted items."""
     return f"[{', '.join(f'({name!r}, {_constant_text(members[name])})' for name in sorted(members))}]"
 
 
@@ -194,14 +199,14 @@ def _normal(source: str) -> str:
         return source
 
 
-# Functions of Python and libraries that give something else each time: by full name, with what to write instead.
+# --- rules: functions of Python and libraries that are not deterministic, with replacements ---------------------------
 
 
 class Rule(NamedTuple):
-    """Why something may not stand in a workflow function, and what may."""
+    """Reason why a workflow function may not use something, and the replacement."""
 
     why: str
-    """The rest of a sentence that begins with its name."""
+    """Rest of a sentence that begins with the name of the function."""
     fix: str
 
 
@@ -221,7 +226,7 @@ _IDENTITY = Rule("gives something else in another process", "compare values, or 
 _UNLESS_ARGUMENTS = re.compile(
     r"time\.(localtime|gmtime|ctime|strftime)|random\.Random|numpy\.random\.(default_rng|RandomState|Generator)"
 )
-"""What is the same each time where it is told what to begin with."""
+"""Functions that are deterministic with arguments, such as a seed."""
 _CLOCKS = (
     r"time\.(time|monotonic|perf_counter|process_time|thread_time)(_ns)?",
     r"time\.(localtime|gmtime|ctime|strftime)",
@@ -292,18 +297,21 @@ MUTATING = frozenset(
 
 
 def rule_for(dotted: str, *, has_arguments: bool = False, is_called: bool = True) -> Rule | None:
-    """Return why something that is named from its module on may not be called, or read, in a workflow function."""
+    """Return the rule that forbids a function or value in a workflow function; None if it is allowed.
+
+    `dotted` is its name with its module, such as ``time.time``.
+    """
     if not dotted or (not is_called and not _READ_WITHOUT_CALL.fullmatch(dotted)):
         return None
     if has_arguments and _UNLESS_ARGUMENTS.fullmatch(dotted):
         return None
     if is_called and _READ_WITHOUT_CALL.match(dotted):
-        return None  # the name itself is told already
+        return None  # the read of the name itself is reported
     return next((rule for rule, pattern in _COMPILED if pattern.fullmatch(dotted)), None)
 
 
 def identity_of(value: Any) -> str:
-    """Return the name of a module, function, class or method, from its module on; empty for anything else."""
+    """Return the dotted name of a module, function, class or method; empty for other values."""
     if isinstance(value, ModuleType):
         return value.__name__
     name = getattr(value, "__qualname__", None)
@@ -316,24 +324,26 @@ def identity_of(value: Any) -> str:
     return f"{type(value).__module__}.environ" if type(value).__name__ == "_Environ" else ""
 
 
-# What makes a workflow function come to something else when it runs again: found in its text, told at its definition.
+# --- determinism of workflow functions --------------------------------------------------------------------------------
 #
-# On resume and replay the function runs from its beginning, and what it asked for is answered from the log. So whatever
-# it does itself must come out the same: no clock, no chance, nothing from outside, no order of sets, no changed
-# globals, and every await a recorded one. Functions of the same module that it names are looked into as well; step
-# functions and actions are not, since their calls are recorded. A line that ends in ``# dive: ignore`` is passed over.
+# On resume and replay a workflow function runs from its beginning, and its recorded calls are answered from the log.
+# The code between these calls must therefore give the same result: no clock, no random numbers, nothing from outside,
+# no order of sets, no changed globals, and every await a recorded one. The analysis walks the syntax tree of the
+# function and of functions of the same module that it names. It skips step functions and actions, whose calls are
+# recorded, and lines that end in ``# dive: ignore``. In ``x = time.time()`` the name ``time`` is resolved to the
+# module, the dotted name ``time.time`` matches a rule, and the line is reported when the function is defined.
 #
-# Scripts and templates need none of this: their sandbox has no clock, chance or sets of its own that are not recorded.
-# (`tests/workflow/test_determinism.py`)
+# Scripts and templates need no such analysis: in their sandbox the clock, random numbers and the order of sets are
+# recorded or fixed (`tests/workflow/test_determinism.py`).
 
 
 SILENT = "# dive: ignore"
 _AWAITED = frozenset(
     {"now", "random", "sleep", "interrupt", "ask", "confirm", "wait_signal", "gather", "run", "version"}
 )
-"""What the context of a workflow is asked for with ``await``."""
+"""Methods of a workflow's context that must be awaited."""
 _ORDERING = frozenset({"list", "tuple", "enumerate", "iter", "next", "map", "filter", "zip", "reversed"})
-"""Functions that give the order of what they are given on."""
+"""Functions whose result depends on the order of their argument."""
 _UNAWAITED = Rule("is not awaited, so that it is never made", "write `await` before it")
 _UNRECORDED = Rule(
     "is awaited and not recorded, so that it is made again whenever the function runs again",
@@ -347,51 +357,54 @@ _GLOBAL = Rule(
 
 
 class Doubt(NamedTuple):
-    """One place in a function that may come to something else."""
+    """A place in a function that may give a different result on replay."""
 
     function: Callable[..., Any]
     problem: Problem
 
 
 def warn_of(function: Callable[..., Any]) -> None:
-    """Warn of each line of a function, and of those it uses, that may come to something else."""
-    for found, problem in doubts_of(function):
-        place, line = shown_place(found, problem.line)
+    """Warn about each line of a function, and of functions it uses, that may give a different result on replay."""
+    for doubtful_function, problem in doubts_of(function):
+        place, line = shown_place(doubtful_function, problem.line)
         warnings.warn_explicit(f"{problem.message}; {problem.hint}", DeterminismWarning, place, line)
 
 
 def shown_place(function: Callable[..., Any], line: int) -> tuple[str, int]:
-    """Return the cell, or the file, and the line there."""
+    """Return the file and line for display; for a function of a notebook, the cell and the line in it."""
     file = inspect.unwrap(function).__code__.co_filename
     cell = extensions.extension(extensions.CELL_OF_CODE)(file) if "IPython" in sys.modules else None
     return (file, line) if cell is None else (cell.label, line + cell.above)
 
 
 def doubts_of(function: Callable[..., Any]) -> Iterator[Doubt]:
-    """Yield the doubtful lines of a function, and of those of its module that it names; lines count as in its file."""
+    """Yield the doubtful places of a function, and of functions of its module that it names.
+
+    Lines count in the file.
+    """
     context = next(iter(inspect.signature(function).parameters), "ctx")
-    seen: set[Any] = set()
-    left: list[Callable[..., Any]] = [inspect.unwrap(function)]
-    while left:
-        one = left.pop(0)
-        if one in seen or not isinstance(one, FunctionType):
+    visited: set[Any] = set()
+    waiting: list[Callable[..., Any]] = [inspect.unwrap(function)]
+    while waiting:
+        current = waiting.pop(0)
+        if current in visited or not isinstance(current, FunctionType):
             continue
-        seen.add(one)
-        read = _source_text(one)
-        if read is None:
+        visited.add(current)
+        source = _source_text(current)
+        if source is None:
             continue
-        look = _Look(one, frozenset({context, "ctx", "context"}))
-        look.visit(read.tree)
-        look.end(read.tree)
-        found = sorted(look.found, key=lambda doubt: (doubt[0].lineno, doubt[0].col_offset))
-        for node, rule, name in found:
-            if not read.is_silent(node):
-                yield Doubt(one, read.problem(node, rule, name))
-        left += look.used
+        visitor = _DeterminismVisitor(current, frozenset({context, "ctx", "context"}))
+        visitor.visit(source.tree)
+        visitor.end(source.tree)
+        doubts = sorted(visitor.doubts, key=lambda doubt: (doubt[0].lineno, doubt[0].col_offset))
+        for node, rule, name in doubts:
+            if not source.is_silent(node):
+                yield Doubt(current, source.problem(node, rule, name))
+        waiting += visitor.used
 
 
 class _Text(NamedTuple):
-    """The text of one function."""
+    """Source of one function with its syntax tree."""
 
     tree: ast.FunctionDef | ast.AsyncFunctionDef
     lines: list[str]
@@ -409,7 +422,7 @@ def _source_text(function: FunctionType) -> _Text | None:
     try:
         lines, first = inspect.getsourcelines(function)
         tree = parse_python(textwrap.dedent("".join(lines))).body[0]
-    except (OSError, TypeError, SyntaxError, IndexError):  # there is no text, or a lambda in the middle of a line
+    except (OSError, TypeError, SyntaxError, IndexError):  # no source, or a lambda in the middle of a line
         return None
     if not isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef):
         return None
@@ -417,49 +430,52 @@ def _source_text(function: FunctionType) -> _Text | None:
     return _Text(tree, lines, max(first, 1))
 
 
-class _Look(ast.NodeVisitor):
-    """Goes through one function, and those inside it.
+class _DeterminismVisitor(ast.NodeVisitor):
+    """Visitor that collects the doubtful nodes of one function and its inner functions.
 
     Parameters
     ----------
     contexts
-        Names that the context of the workflow may have.
+        Possible names of the workflow's context.
     """
 
     def __init__(self, function: FunctionType, contexts: frozenset[str]) -> None:
         self._function = function
         self._contexts = contexts
-        self.found: list[tuple[ast.expr | ast.stmt, Rule, str]] = []
+        self.doubts: list[tuple[ast.expr | ast.stmt, Rule, str]] = []
         self.used: list[Callable[..., Any]] = []
-        self._own = _bound_in(function)
+        """Functions of the same module that the function names."""
+        self._local_names = _bound_in(function)
         self._sets: set[str] = set()
+        """Names of variables that hold a set."""
         self._foreign: set[str] = set()
-        """Names of objects of other libraries, whose methods are awaited unrecorded."""
-        self._left: dict[str, tuple[ast.expr, str]] = {}
-        """By name: a call that was assigned and not awaited."""
-        self._others: set[str] = set()
-        """Names to which something else than such a call was assigned, too."""
+        """Names of objects of other libraries, whose awaited methods are not recorded."""
+        self._unawaited: dict[str, tuple[ast.expr, str]] = {}
+        """Calls that were assigned to a name without an await, by this name."""
+        self._reassigned: set[str] = set()
+        """Names to which other values were assigned too."""
         self._loaded: set[str] = set()
+        """Names that are read."""
 
     def end(self, tree: ast.AST) -> None:
-        """Note calls that are used like values, and calls that were assigned and are awaited nowhere."""
+        """Add calls that are used like values, and calls that were assigned and are not awaited anywhere."""
         parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
         uses: dict[str, list[bool]] = {}
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and self._is_recorded(node.func) and self._is_value(node, parents):
-                self.found.append((node, _UNAWAITED, f"{ast.unparse(node.func)}()"))
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in self._left:
+                self.doubts.append((node, _UNAWAITED, f"{ast.unparse(node.func)}()"))
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in self._unawaited:
                 uses.setdefault(node.id, []).append(self._is_value(node, parents))
-        for name, (node, told) in self._left.items():
-            # A name that also stands for something else may be used as a value where it does.
-            is_value = name not in self._others and all(uses.get(name, []))
+        for name, (node, call_text) in self._unawaited.items():
+            # A name that also holds other values may be used as a value correctly.
+            is_value = name not in self._reassigned and all(uses.get(name, []))
             if name not in self._loaded or is_value:
-                self.found.append((node, _UNAWAITED, told))
+                self.doubts.append((node, _UNAWAITED, call_text))
 
     def _is_value(self, node: ast.expr, parents: Mapping[ast.AST, ast.AST]) -> bool:
-        """Return whether an expression stands where only a value makes sense, so that a call there lacks its await.
+        """Return True if only a value makes sense in the place of an expression, so that a call there lacks its await.
 
-        An argument of another function, or an item of a list, may be awaited later, as by `ctx.gather`.
+        An argument of another function, or an item of a list, may be awaited later, for example by `ctx.gather`.
         """
         parent = parents.get(node)
         match parent:
@@ -484,8 +500,8 @@ class _Look(ast.NodeVisitor):
     # --- names -----------------------------------------------------------------------------------------------------
 
     def _value(self, name: str) -> Any:
-        """Return what a name of the module, or of a function around it, stands for; None for the function's own."""
-        if name in self._own:
+        """Return the value of a name of the module or of an enclosing function; None for a local variable."""
+        if name in self._local_names:
             return None
         code = self._function.__code__
         if name in code.co_freevars:
@@ -495,11 +511,11 @@ class _Look(ast.NodeVisitor):
             except ValueError:  # not bound yet
                 return None
         builtins = self._function.__globals__.get("__builtins__", {})
-        known = builtins if isinstance(builtins, dict) else vars(builtins)
-        return self._function.__globals__.get(name, known.get(name))
+        builtin_names = builtins if isinstance(builtins, dict) else vars(builtins)
+        return self._function.__globals__.get(name, builtin_names.get(name))
 
     def _dotted(self, node: ast.expr) -> str:
-        """Return what an expression names, from its module on; empty where that is not known."""
+        """Return the dotted name of the object that an expression refers to; empty if it is unknown."""
         match node:
             case ast.Name():
                 return identity_of(self._value(node.id))
@@ -512,7 +528,7 @@ class _Look(ast.NodeVisitor):
         return ""
 
     def _is_recorded(self, node: ast.expr) -> bool:
-        """Whether a call is one that the log has: of a step function, or asked of the context."""
+        """Return True if a call of this function is recorded: a step function, or a method of the context."""
         match node:
             case ast.Name():
                 return str(getattr(self._value(node.id), LABEL, "")).startswith("step ")
@@ -522,7 +538,7 @@ class _Look(ast.NodeVisitor):
                 return name in self._contexts
         return False
 
-    # --- what is found ---------------------------------------------------------------------------------------------
+    # --- visited nodes -----------------------------------------------------------------------------------------------
 
     def visit_Name(self, node: ast.Name) -> None:
         if isinstance(node.ctx, ast.Load):
@@ -535,13 +551,13 @@ class _Look(ast.NodeVisitor):
     def visit_Attribute(self, node: ast.Attribute) -> None:
         rule = rule_for(self._dotted(node), is_called=False)
         if rule is not None:
-            self.found.append((node, rule, ast.unparse(node)))
+            self.doubts.append((node, rule, ast.unparse(node)))
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
         rule = rule_for(self._dotted(node.func), has_arguments=bool(node.args or node.keywords))
         if rule is not None and not (rule is TASK and self._are_in_order(node.args)):
-            self.found.append((node, rule, f"{ast.unparse(node.func)}()"))
+            self.doubts.append((node, rule, f"{ast.unparse(node.func)}()"))
         self._look_at_order(node)
         if isinstance(node.func, ast.Attribute) and node.func.attr in MUTATING:
             self._look_at_change(node, node.func.value)
@@ -549,11 +565,11 @@ class _Look(ast.NodeVisitor):
 
     def visit_Expr(self, node: ast.Expr) -> None:
         if isinstance(node.value, ast.Call) and self._is_recorded(node.value.func):
-            self.found.append((node.value, _UNAWAITED, f"{ast.unparse(node.value.func)}()"))
+            self.doubts.append((node.value, _UNAWAITED, f"{ast.unparse(node.value.func)}()"))
         self.generic_visit(node)
 
     def visit_Assign(self, node: ast.Assign) -> None:
-        self._learn([target.id for target in node.targets if isinstance(target, ast.Name)], node.value)
+        self._record_values([target.id for target in node.targets if isinstance(target, ast.Name)], node.value)
         for target in node.targets:
             if isinstance(target, ast.Subscript | ast.Attribute):
                 self._look_at_change(target, target.value)
@@ -565,23 +581,23 @@ class _Look(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Global(self, node: ast.Global) -> None:
-        self.found.append((node, _GLOBAL, f"global {', '.join(node.names)}"))
+        self.doubts.append((node, _GLOBAL, f"global {', '.join(node.names)}"))
 
     def visit_AsyncWith(self, node: ast.AsyncWith) -> None:
         for item in node.items:
             if isinstance(item.optional_vars, ast.Name):
-                self._learn([item.optional_vars.id], item.context_expr)
+                self._record_values([item.optional_vars.id], item.context_expr)
         self.generic_visit(node)
 
     def visit_With(self, node: ast.With) -> None:
         for item in node.items:
             if isinstance(item.optional_vars, ast.Name):
-                self._learn([item.optional_vars.id], item.context_expr)
+                self._record_values([item.optional_vars.id], item.context_expr)
         self.generic_visit(node)
 
     def visit_Await(self, node: ast.Await) -> None:
         if isinstance(node.value, ast.Call) and self._is_unrecorded(node.value.func):
-            self.found.append((node, _UNRECORDED, f"{ast.unparse(node.value.func)}()"))
+            self.doubts.append((node, _UNRECORDED, f"{ast.unparse(node.value.func)}()"))
         self.generic_visit(node)
 
     def visit_For(self, node: ast.For) -> None:
@@ -593,7 +609,7 @@ class _Look(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_SetComp(self, node: ast.SetComp) -> None:
-        for generator in node.generators:  # what comes out is a set again: no order is given on
+        for generator in node.generators:  # the result is a set again, so that the order has no effect
             self.visit(generator.iter) if self._is_set(generator.iter) else self.visit(generator)
         self.visit(node.elt)
 
@@ -601,24 +617,28 @@ class _Look(ast.NodeVisitor):
         self._look_at_iteration(node.value)
         self.generic_visit(node)
 
-    # --- how it is found -------------------------------------------------------------------------------------------
+    # --- classification ----------------------------------------------------------------------------------------------
 
-    def _learn(self, names: Iterable[str], value: ast.expr) -> None:
-        """Note what names of the function stand for."""
+    def _record_values(self, names: Iterable[str], value: ast.expr) -> None:
+        """Record the kind of value assigned to local names: a set, an object of a library, an unawaited call.
+
+        A later assignment replaces the earlier one for sets. For unawaited calls the last one counts, and `_reassigned`
+        has the names that also hold other values.
+        """
         for name in names:
             self._sets.discard(name)
             if not (isinstance(value, ast.Call) and self._is_recorded(value.func)):
-                self._others.add(name)
+                self._reassigned.add(name)
             if self._is_set(value):
                 self._sets.add(name)
             if isinstance(value, ast.Call):
                 if self._is_foreign(self._dotted(value.func)):
                     self._foreign.add(name)
                 if self._is_recorded(value.func):
-                    self._left[name] = value, f"{ast.unparse(value.func)}()"
+                    self._unawaited[name] = value, f"{ast.unparse(value.func)}()"
 
     def _is_foreign(self, dotted: str) -> bool:
-        """Whether something is of Python's library, or of an installed one, and so records nothing."""
+        """Return True if an object belongs to Python's library or an installed one, whose calls are not recorded."""
         module = dotted.partition(".")[0]
         if module in sys.stdlib_module_names:
             return module != "builtins"
@@ -648,7 +668,7 @@ class _Look(ast.NodeVisitor):
         return False
 
     def _are_in_order(self, calls: Iterable[ast.expr]) -> bool:
-        """Whether calls that a task awaits are made before it, one after the other."""
+        """Return True if the calls that a task awaits are made in order, before the task."""
         return all(
             isinstance(call, ast.Starred) or (isinstance(call, ast.Call) and self._is_recorded(call.func))
             for call in calls
@@ -656,7 +676,7 @@ class _Look(ast.NodeVisitor):
 
     def _look_at_iteration(self, node: ast.expr) -> None:
         if self._is_set(node):
-            self.found.append((node, _SET_ORDER, ast.unparse(node)))
+            self.doubts.append((node, _SET_ORDER, ast.unparse(node)))
 
     def _look_at_order(self, node: ast.Call) -> None:
         match node.func:
@@ -672,26 +692,26 @@ class _Look(ast.NodeVisitor):
             self._look_at_iteration(each)
 
     def _look_at_change(self, node: ast.expr, of: ast.expr) -> None:
-        """Note where a list, dict or set that is not the function's own is changed."""
+        """Add a change of a list, dict or set that is not local."""
         while isinstance(of, ast.Subscript | ast.Attribute):
             of = of.value
         if isinstance(of, ast.Name) and isinstance(self._value(of.id), list | dict | set):
-            self.found.append((node, _GLOBAL, ast.unparse(node)))
+            self.doubts.append((node, _GLOBAL, ast.unparse(node)))
 
 
 def _is_in_async(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return whether the innermost function around a node is async; others may return a call for who awaits it."""
+    """Return True if the innermost function around a node is async. Other functions may return a call to be awaited."""
     while node in parents and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
         node = parents[node]
     return isinstance(node, ast.AsyncFunctionDef)
 
 
 def _bound_in(function: FunctionType) -> set[str]:
-    """Return the names that a function, and those inside it, bind."""
-    found: set[str] = set()
-    left = [function.__code__]
-    while left:
-        code = left.pop()
-        found |= {*code.co_varnames, *code.co_cellvars}
-        left += [part for part in code.co_consts if hasattr(part, "co_varnames")]
-    return found
+    """Return the local variables of a function and its inner functions."""
+    names: set[str] = set()
+    waiting = [function.__code__]
+    while waiting:
+        code = waiting.pop()
+        names |= {*code.co_varnames, *code.co_cellvars}
+        waiting += [part for part in code.co_consts if hasattr(part, "co_varnames")]
+    return names

@@ -1,7 +1,10 @@
-"""A workflow as plain data, and everything a definition file can hold.
+"""Workflows as plain data, and all definitions of a file.
 
-`Workflow` is made by the reader from text, by Python code directly, and from the log by `Workflow.from_dict`; the
-three give equal objects with equal fingerprints. Agents are referred to by name only.
+A `Workflow` is created by the reader from text, by Python code directly, or from a log by `Workflow.from_dict`. All
+three ways result in equal objects with equal fingerprints. Agents are referred to by name only.
+
+The module also converts pipelines to workflows (`compiled`), finds names that are not defined (`missing_agents` ...),
+and merges definitions of several files (`merge`).
 """
 
 from __future__ import annotations
@@ -31,10 +34,11 @@ from divebook.events.catalog import Payload
 from divebook.events.codec import encode, parse
 from divebook.events.upcast import FORM, Change, walked
 from divebook.questions.bounds import Bounds
-from divebook.text.arguments import describe, normal_name, same_name
+from divebook.text.arguments import describe
+from divebook.text.names import normal_name, same_name
 from divebook.workflow import table
 from divebook.workflow.answer_types import ParameterType
-from divebook.workflow.dialect import MANNERS, OWN, Dialect, DialectRules
+from divebook.workflow.dialect import DIALECT_RULES, OWN, Dialect, DialectRules
 from divebook.workflow.graph import check_workflow, reachable_from
 from divebook.workflow.pipelines import RESERVED, AgentStage, PipelineConfig, RunMode
 from divebook.workflow.resources import (
@@ -67,42 +71,40 @@ from divebook.workflow.stored_form import (
 )
 from divebook.workflow.table import Key, nearest_position
 
-# Where a workflow stands in the text that it was read from, for what is found wrong with it later.
-
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The text of a workflow, and where its parts are in that; of one made in Python nothing is known."""
+    """Text of a workflow and positions of its parts, for problems found later. Empty for a workflow made in Python."""
 
     name: str = ""
-    """What the text is called: ``survey.yaml``, ``Cell [5]``."""
+    """Name of the text: ``survey.yaml``, ``Cell [5]``."""
     positions: Mapping[Place, tuple[int, int]] = field(default_factory=dict)
-    """Line and column of all that the text has."""
+    """Line and column of all parts of the text."""
     place: Place = ()
-    """The place of the workflow in it."""
+    """Place of the workflow in the text."""
     text: str = ""
     above: int = 0
-    """How many lines of the cell come before the text."""
+    """Number of lines in the cell before the text."""
 
     def located(self, problem: Problem, pattern: str = "") -> Problem:
-        """Return a problem of the workflow, whose place is relative to that, with its line and column.
+        """Return a problem with line and column. Its place is relative to the workflow.
 
-        With a `pattern` it is where that is first met in its part; of a group, where that begins.
+        With a `pattern` the position is that of its first match in the part, or of the group in the match.
         """
         line, column = nearest_position((*self.place, *problem.place), self.positions)
         if pattern and line:
-            line, column = self._met(re.compile(pattern), line, column)
+            line, column = self._first_match(re.compile(pattern), line, column)
         return problem.at(line, column)
 
-    def _met(self, pattern: re.Pattern[str], line: int, column: int) -> tuple[int, int]:
+    def _first_match(self, pattern: re.Pattern[str], line: int, column: int) -> tuple[int, int]:
         for number, text in enumerate(self.text.splitlines()[line - self.above - 1 :], line):
-            found = pattern.search(text, column - 1 if number == line else 0)
-            if found is not None:
-                return number, found.start(pattern.groups) + 1
+            match = pattern.search(text, column - 1 if number == line else 0)
+            if match is not None:
+                return number, match.start(pattern.groups) + 1
         return line, column
 
     def where(self, place: Place) -> str:
-        """Return where a part stands, such as ``survey.yaml:7:11``, or an empty text.
+        """Return the position of a part as text, such as ``survey.yaml:7:11``; empty if it is unknown.
 
         >>> Written("survey.yaml", {("Steps", 0): (7, 11)}).where(("Steps", 0, "Agent"))
         'survey.yaml:7:11'
@@ -114,10 +116,10 @@ class Written:
 UNWRITTEN = Written()
 
 
-# The fingerprint of a workflow: equal exactly when two definitions behave alike.
+# --- fingerprints: equal for two definitions exactly if they behave alike ---------------------------------------------
 #
-# Texts for people (descriptions), the source text and triggers do not count; every prompt, script, edge, condition,
-# loop, agent name, piece of content and default does.
+# Descriptions, the source text and triggers do not count. Every prompt, script, edge, condition, loop, agent name,
+# piece of content and default does.
 
 
 SILENT_FIELDS = frozenset({"source", "description", "triggers", "form"})
@@ -125,11 +127,11 @@ SILENT_PART_FIELDS = frozenset({"description"})
 
 
 def fingerprint_of(definition: Mapping[str, Any]) -> str:
-    """Return the SHA-256, in hex, of a definition as `Workflow.to_dict` gives it."""
+    """Return the SHA-256, in hex, of a definition in the form of `Workflow.to_dict`."""
     semantic = {key: value for key, value in definition.items() if key not in SILENT_FIELDS}
     for part in ("inputs", "outputs"):
         semantic[part] = [_without_silent(item) for item in semantic.get(part, ())]
-    # Of content what it holds counts, and not when its file was changed.
+    # The content of files counts, not the time of their last change.
     if "steps" in semantic:
         semantic["steps"] = [_without_sources(step) for step in semantic["steps"]]
     text = json.dumps(semantic, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
@@ -143,18 +145,18 @@ def _without_sources(step: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _without_silent(part: Mapping[str, Any]) -> dict[str, Any]:
     semantic = {key: value for key, value in part.items() if key not in SILENT_PART_FIELDS}
-    if "default" in semantic:  # it may be a date or another value that JSON lacks
+    if "default" in semantic:  # a default may be a date or another value that JSON does not have
         semantic["default"] = parse(encode(semantic["default"]))
     return semantic
 
 
 FORMS: Sequence[Change] = (with_present_templates,)
-"""Changes of what `Workflow.to_dict` gives, in order of age, as of events in `divebook.events.upcast`."""
+"""Upgrades of the form of `Workflow.to_dict`, the oldest first, as for events in `divebook.events.upcast`."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputDefinition(Definition):
-    """An input of a workflow. It must be given unless it has a default or `required` is False."""
+    """An input of a workflow. It is required unless it has a default or `required` is False."""
 
     names = ("name",)
     short = (str,)
@@ -169,9 +171,9 @@ class InputDefinition(Definition):
     default: Annotated[Any, Key("Its value if none is given.", example="rivers")] = None
     has_default: bool = False
     as_: Annotated[str | None, Key("Another name.", ignored="an input is known by its Name")] = None
-    """Read in the dialect ``dive``, where it has no effect either."""
+    """Accepted in the dialect ``dive``, where it has no effect either."""
     annotated: ParameterType | None = field(default=None, init=False, compare=False, repr=False)
-    """The annotation of a parameter of a workflow function, where `type` has no name for it; not part of the log."""
+    """Annotation of a parameter of a workflow function, if `type` has no name for it. It is not recorded."""
 
     def __post_init__(self) -> None:
         Definition.__post_init__(self)
@@ -181,7 +183,7 @@ class InputDefinition(Definition):
 
 @dataclass(frozen=True, slots=True)
 class OutputDefinition(Definition):
-    """An output of a workflow: the variable of that name when the execution ends."""
+    """An output of a workflow: the variable of that name at the end of the execution."""
 
     names = ("name",)
     short = (str,)
@@ -203,10 +205,10 @@ class OutputDefinition(Definition):
 
 @dataclass(frozen=True, slots=True, init=False)
 class Workflow(Definition):
-    """Steps and the ways between them; the first listed step is the start.
+    """A workflow: steps and the edges between them. The first listed step is the start.
 
-    Raises `DefinitionError` at once if the steps do not fit together. ``divebook keys Workflow`` says what each of its
-    fields means.
+    The constructor raises `DefinitionError` if the steps do not fit together. ``divebook keys Workflow`` describes each
+    field.
 
     Examples
     --------
@@ -237,16 +239,16 @@ class Workflow(Definition):
             example="{MaxLLMCalls: 20, MaxCost: 1.5}",
         ),
     ] = None
-    """What an execution may spend, where it is not said when it is started; see `divebook.Bounds`."""
+    """Bounds of an execution that is started without bounds; see `divebook.Bounds`."""
     workspace: Annotated[
         str | None,
         Key("The workspace of its agents and steps that name none.", extension=True, example="app"),
     ] = None
     dialect: Dialect = OWN
     source: str = field(default="", compare=False, repr=False)
-    """The text it was read from, empty if Python code made it."""
+    """Text that it was read from; empty if Python code created it."""
     written: Written = field(default=UNWRITTEN, compare=False, repr=False, metadata={"transient": True})
-    """Where its parts stand in that text; a log does not hold it."""
+    """Positions of its parts in that text. They are not recorded."""
     _steps: dict[str, Step] = field(init=False, compare=False, repr=False)
     _reachable: dict[str, frozenset[str]] = field(init=False, compare=False, repr=False)
     _fingerprint: str = field(init=False, compare=False, repr=False)
@@ -293,12 +295,12 @@ class Workflow(Definition):
         )
         names = {"inputs": [entry.name for entry in self.inputs], "outputs": [entry.name for entry in self.outputs]}
         problems = check_workflow(name, listed, self.steps, self.manner, **names)
-        errors = [found for found in problems if found.severity == "error"]
+        errors = [problem for problem in problems if problem.severity == "error"]
         if errors:
             raise DefinitionError(errors, f"workflow {name!r}")
         try:
             encode(self.stored, "definition")
-        except UnstorableValueError as error:  # a string that is not valid Unicode, which no start could record
+        except UnstorableValueError as error:  # a string that is not valid Unicode, which a log cannot hold
             raise DefinitionError([Problem(f"{error}")], f"workflow {name!r}") from error
 
     def _fill(self, **values: Any) -> None:
@@ -307,9 +309,9 @@ class Workflow(Definition):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Make a workflow of what `to_dict` returned, by whatever version of divebook.
+        """Create a workflow from the output of `to_dict` of any version of divebook.
 
-        It is not checked again: what once ran stays readable.
+        It is not checked again, so that recorded workflows stay readable.
         """
         name = data.get("name")
         data = walked(dict(data), data.get(FORM, 0), FORMS, f"the definition of workflow {name!r}")
@@ -318,13 +320,16 @@ class Workflow(Definition):
         return workflow
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON from which `from_dict` makes an equal workflow; it carries the version of its form."""
+        """Return plain JSON from which `from_dict` creates an equal workflow, with the version of its form."""
         stored = Definition.to_dict(self)
         return {FORM: len(FORMS), **stored} if FORMS else stored
 
     @property
     def stored(self) -> Mapping[str, Any]:
-        """What `to_dict` returns, made once and to be left as it is: every start of the workflow writes it."""
+        """Output of `to_dict`, computed once.
+
+        It must not be changed, because every start of the workflow records it.
+        """
         stored = self._stored
         if stored is None:
             stored = self.to_dict()
@@ -333,8 +338,8 @@ class Workflow(Definition):
 
     @property
     def manner(self) -> DialectRules:
-        """What its executions do otherwise than those of the other dialect."""
-        return MANNERS[self.dialect]
+        """Rules of execution of its dialect."""
+        return DIALECT_RULES[self.dialect]
 
     @property
     def start(self) -> Step:
@@ -343,27 +348,27 @@ class Workflow(Definition):
 
     @property
     def has_joins(self) -> bool:
-        """Whether any step waits for other paths; computed once."""
+        """True if a step waits for other paths; computed once."""
         if self._has_joins is None:
             self._put(_has_joins=any(step.join for step in self.steps))
         return bool(self._has_joins)
 
     def step(self, name: str) -> Step:
-        """Return the step of that name; raises `NotFoundError`."""
-        known = same_name(name, self._steps)
-        if known is None:
+        """Return the step with this name. Raise `NotFoundError` if there is none."""
+        step_name = same_name(name, self._steps)
+        if step_name is None:
             raise NotFoundError("step", name, self._steps)
-        return self._steps[known]
+        return self._steps[step_name]
 
     def reachable(self, name: str) -> frozenset[str]:
-        """Return the steps that a path at step `name` can still come to; each answer is computed once."""
+        """Return the steps that a path at step `name` can reach. Each result is computed once."""
         if name not in self._reachable:
             self._reachable[name] = reachable_from(self._steps, name)
         return self._reachable[name]
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 over everything that changes behaviour; computed once."""
+        """SHA-256 of all parts that affect behaviour; computed once."""
         if not self._fingerprint:
             self._put(_fingerprint=fingerprint_of(self.stored))
         return self._fingerprint
@@ -384,7 +389,7 @@ def _plain_bounds(bounds: Bounds | Mapping[str, Any] | None) -> dict[str, Any] |
 
 @dataclass(frozen=True, slots=True)
 class Definitions(Definition):
-    """Everything one cell, file or folder defines."""
+    """All definitions of one cell, file or folder."""
 
     name: Annotated[str, Key("The name of the environment.", example="research")] = ""
     description: Annotated[str, Key("A description for people.", example="Agents and workflows of the team")] = ""
@@ -397,7 +402,7 @@ class Definitions(Definition):
         Key("Models with a role. Prompts that name no agent go to the first supervisor, else to the first agent."),
     ] = ()
     workflows: Annotated[tuple[Workflow, ...], Key("The workflows that can be run.")] = ()
-    """Those of the pipelines as well: each pipeline becomes a workflow of its name."""
+    """Includes the workflows of pipelines: each pipeline becomes a workflow with its name."""
     pipelines: Annotated[
         tuple[PipelineConfig, ...], Key("Pipelines: stages that a request passes through.", extension=True)
     ] = ()
@@ -411,40 +416,40 @@ class Definitions(Definition):
         tuple[WorkspaceDefinition, ...], Key("Places with files and a shell, for agents and workflows.", extension=True)
     ] = ()
     warnings: tuple[Problem, ...] = field(default=(), compare=False, repr=False, metadata={"transient": True})
-    """What is doubtful but not wrong; the caller shows it."""
+    """Warnings, which the caller shows."""
     positions: Mapping[Place, tuple[int, int]] = field(
         default_factory=dict, compare=False, repr=False, metadata={"transient": True}
     )
-    """Line and column of everything that was read from a text, for problems found later."""
+    """Line and column of all parts that were read from a text, for problems found later."""
     is_text: bool = field(default=False, compare=False, repr=False, metadata={"transient": True})
-    """Whether any of it was read from a text or plain data: only Python code vouches for what it defines."""
+    """True if a part was read from text or plain data, which is less trusted than Python code."""
 
 
-# What a log tells of a workflow whose definition it does not hold, as logs of other systems do not.
+# --- workflows of logs without a definition, such as logs of other systems --------------------------------------------
 
 
 class Sketch(Workflow):
-    """The names and types of the steps that were entered: enough to show a log, not to carry it on."""
+    """A workflow with only names and types of the entered steps: sufficient to show a log, not to resume it."""
 
 
 def sketch_of(name: str, steps: Iterable[tuple[str, str]]) -> Sketch:
-    """Return a workflow of which no more is known than its name and what it entered, in that order."""
-    known = dict(steps)
-    return Sketch.from_dict({"name": name, "steps": [{"name": step, "type": kind} for step, kind in known.items()]})
+    """Return a workflow from its name and the names and types of the steps that it entered, in that order."""
+    types = dict(steps)
+    return Sketch.from_dict({"name": name, "steps": [{"name": step, "type": kind} for step, kind in types.items()]})
 
 
-# Agents and workflows that a workflow names, in its own steps and in those of workflows that it runs.
+# --- names of agents, actions and workflows that steps use ------------------------------------------------------------
 
 
 def names(flow: Workflow, kind: str, name: str, workflows: Mapping[str, Workflow]) -> bool:
-    """Return whether a step of a workflow, or of one that it runs, names an agent or workflow.
+    """Return True if a step of a workflow, or of a workflow that it runs, names an agent or workflow.
 
     Parameters
     ----------
     kind
         ``agent`` or ``workflow``.
     workflows
-        Those that it can run, by their names.
+        Workflows that it can run, by name.
 
     Examples
     --------
@@ -454,98 +459,111 @@ def names(flow: Workflow, kind: str, name: str, workflows: Mapping[str, Workflow
     >>> names(outer, "agent", "critic", {"inner": inner}), names(outer, "agent", "other", {"inner": inner})
     (True, False)
     """
-    seen = {flow.name}
-    left = [flow]
-    while left:
-        steps = left.pop().steps
+    visited = {flow.name}
+    waiting = [flow]
+    while waiting:
+        steps = waiting.pop().steps
         if any(getattr(step, kind) == name for step in steps):
             return True
-        below = {str(step.workflow) for step in steps if step.workflow} & workflows.keys() - seen
-        seen |= below
-        left += [workflows[each] for each in below]
+        below = {str(step.workflow) for step in steps if step.workflow} & workflows.keys() - visited
+        visited |= below
+        waiting += [workflows[child] for child in below]
     return False
 
 
-# Agents and actions that the steps of a workflow name but that are not defined.
+def missing_agents(workflow: Workflow, agents: Iterable[str], among: Container[str] | None = None) -> list[Problem]:
+    """Return a problem for each step that names an undefined agent. A step without a name has the default agent.
 
-
-def missing_agents(workflow: Workflow, known: Iterable[str], among: Container[str] | None = None) -> list[Problem]:
-    """Return the steps that name an agent which is not `known`; a step without one takes the default agent.
-
-    With `among` only those steps are looked at.
+    With `among` only these steps are checked.
     """
-    names = frozenset(known)
-    return [
-        _no_agent(step.agent, names).below("Steps", index, "Agent")
-        for index, step in enumerate(workflow.steps)
-        if step.agent is not None and same_name(step.agent, names) is None and (among is None or step.name in among)
-    ]
+    names = frozenset(agents)
+    problems = []
+    for index, step in enumerate(workflow.steps):
+        if step.agent is None or (among is not None and step.name not in among):
+            continue
+        if same_name(step.agent, names) is None:
+            problems.append(_no_agent(step.agent, names).below("Steps", index, "Agent"))
+    return problems
 
 
 def missing_actions(
-    workflow: Workflow, known: Collection[str], among: Container[str] | None = None
+    workflow: Workflow, actions: Collection[str], among: Container[str] | None = None
 ) -> Iterator[tuple[Problem, str]]:
-    """Yield the steps that name an action which is not `known`, and its name; with `among` only those steps."""
+    """Yield a problem and the name for each action that a step or its rollback names and that is not defined.
+
+    With `among` only these steps are checked.
+    """
     for index, step in enumerate(workflow.steps):
-        named: list[tuple[str | None, Place]] = [(step.action, ("Action",))] if step.type == "action" else []
+        if among is not None and step.name not in among:
+            continue
+        uses: list[tuple[str | None, Place]] = [(step.action, ("Action",))] if step.type == "action" else []
         if step.rollback is not None:
-            named.append((step.rollback.action, ("Rollback", "Action")))
-        for name, place in named if among is None or step.name in among else ():
-            if name and same_name(name, known) is None:
+            uses.append((step.rollback.action, ("Rollback", "Action")))
+        for name, place in uses:
+            if name and same_name(name, actions) is None:
                 message = f'action "{name}" of step "{step.name}" not found'
-                hint = did_you_mean(name, known)
+                hint = did_you_mean(name, actions)
                 yield Problem(message, key="Action", hint=hint, place=("Steps", index, *place)), name
 
 
 def missing_workflows(
-    workflow: Workflow, known: Collection[str], among: Container[str] | None = None
+    workflow: Workflow, workflows: Collection[str], among: Container[str] | None = None
 ) -> Iterator[tuple[Problem, str]]:
-    """Yield the steps that name a workflow which is not `known`, and its name; with `among` only those steps."""
+    """Yield a problem and the name for each workflow that a step names and that is not defined.
+
+    With `among` only these steps are checked.
+    """
     for index, step in enumerate(workflow.steps):
         name = step.workflow if among is None or step.name in among else None
-        if name and "${" not in name and same_name(name, known) is None:
-            hint = did_you_mean(name, known)
+        if name and "${" not in name and same_name(name, workflows) is None:
+            hint = did_you_mean(name, workflows)
             place = ("Steps", index, "Workflow")
             yield Problem(f"workflow not found: {name}", key="Workflow", hint=hint, place=place), name
 
 
-def _no_agent(name: str, known: Iterable[str]) -> Problem:
-    names = sorted(known)
-    others = f"there is {', '.join(names[:10])}" if names else "no agent is defined"
-    return Problem(f"agent {name} not found", key="Agent", hint=did_you_mean(name, names) or others)
+def _no_agent(name: str, agents: Iterable[str]) -> Problem:
+    names = sorted(agents)
+    choices = f"there is {', '.join(names[:10])}" if names else "no agent is defined"
+    return Problem(f"agent {name} not found", key="Agent", hint=did_you_mean(name, names) or choices)
 
 
-# The workflow that a pipeline becomes: stages around a step that says where a request goes next.
+# --- conversion of pipelines to workflows -----------------------------------------------------------------------------
 #
-# ::
+# A pipeline becomes a workflow of its stages around a step that chooses the next one::
 #
 #     sequential    route -> the chosen stage -> route -> ...
-#     parallel      route -> batch (each ready stage, side by side) -> merge -> route -> ...
+#     parallel      route -> batch (each ready stage, concurrently) -> merge -> route -> ...
 #
-# The step ``route`` checks the bounds before every stage, asks the questions that stages raise, and holds the
-# definition of the whole pipeline. The variable `STATE` holds the envelope, and the stages that are to run next: so
-# each stage has the envelope as the one before left it, and the log tells where it was. Questions are asked between
-# stages, never inside one: an envelope that waits is complete and may be kept anywhere
-# (``tests/pipeline/test_questions.py``).
+# The step ``route`` checks the bounds before each stage, asks the questions of stages, and holds the definition of the
+# whole pipeline. The variable `STATE` has the envelope and the stages to run next. Each stage therefore gets the
+# envelope as the previous stage left it, and the log shows its path. Questions are asked between stages, never inside
+# one, so that a waiting envelope is complete and can be stored anywhere (``tests/pipeline/test_questions.py``).
 
 
 STATE = "pipeline"
 """Variable: ``{"envelope": state, "next": [stage, ...], "again": whether route has another question}``."""
 BRANCHES = "branches"
-"""Variable: what the stages of a batch returned."""
-ENVELOPE, SLOTS, RESPONSE = "envelope", "slot_names", "response"
-"""The inputs: an envelope's state, its slot names, and the answer to the question it came with."""
+"""Variable with the results of the stages of a batch."""
+# Inputs: state of an envelope, its slot names, and the answer to its open question.
+ENVELOPE = "envelope"
+SLOTS = "slot_names"
+RESPONSE = "response"
 DETACHED = "detached"
-"""Input: whether to end at a question of the envelope, without asking it, since the envelope is kept elsewhere."""
+"""Input: True to end at a question of the envelope without asking it, because the envelope is stored elsewhere."""
 FEEDBACK = "feedback"
-"""Input: whether a stage that sends a request back hands its feedback on; executions of earlier versions lack it."""
-REQUEST, USER, SESSION, METADATA = "request", "user", "session", "metadata"
-"""The inputs of a pipeline that a definition file declares: the text of the request, who sends it, and what belongs
-to it."""
+"""Input: True if a stage that sends a request back passes feedback on. Executions of earlier versions do not have
+it."""
+# Inputs of a pipeline in a definition file: text of the request, its sender, its session and metadata.
+REQUEST = "request"
+USER = "user"
+SESSION = "session"
+METADATA = "metadata"
 OUTPUTS = "outputs"
-"""Variable and output of such a pipeline: what the stages put out, by slot."""
-PART, NAME, FUNCTIONS = "part", "stage", "functions"
-"""Parameters of a step: what it does, for which stage; of the first one, which stages need Python functions."""
+"""Variable and output of such a pipeline: outputs of the stages by slot."""
+# Parameters of a step: its part, its stage, and for the first step the stages that need Python functions.
+PART = "part"
+NAME = "stage"
+FUNCTIONS = "functions"
 ROUTE = "route"
 RUN = "run"
 BATCH = "batch"
@@ -553,10 +571,10 @@ MERGE = "merge"
 
 
 def compiled(config: PipelineConfig, mode: RunMode, functions: Iterable[str] = ()) -> Workflow:
-    """Return a pipeline as a workflow; `functions` are the stages for which a process must have Python functions."""
-    taken = set(config.order)
-    route = _free(ROUTE, taken)
-    steps = _sequential(config, route) if mode == "sequential" else _parallel(config, route, taken)
+    """Convert a pipeline to a workflow. `functions` are the stages for which a process must have Python functions."""
+    used_names = set(config.order)
+    route = _free(ROUTE, used_names)
+    steps = _sequential(config, route) if mode == "sequential" else _parallel(config, route, used_names)
     if needed := sorted(functions):
         steps[0] = replace(steps[0], parameters={PART: ROUTE, FUNCTIONS: needed})
     optional = [InputDefinition(name, "map", required=False) for name in (SLOTS, RESPONSE)]
@@ -566,18 +584,17 @@ def compiled(config: PipelineConfig, mode: RunMode, functions: Iterable[str] = (
 
 
 def declared(config: PipelineConfig) -> Workflow:
-    """Return a pipeline of a definition file as a workflow, which is started with a request and not with an envelope.
+    """Convert a pipeline of a definition file to a workflow, which is started with a request instead of an envelope.
 
     Its outputs are the slots of its stages.
     """
-    made = compiled(config, config.default_run_mode)
-    taken = {step.name for step in made.steps}
-    last = _free(OUTPUTS, taken)
-    route = made.steps[0]
+    pipeline = compiled(config, config.default_run_mode)
+    last = _free(OUTPUTS, {step.name for step in pipeline.steps})
+    route = pipeline.steps[0]
     is_over = f"$(not state.{STATE}['again'] and len(state.{STATE}['next']) == 0)"
     steps = [
         replace(route, edges=(*route.edges, Edge(last, is_over))),
-        *made.steps[1:],
+        *pipeline.steps[1:],
         Step(last, script=f"state.{STATE}['envelope']['outputs']", store=OUTPUTS, next=[]),
     ]
     about = {
@@ -587,8 +604,8 @@ def declared(config: PipelineConfig) -> Workflow:
     }
     texts = [InputDefinition(name, "string", description=text, default="") for name, text in about.items()]
     inputs = [*texts, InputDefinition(METADATA, "map", required=False)]
-    # The engine counts model calls, so that stages side by side do not overshoot. Where a person may be asked to allow
-    # more, they are counted between the stages instead.
+    # The engine counts model calls, so that concurrent stages do not exceed the bound. If a person may raise it, the
+    # calls are counted between the stages instead.
     stops = config.on_exhausted == "stop"
     bounds = {"max_llm_calls": config.max_llm_calls, "on_exhausted": "fail"} if stops else None
     return Workflow(
@@ -602,31 +619,30 @@ def declared(config: PipelineConfig) -> Workflow:
 
 
 def is_pipeline(workflow: Workflow) -> bool:
-    """Return whether a workflow was made of a pipeline."""
+    """Return True if a workflow was created from a pipeline."""
     return bool(workflow.steps) and workflow.start.type == STAGE
 
 
 def visible_steps(workflow: Workflow) -> list[Step]:
-    """Return the steps of a workflow as people see them: of a pipeline its stages, with the ways between them.
+    """Return the steps of a workflow as people see them: for a pipeline its stages, with the edges between them.
 
-    In parallel mode these are the batch of stages and its merge, since the stages of a batch are its items.
+    In parallel mode these are the batch of stages and its merge, because the stages of a batch are its items.
     """
     if not is_pipeline(workflow):
         return list(workflow.steps)
     config = PipelineConfig.from_text(str(workflow.start.script))
     if any(step.parameters.get(PART) == BATCH for step in workflow.steps):
-        batch, merge = (
-            next(step for step in workflow.steps if step.parameters.get(PART) == part) for part in (BATCH, MERGE)
-        )
-        return [batch, replace(merge, edges=(Edge(batch.name),))]
+        steps_by_part = {step.parameters.get(PART): step for step in reversed(workflow.steps)}
+        batch = steps_by_part[BATCH]
+        return [batch, replace(steps_by_part[MERGE], edges=(Edge(batch.name),))]
     steps = {step.name: step for step in workflow.steps}
     return [replace(steps[stage.name], edges=_ways(stage, config), catch=_caught(stage)) for stage in config.agents]
 
 
 def hidden_steps(data: Payload) -> frozenset[str]:
-    """Return the names of the steps that people do not see, of the definition that an event of a log holds, if any.
+    """Return the names of the steps that people do not see, in the definition of a start event; else an empty set.
 
-    Views, progress and tables leave these out. A log and its frames have all steps.
+    Views, progress and tables omit these steps. A log and its frames have all steps.
     """
     definition: Mapping[str, Any] = {}
     if isinstance(data, catalog.ExecutionStarted | catalog.ExecutionForked):
@@ -634,7 +650,7 @@ def hidden_steps(data: Payload) -> frozenset[str]:
     steps = definition.get("steps")
     first = steps[0] if isinstance(steps, Sequence) and steps else None
     if not isinstance(first, Mapping) or first.get("type") != STAGE:
-        return frozenset()  # most workflows, of which nothing more need be read
+        return frozenset()  # most workflows; their definition need not be parsed
     try:
         return hidden_in(Workflow.from_dict(definition))
     except UNFIT:
@@ -647,7 +663,7 @@ def hidden_in(workflow: Workflow) -> frozenset[str]:
 
 
 def _ways(stage: AgentStage, config: PipelineConfig) -> tuple[Edge, ...]:
-    """Return the edges of a stage to other stages: its routes in order, then where it goes if none of them fits."""
+    """Return the edges of a stage to other stages: its routes in order, then its default target."""
     ways = [
         Edge(rule.target, f"{rule.condition} == {rule.value!r}")
         for rule in stage.routing_rules
@@ -666,9 +682,9 @@ def _sequential(config: PipelineConfig, route: str) -> list[Step]:
     return [_route(config, route, ways), *stages]
 
 
-def _parallel(config: PipelineConfig, route: str, taken: set[str]) -> list[Step]:
-    batch = _free(BATCH, taken)
-    merge = _free(MERGE, taken)
+def _parallel(config: PipelineConfig, route: str, used_names: set[str]) -> list[Step]:
+    batch = _free(BATCH, used_names)
+    merge = _free(MERGE, used_names)
     ways = [(batch, f"$(len(state.{STATE}['next']) > 0)")]
     each = Each(f"$(state.{STATE}['next'])", as_="stage", parallel=max(2, len(config.order)))
     return [
@@ -690,31 +706,31 @@ def _step(
     return Step(name, type=STAGE, parameters=parameters, store=store, next=next, each=each)
 
 
-def _free(name: str, taken: set[str]) -> str:
-    """Return a name for a step that no stage has."""
-    while name in taken:
+def _free(name: str, used_names: set[str]) -> str:
+    """Return a name for a step that no stage has, with underscores appended if necessary."""
+    while name in used_names:
         name = f"{name}_"
     return name
 
 
-# Settings that hold for a whole environment: what they demand, and what they give to its agents.
+# --- settings of an environment and their effect on agents ------------------------------------------------------------
 
 
 DEFAULT_PROVIDER = "anthropic"
 
 
 def require_name(definitions: Definitions) -> str:
-    """Return the environment's name; raises `SetupError` if there is none."""
+    """Return the name of the environment. Raise `SetupError` if there is none."""
     if not definitions.name.strip():
         raise SetupError("environment name is required: add Name at the top of the definition")
     return definitions.name
 
 
 def check_providers(definitions: Definitions, is_known: Callable[[str], bool]) -> None:
-    """Raise `SetupError` if an agent, or the settings, name a provider that is not known."""
-    named: dict[Place, str | None] = {("Config", "DefaultProvider"): definitions.config.default_provider}
-    named |= {("Agents", index, "Provider"): agent.provider for index, agent in enumerate(definitions.agents)}
-    for place, name in named.items():
+    """Raise `SetupError` if an agent, or the settings, name an unknown provider."""
+    providers: dict[Place, str | None] = {("Config", "DefaultProvider"): definitions.config.default_provider}
+    providers |= {("Agents", index, "Provider"): agent.provider for index, agent in enumerate(definitions.agents)}
+    for place, name in providers.items():
         if name and not is_known(name):
             message = f'unsupported provider: "{name}". Use a provider that pydantic-ai has, such as openai'
             raise SetupError(message, place)
@@ -727,23 +743,23 @@ def check_default_workflow(config: Config, workflows: Collection[str]) -> None:
 
 
 def with_defaults(agent: AgentDefinition, config: Config) -> AgentDefinition:
-    """Return the agent with the model settings in effect: its own, filled up from its provider's."""
+    """Return the agent with its effective model settings: its settings, completed by those of its provider."""
     entry = provider_settings(agent, config)
     return agent if entry is None else replace(agent, model_settings=combined_settings(entry, agent.model_settings))
 
 
 def provider_settings(agent: AgentDefinition, config: Config) -> ProviderSettings | None:
-    """Return what the settings say of the provider of an agent; None if they say nothing."""
+    """Return the settings of an agent's provider; None if there are none."""
     provider = agent.provider or config.default_provider or DEFAULT_PROVIDER
     return next((entry for entry in config.providers if entry.name == provider), None)
 
 
-def combined_settings(provider: ProviderSettings, own: ModelSettings | None) -> ModelSettings:
-    """Return what an agent asks for together with what its provider's entry says; the agent wins.
+def combined_settings(provider: ProviderSettings, agent_settings: ModelSettings | None) -> ModelSettings:
+    """Return the settings of an agent completed by those of its provider. The agent has priority.
 
-    Features are united and sorted; a header has the provider's values and then the agent's.
+    Features are united and sorted. A header has the values of the provider and then those of the agent.
     """
-    settings = own or ModelSettings()
+    settings = agent_settings or ModelSettings()
     return replace(
         settings,
         features=tuple(sorted({*provider.features, *settings.features})),
@@ -760,10 +776,10 @@ def _headers(*sources: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
     return headers
 
 
-# Two sets of definitions become one.
+# --- merging of definitions -------------------------------------------------------------------------------------------
 #
-# The later one wins: texts if they are given, named items whole (never field by field). The order of first appearance
-# stays, because it decides which agent is the default one.
+# The later definitions have priority: strings if they are not empty, items with equal names as a whole (never field by
+# field). The order of first appearance stays, because it determines the default agent.
 
 
 class _Named(Protocol):
@@ -781,36 +797,36 @@ def merge_all(parts: Iterable[Definitions]) -> Definitions:
     return reduce(merge, parts, Definitions())
 
 
-def merge(left: Definitions, right: Definitions) -> Definitions:
-    """Return both in one; what `right` says wins. Positions are dropped: they would belong to several texts."""
-    lists: Mapping[str, Any] = {name: merge_named(getattr(left, name), getattr(right, name)) for name in LISTS}
-    texts: Mapping[str, Any] = {name: getattr(right, name) or getattr(left, name) for name in TEXTS}
-    warnings = (*left.warnings, *right.warnings)
-    config = merge_config(left.config, right.config)
-    is_text = left.is_text or right.is_text
+def merge(earlier: Definitions, later: Definitions) -> Definitions:
+    """Merge two sets of definitions; `later` has priority. Positions are dropped, because they belong to two texts."""
+    lists: Mapping[str, Any] = {name: merge_named(getattr(earlier, name), getattr(later, name)) for name in LISTS}
+    texts: Mapping[str, Any] = {name: getattr(later, name) or getattr(earlier, name) for name in TEXTS}
+    warnings = (*earlier.warnings, *later.warnings)
+    config = merge_config(earlier.config, later.config)
+    is_text = earlier.is_text or later.is_text
     return Definitions(**texts, **lists, config=config, warnings=warnings, is_text=is_text)
 
 
-def merge_config(left: Config, right: Config) -> Config:
-    """Return the settings of both; every setting that `right` gives wins, the confirmation mode too.
+def merge_config(earlier: Config, later: Config) -> Config:
+    """Merge settings; every setting of `later` has priority, including the confirmation mode.
 
-    Of rules for approvals all hold, so that none which asks or denies is lost.
+    All approval rules are kept, so that no rule that asks or denies is lost.
     """
-    given = {entry.name: getattr(right, entry.name) for entry in fields(right) if getattr(right, entry.name)}
-    approvals = (*left.approvals, *unknown(right.approvals, left.approvals))
-    both = {"providers": merge_named(left.providers, right.providers), "approvals": approvals}
-    return replace(left, **{**given, **both})
+    settings = {entry.name: getattr(later, entry.name) for entry in fields(later) if getattr(later, entry.name)}
+    approvals = (*earlier.approvals, *unknown(later.approvals, earlier.approvals))
+    both = {"providers": merge_named(earlier.providers, later.providers), "approvals": approvals}
+    return replace(earlier, **{**settings, **both})
 
 
-def unknown(rules: Iterable[ApprovalRule], known: Sequence[ApprovalRule]) -> list[ApprovalRule]:
-    """Return the rules that are not among others; equal ones may differ in what they mean (``1`` and ``True``)."""
-    return [rule for rule in rules if all(rule is not other for other in known)]
+def unknown(rules: Iterable[ApprovalRule], existing: Sequence[ApprovalRule]) -> list[ApprovalRule]:
+    """Return the rules that are not identical to existing ones. Equal rules may differ in meaning (``1``, ``True``)."""
+    return [rule for rule in rules if all(rule is not other for other in existing)]
 
 
-def merge_named(left: Iterable[Item], right: Iterable[Item]) -> tuple[Item, ...]:
-    """Return the items of both; one of the same name takes the place of the earlier one."""
-    items = {item.name: item for item in left}
-    items.update({item.name: item for item in right})
+def merge_named(earlier: Iterable[Item], later: Iterable[Item]) -> tuple[Item, ...]:
+    """Merge items by name. An item of `later` takes the place of the one with the same name in `earlier`."""
+    items = {item.name: item for item in earlier}
+    items.update({item.name: item for item in later})
     return tuple(items.values())
 
 

@@ -1,6 +1,8 @@
-"""The dialects in which definitions are written, and what an execution does otherwise in each.
+"""Dialects of definitions: rules of execution for each dialect, and translation of the legacy Dive dialect to Python.
 
-`divebook.workflow` reads a text with the help of `dive`; at run time only the `DialectRules` of a workflow matter.
+The dialect ``divebook`` is strict. The dialect ``dive`` reads files of the legacy Dive system and behaves like it. When
+such a file is read, its scripts and templates are translated to Python (`script`, `expression`, `template`). At run
+time only the `DialectRules` of a workflow matter.
 """
 
 from __future__ import annotations
@@ -12,10 +14,12 @@ from typing import Any, Literal
 
 from divebook.text.syntax import each_text, literal, parse_python, with_literal_depths
 
-# What only files of the old system hold: its names, and its script language, translated when a text is read.
+# --- translation of the legacy script language ----------------------------------------------------------------------
 #
-# Its scripts are written in a language with ``:=``, ``&&``, ``c ? a : b``, ``nil``, ``time.now()`` and
-# ``rand.intn(9)``; files may hold Python as well, which stays as it is. Shown by ``tests/dialects``.
+# Legacy scripts use ``:=``, ``&&``, ``c ? a : b``, ``nil``, ``time.now()`` and ``rand.intn(9)``. Files may contain
+# Python as well, which stays unchanged (``tests/dialects``). A text is split into tokens, each token is replaced
+# (`_word`), and conditional expressions are rearranged bracket by bracket (`_choices`). For ``n > 0 ? f(a) : nil`` the
+# tokens become ``n > 0 ? f(a) : None``, and the result is ``(f(a) if n > 0 else None)``.
 
 
 PROVIDERS = ("anthropic", "openai", "openai-completions", "groq", "ollama")
@@ -47,9 +51,9 @@ _CALLS = {
     "rand.int": ("(lambda: random.randrange(2**63))", "import random"),
     "rand.float": ("random.random", "import random"),
 }
-"""Functions of the clock and of chance: what they are in Python, and what that needs to be imported."""
+"""Functions of the clock and random numbers: the Python function and the import that it needs."""
 _TYPES = ("action", "prompt", "script")
-"""What gives a step its type, in the order in which they are tried."""
+"""Fields that determine the type of a step, in order of priority."""
 _OPENING = "([{"
 _CLOSING = ")]}"
 _TEMPLATE = re.compile(r"(\$*)\$\{([^}]*)\}")
@@ -57,7 +61,7 @@ _CHOICE = re.compile(r"if\s+(?P<test>[^{}]+?)\s*\{\s*(?P<then>[^{}\n]+?)\s*\}\s*
 
 
 def script(text: str) -> str:
-    """Return a script in Python.
+    """Return a legacy script translated to Python, with the imports that it needs.
 
     Examples
     --------
@@ -71,7 +75,7 @@ def script(text: str) -> str:
 
 
 def expression(text: str) -> str:
-    """Return an expression in Python; the clock and chance, which only scripts have, stay as they are named there.
+    """Return a legacy expression translated to Python. A text that is Python already is returned unchanged.
 
     Examples
     --------
@@ -82,11 +86,11 @@ def expression(text: str) -> str:
     if not _is_foreign(text, tokens):
         return text
     translated = "".join(_choices([_word(kind, token) for kind, token in tokens]))
-    return translated if _is_python(translated) else text  # so that an error speaks of what was written
+    return translated if _is_python(translated) else text  # an error must then quote the original text
 
 
 def template(text: str) -> str:
-    """Return a text with its ``${...}`` in Python; the legacy dialect has no escapes.
+    """Return a legacy template with its ``${...}`` translated to Python. The legacy dialect has no escapes.
 
     >>> template("costs $${state.price}")
     'costs ${"$"}${state.price}'
@@ -94,24 +98,24 @@ def template(text: str) -> str:
     return _TEMPLATE.sub(_slot, text)
 
 
-def _slot(found: re.Match[str]) -> str:
-    dollars, inside = found.groups()
+def _slot(match: re.Match[str]) -> str:
+    dollars, inside = match.groups()
     if not inside.strip():  # literal
-        return f"{dollars}$${{{inside}}}" if dollars else found[0]
+        return f"{dollars}$${{{inside}}}" if dollars else match[0]
     return (f'${{"{dollars}"}}' if dollars else "") + f"${{{expression(inside)}}}"
 
 
 def wrapped(text: str) -> str:
-    """Return a condition or items, with or without their ``$(...)``, in Python."""
+    """Return a condition or items, with or without ``$(...)``, translated to Python."""
     stripped = text.strip()
     if not (stripped.startswith("$(") and stripped.endswith(")")):
         return text if stripped.lower() in ("true", "false") else expression(text)
     return f"$({expression(stripped[2:-1])})"
 
 
-def step(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a step was given with its code in Python, and the type that the old system took it for."""
-    values = dict(given)
+def step(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a legacy step with translated code, and with the type that the legacy system inferred."""
+    values = dict(fields)
     for name, translate in (("script", script), ("prompt", template)):
         if isinstance(values.get(name), str):
             values[name] = translate(values[name])
@@ -128,13 +132,16 @@ def step(given: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def content(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a content entry was given, with its code in Python."""
-    return {key: script(to) if key == "dynamic" and isinstance(to, str) else to for key, to in given.items()}
+def content(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a legacy content entry with translated code."""
+    values = dict(fields)
+    if isinstance(values.get("dynamic"), str):
+        values["dynamic"] = script(values["dynamic"])
+    return values
 
 
 def _is_foreign(text: str, tokens: Sequence[tuple[str, str]]) -> bool:
-    """Whether a text is no Python, or uses a name that only the old language has."""
+    """Return True if a text is not Python, or uses a name that only the legacy language has."""
     if any(kind == "name" and (token in _CONSTANTS or token in _CALLS) for kind, token in tokens):
         return True
     return not _is_python(text)
@@ -149,6 +156,11 @@ def _is_python(text: str) -> bool:
 
 
 def _word(kind: str, token: str) -> str:
+    """Return the Python form of one token. `kind` is the group of `_TOKEN` that matched it.
+
+    Raw strings in backquotes become strings, ``//`` comments become ``#`` comments, and names and operators are
+    translated by `_CALLS`, `_CONSTANTS` and `_WORDS`. All other tokens stay unchanged.
+    """
     if kind == "text":
         return repr(token[1:-1]) if token[0] == "`" else token
     if kind == "comment":
@@ -158,13 +170,13 @@ def _word(kind: str, token: str) -> str:
     return _WORDS.get(token, token) if kind == "operator" else token
 
 
-def _as_choice(found: re.Match[str]) -> str:
-    """Turn ``if a { b } else { c }``, which is a value in the old language, into a choice."""
-    return f"({found['test']} ? {found['then']} : {found['other']})"
+def _as_choice(match: re.Match[str]) -> str:
+    """Return ``if a { b } else { c }``, an expression in the legacy language, as ``(a ? b : c)``."""
+    return f"({match['test']} ? {match['then']} : {match['other']})"
 
 
 def _choices(words: Sequence[str]) -> Iterator[str]:
-    """Turn every ``c ? a : b`` into Python's form, bracket by bracket."""
+    """Convert each ``c ? a : b`` to a conditional expression of Python, from the inner brackets to the outer ones."""
     part: list[str] = []
     position = 0
     while position < len(words):
@@ -184,7 +196,7 @@ def _choices(words: Sequence[str]) -> Iterator[str]:
 
 
 def _end(words: Sequence[str], start: int) -> int:
-    """Return where the bracket that opens at `start` closes."""
+    """Return the position of the closing bracket for the one at `start`."""
     depth = 0
     for position in range(start, len(words)):
         depth += (words[position] in _OPENING) - (words[position] in _CLOSING)
@@ -194,61 +206,64 @@ def _end(words: Sequence[str], start: int) -> int:
 
 
 def _choice(words: Sequence[str]) -> str:
-    """Return one part without brackets of its own, its choice written as Python does."""
+    """Return a part without open brackets, with its ``c ? a : b`` converted to a conditional expression of Python."""
     if "?" not in words:
         return "".join(words)
-    asked = words.index("?")
-    key = max((index for index in range(asked) if words[index] == ":"), default=-1)  # of a map
+    question_mark = words.index("?")
+    # A colon before the question mark ends the key of a mapping: ``{"a": c ? 1 : 2}``.
+    key = max((index for index in range(question_mark) if words[index] == ":"), default=-1)
+    # Find the colon that belongs to this question mark; nested choices have their own.
     depth = 1
-    middle = asked
+    middle = question_mark
     while depth and middle + 1 < len(words):
         middle += 1
         depth += (words[middle] == "?") - (words[middle] == ":")
     if depth:
         return "".join(words)
-    test = "".join(words[key + 1 : asked])
-    then = _choice(words[asked + 1 : middle])
+    test = "".join(words[key + 1 : question_mark])
+    then = _choice(words[question_mark + 1 : middle])
     space = test[: len(test) - len(test.lstrip())]
     chosen = f"{space}({then.strip()} if {test.strip()} else {_choice(words[middle + 1 :]).strip()})"
     return "".join(words[: key + 1]) + chosen
 
 
-# What executions of the two dialects do differently, as data.
+# --- rules of execution ---------------------------------------------------------------------------------------------
 
 
 Dialect = Literal["divebook", "dive"]
-"""``divebook`` is strict; ``dive`` reads a file of the old system as it did, with warnings."""
+"""``divebook`` is strict. ``dive`` reads a file as the legacy system did, with warnings."""
 
 OWN: Dialect = "divebook"
+"""The default dialect."""
 
 
 @dataclass(frozen=True, slots=True)
 class DialectRules:
-    """How the executions of a workflow behave where the dialects differ; the defaults are our own."""
+    """Rules of execution in which the dialects differ. The defaults are the rules of ``divebook``."""
 
     is_strict: bool = True
-    """Whether what would fail or be ignored is refused before anything runs."""
+    """True if keys and settings that would fail or be ignored are errors before anything runs."""
     has_extensions: bool = True
-    """Whether there are waits, questions, retries and whatever else the old system did not have."""
+    """True if waits, questions, retries and other features that the legacy system lacks are available."""
     keeps_text: bool = False
-    """Whether an action's result, and each item's, is stored as text, and errors are reported without their place."""
+    """True if the result of an action or an item is stored as text, and errors do not contain their place."""
     flattens_items: bool = False
-    """Whether nested items of ``Each`` are flattened all the way down."""
+    """True if nested items of ``Each`` are flattened recursively."""
     numbers_all_branches: bool = False
-    """Whether new paths are numbered over the whole execution and not below each path."""
+    """True if new paths are numbered over the whole execution. Otherwise they are numbered below each path."""
     writes_state: bool = True
-    """Whether scripts may change variables beside their step's Store."""
+    """True if scripts may change variables in addition to the Store of their step."""
     converts_inputs: bool = True
-    """Whether a text typed for an input becomes a number, or a list, where the input's Type says so."""
+    """True if text for an input is converted to the Type of the input, such as a number or a list."""
     confirmation_mode: str = ""
-    """When calls of tools ask a person, where neither rules nor settings say; empty leaves it to each tool."""
+    """Approval mode of tools without rules or settings. Empty means that each tool decides."""
     qualifies_tools: bool = True
-    """Whether tools of one name have that of their server in front; else an agent cannot have both."""
+    """True if the name of the server is prepended to tools of equal names. Otherwise an agent cannot have both."""
     null_text: str = ""
-    """What a script without a value prints."""
+    """Output text of a script without a value."""
 
 
-MANNERS: Mapping[Dialect, DialectRules] = {
+DIALECT_RULES: Mapping[Dialect, DialectRules] = {
     OWN: DialectRules(),
     "dive": DialectRules(
         is_strict=False,
@@ -265,4 +280,4 @@ MANNERS: Mapping[Dialect, DialectRules] = {
 }
 
 
-__all__ = ["MANNERS", "OWN", "Dialect", "DialectRules"]
+__all__ = ["DIALECT_RULES", "OWN", "Dialect", "DialectRules"]

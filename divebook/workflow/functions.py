@@ -1,8 +1,11 @@
 """Workflows and steps written as Python functions.
 
-``@workflow`` makes a `Workflow` of an async function: one step of type ``function``, whose source text stands in the
-definition. ``@step`` marks the functions whose calls are recorded when such a workflow makes them; anywhere else they
-are ordinary functions. What runs them is `divebook.steps.function`.
+``@workflow`` converts an async function to a `Workflow` with one step of type ``function``, whose definition contains
+the source. ``@step`` marks functions whose calls are recorded when a workflow function makes them. Elsewhere they are
+ordinary functions. `divebook.steps.function` runs both.
+
+`UserFunction` is the common base of steps, actions and tools. `as_function` converts any callable to a plain function.
+`bind_inputs` checks the inputs of an execution.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast, overload
 from divebook.errors import DefinitionError, InputError, NotFoundError, Problem, StepError, did_you_mean, shown_number
 from divebook.events.codec import locate_surrogate
 from divebook.events.recorded import opened
-from divebook.text.arguments import normal_name, same_name
+from divebook.text.names import normal_name, same_name
 from divebook.text.ranges import SOME_SECONDS
 from divebook.workflow.answer_types import ParameterType, allow_answers, hints_of
 from divebook.workflow.code import LABEL, source_of, warn_of
@@ -28,40 +31,40 @@ from divebook.workflow.definition import InputDefinition, Workflow
 from divebook.workflow.step import Retry, Step
 from divebook.workflow.table import INPUT_TYPES
 
-# A person's function, and how it is called: what steps, actions and tools have in common.
+# --- users' functions: common properties of steps, actions and tools --------------------------------------------------
 
 
 IDEMPOTENCY_KEY = "idempotency_key"
-"""Parameter that receives a text which is the same whenever a call is repeated."""
+"""Parameter that receives a string which is equal for each repetition of a call."""
 CONTEXT = "context"
 """Parameter of an action that receives a `divebook.steps.call.CallContext`."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserFunction:
-    """A person's function, and how it is called; what calls it is `divebook.steps.call`."""
+    """A user's function with options for its calls. `divebook.steps.call` calls it."""
 
     name: str
     function: Callable[..., Any]
     description: str = ""
-    """What it does, for people."""
+    """Description for people."""
     idempotent: bool = False
-    """Calling it twice does no more than calling it once (reading included)."""
+    """True if two calls have the same effect as one (also for functions that only read)."""
     approval: bool = False
-    """A person must approve every call first, and may change its arguments."""
+    """True if a person must approve every call first, and may change its arguments."""
     retry: Retry | None = None
-    """How often a call that failed is made again."""
+    """Policy for repeating failed calls."""
     timeout: float | None = None
-    """Seconds that a call may take."""
+    """Time limit of a call in seconds; None for no limit."""
     executor: Any = None
-    """Where it runs: a name, or a `concurrent.futures.Executor`; None leaves it to the environment."""
+    """Name of an executor, or a `concurrent.futures.Executor`. None means the default of the environment."""
     workspace: str | None = None
-    """The workspace that it works in; empty for the one of the workflow or step, None for none."""
+    """Workspace of its calls; empty for the one of the workflow or step, None for none."""
     kind: ClassVar[str] = "function"
     stays_here: ClassVar[bool] = False
-    """Whether it changes what it is given, so that it must run in this process."""
+    """True if it changes its arguments, so that it must run in this process."""
     makes_calls: ClassVar[bool] = False
-    """Whether it is given the step, the name of its workspace, the arguments and the key, and makes calls itself."""
+    """True if it makes calls itself. It then gets the step, the name of its workspace, the arguments and the key."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", normal_name(self.name))
@@ -76,7 +79,7 @@ class UserFunction:
             self._require_fit()
 
     def _require_fit(self) -> None:
-        """Raise unless it can run in the executor that it names."""
+        """Raise `DefinitionError` unless it can run in its executor."""
         is_one = any(hasattr(self.executor, name) for name in ("submit", "run", "__call__"))
         if not is_one and not isinstance(self.executor, str):
             message = f"the executor of {self.name} must be a name, a concurrent.futures.Executor or what makes one"
@@ -92,26 +95,26 @@ class UserFunction:
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether it may simply be called again when it is not known if a call took effect."""
+        """True if a call may be repeated when it is unknown whether it took effect."""
         return self.idempotent or self.takes.key
 
     @property
     def takes(self) -> Takes:
-        """What it takes, as far as every call of it asks."""
+        """Properties of its parameters, cached."""
         return _takes(self.function)
 
     @property
     def label(self) -> str:
-        """What it is and its name, for messages."""
+        """Kind and name, for messages."""
         return f'{self.kind} "{self.name}"'
 
     def bound(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-        """Return what to call the function with, from arguments by name.
+        """Return positional and keyword arguments for a call of the function, from arguments by name.
 
         Raises
         ------
         TypeError
-            It does not take these arguments.
+            The function does not accept these arguments.
         """
         misfit = _misfit(self.function, tuple(arguments))
         if misfit:
@@ -126,34 +129,37 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
 
 
 class Takes(NamedTuple):
-    """What a function takes, as far as every call of it asks; to look at its signature takes longer than a call."""
+    """Properties of a function's parameters that each call needs.
+
+    They are cached, because to inspect a signature takes longer than a call.
+    """
 
     is_async: bool
-    """Whether it is a coroutine function."""
+    """True for a coroutine function."""
     key: bool = False
-    """Whether it wants a text that is the same whenever its call is repeated."""
+    """True if it has the parameter `IDEMPOTENCY_KEY`."""
     context: bool = False
-    """Whether it wants what it may tell the execution: a parameter ``context`` without a default."""
+    """True if it has the parameter `CONTEXT` without a default."""
     by_name: frozenset[str] = frozenset()
-    """Its parameters, if all of them may be given by name; else empty."""
+    """Names of its parameters if all can be passed by name; else empty."""
     by_place: tuple[str, ...] = ()
-    """Its parameters, if all of them may be given by place, and none comes with the call; else empty."""
+    """Names of its parameters if all can be passed by position and none is added by divebook; else empty."""
     least: int = 0
-    """How many of these have no default."""
+    """Number of parameters without a default."""
 
 
 @functools.lru_cache(maxsize=1024)
 def _takes(function: Callable[..., Any]) -> Takes:
-    found = signature_of(function).parameters
-    kinds = {parameter.kind for parameter in found.values()}
-    own = found.get(CONTEXT)
+    parameters = signature_of(function).parameters
+    kinds = {parameter.kind for parameter in parameters.values()}
+    context = parameters.get(CONTEXT)
     return Takes(
         inspect.iscoroutinefunction(function),
-        IDEMPOTENCY_KEY in found,
-        own is not None and own.default is own.empty,
-        frozenset(found) if kinds <= {_BOTH, inspect.Parameter.KEYWORD_ONLY} else frozenset(),
-        tuple(found) if kinds <= {_BOTH} and IDEMPOTENCY_KEY not in found else (),
-        sum(parameter.default is parameter.empty for parameter in found.values()),
+        IDEMPOTENCY_KEY in parameters,
+        context is not None and context.default is context.empty,
+        frozenset(parameters) if kinds <= {_BOTH, inspect.Parameter.KEYWORD_ONLY} else frozenset(),
+        tuple(parameters) if kinds <= {_BOTH} and IDEMPOTENCY_KEY not in parameters else (),
+        sum(parameter.default is parameter.empty for parameter in parameters.values()),
     )
 
 
@@ -162,7 +168,7 @@ _BOTH = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 @functools.lru_cache(maxsize=1024)
 def _misfit(function: Callable[..., Any], names: tuple[str, ...]) -> str | None:
-    """Return why a function does not take keywords of these names, or None if it does."""
+    """Return the reason why a function does not accept keywords of these names; None if it does."""
     signature = signature_of(function)
     try:
         signature.bind(**dict.fromkeys(names))
@@ -171,62 +177,62 @@ def _misfit(function: Callable[..., Any], names: tuple[str, ...]) -> str | None:
     return None
 
 
-# Functions given to ``@step(rollback=...)``: known by the place of their `def`, and found again by it.
+# --- rollback functions of ``@step(rollback=...)`` --------------------------------------------------------------------
 #
-# A log names what is to undo a call, and whichever process undoes it looks that up: by module and qualified name, since
-# two modules may each have a `cancel`. Where a function's file is loaded under another name, or the log is older and
-# has the plain name, the one function that this can mean is taken, and no other
+# A log contains the name of the function that undoes a call. The process that rolls back looks it up by module and
+# qualified name, because two modules may each have a function `cancel`. If the file of a function is loaded under
+# another name, or an older log has the plain name, the name must identify exactly one function
 # (`tests/execution/test_rollback_functions.py`).
 
 
 ROLLBACK_FUNCTIONS: dict[str, UserFunction] = {}
-"""Functions of this process that undo what others have done, by their place; a later one replaces an earlier."""
+"""Rollback functions of this process, by module and qualified name. A later one replaces an earlier one."""
 _LAMBDA = "<lambda>"
 
 
-def place_of(made: UserFunction) -> str:
-    """Return module and qualified name of a function, the same in every process that has it from there."""
-    return f"{_module(made)}:{made.function.__qualname__}"
+def place_of(step: UserFunction) -> str:
+    """Return module and qualified name of a function, which are equal in every process that imports it."""
+    return f"{_module(step)}:{step.function.__qualname__}"
 
 
-def _module(made: UserFunction) -> str:
-    return getattr(made.function, "__module__", None) or ""
+def _module(step: UserFunction) -> str:
+    return getattr(step.function, "__module__", None) or ""
 
 
 def require_nameable(function: Any) -> None:
-    """Raise `DefinitionError` unless a log can name a function so that it is found again."""
+    """Raise `DefinitionError` unless a function has a name under which a later process can find it."""
     if not callable(function):
-        told = f"rollback is a function, not {function!r}"
+        message = f"rollback is a function, not {function!r}"
         hint = "write @step(rollback=cancel_room), without quotes"
     elif getattr(function, "__name__", _LAMBDA) == _LAMBDA or not hasattr(function, "__qualname__"):
-        told = f"{function!r} cannot undo calls: it has no name by which a later process would find it"
+        message = f"{function!r} cannot undo calls: it has no name by which a later process would find it"
         hint = "write def cancel_room(result): ..., and give that to @step(rollback=cancel_room)"
     else:
         return
-    raise DefinitionError([Problem(told, key="rollback", hint=hint)])
+    raise DefinitionError([Problem(message, key="rollback", hint=hint)])
 
 
-def require_itself(made: UserFunction) -> None:
-    """Raise unless a function would be found again, and no other one that the same `def` has made since.
+def require_itself(step: UserFunction) -> None:
+    """Raise an error if the name of a rollback function refers to another function of the same `def`.
 
-    One that was defined anew, as by a cell that is run again, takes the place of the earlier one.
+    A function that is defined again, for example by running a cell again, replaces the earlier one without an error.
 
     Raises
     ------
     StepError
-        It would be another one, which undoes other things.
+        The registered function is another one, with other values in its closure.
     """
-    known = ROLLBACK_FUNCTIONS.get(place_of(made))
-    if known is None or not _are_variants(known.function, made.function):
+    registered = ROLLBACK_FUNCTIONS.get(place_of(step))
+    if registered is None or not _are_variants(registered.function, step.function):
         return
     raise StepError(
-        f"two functions are {place_of(made)}, made by one def with other values around it, and what undoes this call "
+        f"two functions are {place_of(step)}, made by one def with other values around it, and what undoes this call "
         "could be either; define it outside the function that makes it, and let it take what differs as an argument"
     )
 
 
 def _are_variants(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
-    """Return whether two functions are of one `def`, and may do different things."""
+    """Return True if two functions have the same code and different closures or objects."""
     codes = getattr(one, "__code__", None), getattr(other, "__code__", None)
     return codes[0] is not None and codes[0] is codes[1] and _around(one) != _around(other)
 
@@ -246,61 +252,61 @@ def _is_filled(cell: Any) -> bool:
 
 
 def find_rollback(place: str) -> UserFunction:
-    """Return the function of this process that was given to ``@step(rollback=...)`` last at a place.
+    """Return the rollback function of this process with a name.
 
     Parameters
     ----------
     place
-        As `place_of` has it; the plain name in older logs.
+        Module and qualified name (`place_of`), or the plain name in older logs.
 
     Raises
     ------
     NotFoundError
-        There is none, or several could be meant.
+        No such function is defined here, or the name fits several.
     """
-    found = ROLLBACK_FUNCTIONS.get(place)
-    if found is not None:
-        return found
+    registered = ROLLBACK_FUNCTIONS.get(place)
+    if registered is not None:
+        return registered
     _, _, name = place.rpartition(":")
-    is_placed = ":" in place
-    alike = [made for made in ROLLBACK_FUNCTIONS.values() if name == (_qualified(made) if is_placed else made.name)]
-    if len(alike) == 1:
-        return alike[0]
+    has_module = ":" in place
+    matches = [step for step in ROLLBACK_FUNCTIONS.values() if name == (_qualified(step) if has_module else step.name)]
+    if len(matches) == 1:
+        return matches[0]
     shown = name.rpartition(".")[2]
-    told = f"function {shown} is not defined here; run the cell that gives it to @step(rollback={shown})"
-    if alike:
-        told = f"{place} may be {' or '.join(sorted(map(place_of, alike)))}; give them names of their own"
-    raise NotFoundError("function", shown, [made.name for made in ROLLBACK_FUNCTIONS.values()], told)
+    message = f"function {shown} is not defined here; run the cell that gives it to @step(rollback={shown})"
+    if matches:
+        message = f"{place} may be {' or '.join(sorted(map(place_of, matches)))}; give them names of their own"
+    raise NotFoundError("function", shown, [step.name for step in ROLLBACK_FUNCTIONS.values()], message)
 
 
-def _qualified(made: UserFunction) -> str:
-    return made.function.__qualname__
+def _qualified(step: UserFunction) -> str:
+    return step.function.__qualname__
 
 
-# Callables that are not plain functions (methods, partials, callable objects) as functions.
+# --- conversion of callables to plain functions -----------------------------------------------------------------------
 #
-# Steps, actions and tools set attributes on their function, read its source and signature, and cache by it. A plain
-# function allows all of that; `as_function` makes one of any callable, so that no other code has to know the
-# difference.
+# Steps, actions and tools set attributes on their function, read its source and signature, and use it as a key of
+# caches. A plain function supports all of this. `as_function` converts methods, partials and callable objects to plain
+# functions, so that no other code has to distinguish them.
 
 
 LAMBDA = "<lambda>"
 
 
 def as_function(target: Any, kind: str, name: str | None = None) -> FunctionType:
-    """Return a plain function that calls `target`, with its name, signature and docstring; a function as it is.
+    """Return a plain function that calls `target`, with its name, signature and docstring. A function is unchanged.
 
     Parameters
     ----------
     kind
-        The kind of thing that is made of it, for errors: ``step``, ``action``, ``tool``.
+        Kind of the result, for errors: ``step``, ``action``, ``tool``.
     name
-        The name that a person gave it, which stands for one that it does not have.
+        Explicit name, which is required for a target without a name.
 
     Raises
     ------
     DefinitionError
-        It cannot be called, has no signature, or has no name and none is target.
+        The target cannot be called, has no signature, or has no name and none is passed.
     """
     if isinstance(target, staticmethod):
         target = target.__func__
@@ -315,9 +321,10 @@ def as_function(target: Any, kind: str, name: str | None = None) -> FunctionType
 
 
 def is_callable(name: Any, kind: str) -> bool:
-    """Return whether the first argument of a decorator is what it decorates; `DefinitionError` if it is no name either.
+    """Return True if the first argument of a decorator is the decorated object, False if it is a name.
 
-    Decorators are written ``@step``, ``@step("name")`` and ``@step(name="name")``.
+    Decorators are written ``@step``, ``@step("name")`` or ``@step(name="name")``. Other arguments raise
+    `DefinitionError`.
     """
     if callable(name) or isinstance(name, staticmethod | classmethod):
         return True
@@ -330,14 +337,14 @@ def is_callable(name: Any, kind: str) -> bool:
 
 
 def name_of(target: Any) -> str:
-    """Return the name of a callable; empty if it has none, as a lambda or a partial of one."""
+    """Return the name of a callable; empty for a lambda or a partial of one."""
     target = _without_partials(target)
     name = getattr(target, "__name__", None) or type(target).__name__
     return "" if name == LAMBDA else str(name)
 
 
 def is_async(target: Any) -> bool:
-    """Return whether a callable returns a coroutine: an async function, or an object whose ``__call__`` is one."""
+    """Return True if a callable returns a coroutine: an async function, or an object with an async ``__call__``."""
     target = _without_partials(target)
     return inspect.iscoroutinefunction(target) or (
         not isinstance(target, FunctionType | type) and inspect.iscoroutinefunction(getattr(target, "__call__", None))  # noqa: B004
@@ -357,7 +364,7 @@ def _without_partials(target: Any) -> Any:
 
 
 def _function(target: Any, kind: str) -> FunctionType:
-    """Return a function that calls a callable and looks like it to `inspect`."""
+    """Return a function that calls a callable, with the signature and names that `inspect` shows for the callable."""
     try:
         signature = inspect.signature(target)
     except (TypeError, ValueError) as error:
@@ -380,16 +387,17 @@ def _function(target: Any, kind: str) -> FunctionType:
         parameters=parameters, return_annotation=hints.get("return", signature.return_annotation)
     )
     function.__annotations__ = {name: hint for name, hint in hints.items() if name in {*signature.parameters, "return"}}
-    function.__name__, function.__doc__ = name_of(target), _doc(target, inner)
+    function.__name__ = name_of(target)
+    function.__doc__ = _doc(target, inner)
     function.__qualname__ = getattr(inner, "__qualname__", function.__name__)
     function.__module__ = getattr(inner, "__module__", None) or type(target).__module__
     if isinstance(inner, FunctionType):
-        function.__wrapped__ = inner  # its source is that of the callable
+        function.__wrapped__ = inner  # `inspect.getsource` then finds the source of the callable
     return cast("FunctionType", function)
 
 
 def _inner(target: Any) -> Any:
-    """Return the function that a callable runs in the end, as far as there is one."""
+    """Return the function that a callable runs, without partials, wrappers and methods."""
     target = inspect.unwrap(_without_partials(target))
     if inspect.ismethod(target):
         return inspect.unwrap(target.__func__)
@@ -399,40 +407,43 @@ def _inner(target: Any) -> Any:
 
 
 def _doc(target: Any, inner: Any) -> str | None:
-    """Return the docstring of a callable; of an object that of its ``__call__``, and else that of its class."""
+    """Return the docstring of a callable; for an object that of its ``__call__``, or else that of its class."""
     is_object = not hasattr(target, "__name__") and not isinstance(target, functools.partial)
-    own = inspect.getdoc(inner) if getattr(inner, "__doc__", None) and not _is_slot(inner) else None
-    return own or (inspect.getdoc(type(target)) if is_object else None)
+    inner_doc = inspect.getdoc(inner) if getattr(inner, "__doc__", None) and not _is_slot(inner) else None
+    return inner_doc or (inspect.getdoc(type(target)) if is_object else None)
 
 
 def _is_slot(inner: Any) -> bool:
-    """Return whether it is a ``__call__`` of C code, whose docstring says nothing of what it calls."""
+    """Return True for a ``__call__`` of C code, whose docstring does not describe the called object."""
     return not isinstance(inner, FunctionType | type) and not inspect.isbuiltin(inner)
+
+
+# --- the decorators ``@workflow`` and ``@step`` -----------------------------------------------------------------------
 
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 FUNCTION = "function"
 RESULT = "result"
-"""Name of the variable and output that hold what a workflow function returned."""
+"""Name of the variable and output with the result of a workflow function."""
 _MADE = "__divebook_step__"
-"""Attribute of what ``@step`` returns that has what it made."""
+"""Attribute of a function decorated with ``@step`` that holds its `StepFunction`."""
 _TYPES = {str: "string", int: "int", float: "float", bool: "bool", list: "list", dict: "map"}
 
 WORKFLOW_FUNCTIONS: dict[str, WorkflowFunction] = {}
-"""Workflow functions of this process, by name; a later one of the same name replaces an earlier."""
+"""Workflow functions of this process, by name. A later one with the same name replaces an earlier one."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkflowFunction:
-    """A function and the workflow made of it."""
+    """A function and its workflow."""
 
     function: Callable[..., Awaitable[Any]]
     workflow: Workflow
 
 
 ROLLED_BACK = "result"
-"""Parameter of such a function that receives what the call has given that it undoes."""
+"""Parameter of a rollback function that receives the result of the call that it undoes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,54 +451,55 @@ class StepFunction(UserFunction):
     """A function whose calls from a workflow function are recorded."""
 
     rollback: StepFunction | None = None
-    """What undoes a call of it."""
+    """Function that undoes a call of it."""
     kind: ClassVar[str] = "step"
 
     def undoing(self, arguments: Mapping[str, Any], result: Any) -> dict[str, Any]:
-        """Return what its rollback is given, by name: of a call's arguments, and its result, what that takes."""
-        assert self.rollback is not None  # noqa: S101 - who asks has looked
-        given = {**self.with_defaults(arguments), ROLLED_BACK: result}
-        return {name: given[name] for name in signature_of(self.rollback.function).parameters if name in given}
+        """Return the arguments of its rollback: those of the call, and its result, that the rollback takes."""
+        assert self.rollback is not None  # noqa: S101 - callers check this
+        available = {**self.with_defaults(arguments), ROLLED_BACK: result}
+        parameters = signature_of(self.rollback.function).parameters
+        return {name: available[name] for name in parameters if name in available}
 
     def named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of a call by the names of the parameters; raises TypeError if they do not fit."""
+        """Return the arguments of a call by parameter name. Raise TypeError if they do not fit."""
         takes = self.takes
         if not kwargs and takes.least <= len(args) <= len(takes.by_place):
             return dict(zip(takes.by_place, args, strict=False))
         signature = signature_of(self.function)
         if not takes.key or IDEMPOTENCY_KEY in kwargs:
             return signature.bind(*args, **kwargs).arguments
-        found = signature.bind(*args, **kwargs, **{IDEMPOTENCY_KEY: None}).arguments  # comes with the call
-        del found[IDEMPOTENCY_KEY]
-        return found
+        arguments = signature.bind(*args, **kwargs, **{IDEMPOTENCY_KEY: None}).arguments  # added at each call
+        del arguments[IDEMPOTENCY_KEY]
+        return arguments
 
     def with_defaults(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments together with those that the function takes by default."""
-        found = inspect.BoundArguments(signature_of(self.function), OrderedDict(arguments))
-        found.apply_defaults()
-        return found.arguments
+        """Return the arguments together with the defaults of omitted ones."""
+        bound = inspect.BoundArguments(signature_of(self.function), OrderedDict(arguments))
+        bound.apply_defaults()
+        return bound.arguments
 
     def bound(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-        """Return what to call the function with; positional parameters stay so."""
+        """Return positional and keyword arguments for a call of the function."""
         if self.takes.by_name.issuperset(arguments):
             return (), arguments
         signature = signature_of(self.function)
         for name in arguments.keys() - signature.parameters.keys():
             takes = ", ".join(signature.parameters) or "nothing"
             raise TypeError(f"has no parameter {name!r} (it takes: {takes})")
-        found = inspect.BoundArguments(signature, OrderedDict(arguments))
-        return found.args, found.kwargs
+        bound = inspect.BoundArguments(signature, OrderedDict(arguments))
+        return bound.args, bound.kwargs
 
 
 class Calls(Protocol):
-    """Carries out calls of step functions inside a running workflow function."""
+    """Executor of calls of step functions inside a running workflow function."""
 
     def call(self, step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Awaitable[Any]:
-        """Give the call its place at once and return what awaits its result."""
+        """Assign the place of the call at once. Return an awaitable for its result."""
 
 
 CURRENT: ContextVar[Calls | None] = ContextVar("divebook_workflow", default=None)
-"""The running workflow function, where there is one."""
+"""Executor of the running workflow function; None outside of one."""
 
 
 @overload
@@ -499,17 +511,17 @@ def workflow(
 def workflow(name: Any = None, *, workspace: str | None = None) -> Any:
     """Make a workflow of an async function ``async def f(ctx, ...)``.
 
-    Its parameters after the first are the inputs, which are made into the types of their annotations or refused before
-    anything is started; what it returns is the output ``result``. On resume the function runs
-    again from its beginning, and everything it asked for (step functions, `ctx`) is answered from the log; what lies
-    between must therefore be deterministic.
+    The parameters after the first one are the inputs. They are converted to the types of their annotations, or refused,
+    before anything is started. The return value is the output ``result``. On resume the function runs again from its
+    beginning, and its calls of step functions and of `ctx` are answered from the log. The code between these calls must
+    therefore be deterministic.
 
     Parameters
     ----------
     name
-        By default the function's.
+        Name of the workflow; by default that of the function.
     workspace
-        The workspace of `ctx.workspace()`, and of its agents and steps that name none.
+        Workspace of `ctx.workspace()`, and of its agents and steps that do not name one.
 
     Examples
     --------
@@ -527,15 +539,14 @@ def workflow(name: Any = None, *, workspace: str | None = None) -> Any:
     return lambda function: _make_workflow(function, name, workspace)
 
 
-def _make_workflow(given: Callable[..., Awaitable[Any]], name: str | None, workspace: str | None) -> Workflow:
-    target: Any = given  # whatever a caller passes
+def _make_workflow(target: Any, name: str | None, workspace: str | None) -> Workflow:
     if callable(target) and not is_async(target):
-        called = name or name_of(target) or repr(target)
-        raise DefinitionError([Problem(f"workflow {called!r} must be an async function", hint="write `async def`")])
-    function = as_function(given, "workflow", name)
+        label = name or name_of(target) or repr(target)
+        raise DefinitionError([Problem(f"workflow {label!r} must be an async function", hint="write `async def`")])
+    function = as_function(target, "workflow", name)
     name = name or function.__name__
     source = _source(function)
-    made = Workflow(
+    definition = Workflow(
         name,
         [Step(name, type=FUNCTION, script=source, store=RESULT)],
         description=inspect.getdoc(function) or "",
@@ -544,9 +555,9 @@ def _make_workflow(given: Callable[..., Awaitable[Any]], name: str | None, works
         source=source,
         workspace=workspace,
     )
-    WORKFLOW_FUNCTIONS[made.name] = WorkflowFunction(function, made)
+    WORKFLOW_FUNCTIONS[definition.name] = WorkflowFunction(function, definition)
     warn_of(function)
-    return made
+    return definition
 
 
 def _source(function: Callable[..., Any]) -> str:
@@ -562,9 +573,9 @@ def _inputs(function: Callable[..., Any], name: str) -> list[InputDefinition]:
         hint = "write `async def " + name + "(ctx, ...)`"
         raise DefinitionError([Problem(f"workflow {name!r} takes no context", hint=hint)])
     if not _takes_context(parameters[0]):
-        given = ", ".join(["ctx", *(str(parameter) for parameter in parameters)])
+        parameter_list = ", ".join(["ctx", *(str(parameter) for parameter in parameters)])
         message = f"the first parameter of workflow {name!r} is its context, and {parameters[0].name!r} is an input"
-        raise DefinitionError([Problem(message, hint=f"write `async def {function.__name__}({given})`")])
+        raise DefinitionError([Problem(message, hint=f"write `async def {function.__name__}({parameter_list})`")])
     hints = hints_of(function)
     return [
         _input(parameter, hints.get(parameter.name, parameter.empty), function, name) for parameter in parameters[1:]
@@ -572,7 +583,7 @@ def _inputs(function: Callable[..., Any], name: str) -> list[InputDefinition]:
 
 
 def _takes_context(parameter: inspect.Parameter) -> bool:
-    """Return whether a parameter can be meant for the context: it has no default and no type of inputs."""
+    """Return True if a parameter can be the context: it has no default and no type of inputs."""
     if parameter.default is not parameter.empty or parameter.kind > parameter.POSITIONAL_OR_KEYWORD:
         return False
     return not (_simple_type(parameter.annotation) or _TYPES_BY_NAME.get(str(parameter.annotation)))
@@ -588,31 +599,31 @@ def _input(parameter: inspect.Parameter, annotation: Any, function: Callable[...
     annotated = None
     if declared is None and annotation not in (parameter.empty, Any, object):
         annotated = ParameterType(annotation, function)
-        allow_answers(annotation)  # values of the classes that a function declares may be recorded
-    made = InputDefinition(parameter.name, declared, default=default, has_default=has_default)
-    return made.like(annotated=annotated)
+        allow_answers(annotation)  # instances of the classes in the annotation may be recorded
+    definition = InputDefinition(parameter.name, declared, default=default, has_default=has_default)
+    return definition.like(annotated=annotated)
 
 
 def _simple_type(annotation: Any) -> str | None:
-    """Return the name of a type that definitions have, too; None for any other annotation."""
+    """Return the name of a type in definitions; None for other annotations."""
     try:
         return _TYPES.get(annotation)
-    except TypeError:  # an annotation with a list in it has no hash
+    except TypeError:  # an annotation that contains a list is not hashable
         return None
 
 
 def declared_type(workflow: Workflow, definition: InputDefinition) -> ParameterType | None:
-    """Return the annotated type of an input; None where it has none, or where its function is not defined here."""
+    """Return the annotated type of an input; None if it has none or its function is not defined in this process."""
     if definition.annotated is not None or workflow.start.type != FUNCTION:
         return definition.annotated
-    # A definition that was read from a log has no annotations; the function of its name in this process has.
-    known = WORKFLOW_FUNCTIONS.get(workflow.name)
-    inputs = () if known is None else known.workflow.inputs
-    return next((own.annotated for own in inputs if own.name == definition.name), None)
+    # A definition from a log has no annotations. The function with its name in this process has.
+    registered = WORKFLOW_FUNCTIONS.get(workflow.name)
+    inputs = () if registered is None else registered.workflow.inputs
+    return next((entry.annotated for entry in inputs if entry.name == definition.name), None)
 
 
 _TYPES_BY_NAME = {cls.__name__: text for cls, text in _TYPES.items()}
-"""For modules whose annotations are texts."""
+"""Types by name, for modules with postponed annotations, which are strings."""
 
 
 @overload
@@ -640,44 +651,43 @@ def step(
     workspace: str | None = None,
     rollback: Callable[..., Any] | None = None,
 ) -> Any:
-    """Have the calls that a workflow makes of a function recorded: each is made once, its result kept.
+    """Record the calls of a function in a workflow: each call is made once, and its result is stored.
 
-    Inside a workflow function the call is awaited, also that of an ordinary function, which runs in a thread, or where
-    `executor` says. Anywhere
-    else the function is what it was. Arguments and results may be of any kind that a log can hold: plain data, tuples,
-    sets, dates, bytes, frames and arrays, and instances of classes given to `divebook.allow`. The workflow gets a copy
-    of the result, of the same type. Methods, partials and objects with ``__call__`` can be steps, too.
+    Inside a workflow function the call must be awaited. This includes ordinary functions, which run in a thread or in
+    the `executor`. Elsewhere the function is unchanged. Arguments and results may be of any type that a log can hold:
+    plain data, tuples, sets, dates, bytes, frames and arrays, and instances of classes given to `divebook.allow`. The
+    workflow gets a copy of the result, of the same type. Methods, partials and objects with ``__call__`` can be steps,
+    too.
 
     Parameters
     ----------
     name
-        By default the function's.
+        Name of the step; by default that of the function.
     retry
-        Try a call that failed again.
+        Policy for repeating failed calls.
     timeout
-        Seconds that a call may take; then it fails with a TimeoutError. A thread cannot be stopped; it is no
-        longer waited for.
+        Time limit of a call in seconds, after which it fails with a TimeoutError. A thread cannot be stopped; divebook
+        stops waiting for it.
     idempotent
-        Calling it twice does no more than calling it once: it is then simply called again where a process died during
-        the call. For any other a person is asked.
+        Two calls have the same effect as one. A call is then repeated if the process died during it. For other
+        functions a person is asked.
     approval
-        A person must approve every call first, and may change its arguments; else ApprovalDeniedError is raised.
+        A person must approve every call first, and may change its arguments. A denied call raises ApprovalDeniedError.
     executor
-        Where the calls of an ordinary function run: ``"thread"``; ``"process"``, for work that keeps a processor busy;
-        a name that the environment knows; a `concurrent.futures.Executor` or a function that makes one. By default
-        where the environment says. Arguments and results go to another process by cloudpickle, so functions of a
-        notebook's cell work. A process whose call takes too long, or whose execution is cancelled, is killed; one that
-        dies leaves it unknown whether the call took effect: it is called again if it is idempotent, else a person is
-        asked.
+        Executor of an ordinary function: ``"thread"``; ``"process"``, for work that keeps a processor busy; a name from
+        the environment; a `concurrent.futures.Executor`, or a function that creates one. The default is that of the
+        environment. Arguments and results are sent to another process by cloudpickle, so that functions of notebook
+        cells work. A process is killed if its call takes too long or its execution is cancelled. If a process dies, it
+        is unknown whether the call took effect: the call is repeated if it is idempotent; otherwise a person is asked.
     workspace
-        The workspace in which the calls work; ``""`` is the one of the workflow. `divebook.present_workspace` gives it
-        to the function, and the log has what a call has changed there.
+        Workspace of the calls; ``""`` is the one of the workflow. The function gets it from
+        `divebook.present_workspace`, and the log contains the changes of each call.
     rollback
-        A function that undoes a call: if the execution fails later, or is cancelled, those of all calls that have
-        returned are called, the latest first. Its parameters are arguments of this function, by name, and ``result``
-        for what the call has returned; with ``@step`` it has a retry, a timeout and so on of its own.
+        Function that undoes a call. If the execution fails later or is cancelled, the rollbacks of all completed calls
+        are called, the latest first. Its parameters are arguments of this function, by name, and ``result`` for the
+        result of the call. With ``@step`` it has its own retry, timeout and so on.
     """
-    said = {
+    options = {
         "retry": retry,
         "timeout": timeout,
         "idempotent": idempotent,
@@ -686,136 +696,154 @@ def step(
         "workspace": workspace,
         "rollback": None if rollback is None else _undoing(rollback),
     }
-    return decorated(name, _make_step, StepFunction, said)
+    return decorated(name, _make_step, StepFunction, options)
 
 
 def _undoing(function: Callable[..., Any]) -> StepFunction:
-    """Return a function that undoes calls, known by its place from now on."""
-    known: StepFunction | None = getattr(function, _MADE, None)
-    require_nameable(known.function if known is not None else function)
-    made = known or StepFunction(function.__name__, as_function(function, "step"), inspect.getdoc(function) or "")
-    ROLLBACK_FUNCTIONS[place_of(made)] = made
-    return made
+    """Register a rollback function and return it as a step function."""
+    decorated_step: StepFunction | None = getattr(function, _MADE, None)
+    require_nameable(decorated_step.function if decorated_step is not None else function)
+    if decorated_step is None:
+        plain_function = as_function(function, "step")
+        decorated_step = StepFunction(function.__name__, plain_function, inspect.getdoc(function) or "")
+    ROLLBACK_FUNCTIONS[place_of(decorated_step)] = decorated_step
+    return decorated_step
 
 
 def step_of(function: Any) -> StepFunction | None:
-    """Return what ``@step`` made, of what it returned."""
+    """Return the step function of an object that ``@step`` returned; None for other objects."""
     return getattr(function, _MADE, None)
 
 
 U = TypeVar("U", bound=UserFunction)
 
 
-def decorated(name: Any, made: Callable[[U], Any], kind: type[U], said: Mapping[str, Any]) -> Any:
-    """Return a decorator that hands a function on as one of a kind; or what it returns for `name`, if that is one."""
-    retry = said["retry"]
-    options = {**said, "retry": None if retry is None else Retry.of(retry)}
+def decorated(name: Any, finish: Callable[[U], Any], kind: type[U], options: Mapping[str, Any]) -> Any:
+    """Return a decorator, or its result if `name` is the decorated object.
 
-    def decorate(given: Any) -> Any:
-        own = None if name is given else name
-        function = as_function(given, kind.kind, own)
-        return made(kind(own or function.__name__, function, inspect.getdoc(function) or "", **options))
+    The decorator creates an instance of `kind` from a function and the options, and passes it to `finish`, whose result
+    replaces the function.
+    """
+    retry = options["retry"]
+    options = {**options, "retry": None if retry is None else Retry.of(retry)}
+
+    def decorate(target: Any) -> Any:
+        explicit_name = None if name is target else name
+        function = as_function(target, kind.kind, explicit_name)
+        description = inspect.getdoc(function) or ""
+        return finish(kind(explicit_name or function.__name__, function, description, **options))
 
     return decorate(name) if is_callable(name, kind.kind) else decorate
 
 
-def _make_step(made: StepFunction) -> Callable[..., Any]:
-    function = made.function
+def _make_step(step_function: StepFunction) -> Callable[..., Any]:
+    function = step_function.function
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         calls = CURRENT.get()
-        return function(*args, **kwargs) if calls is None else calls.call(made, args, kwargs)
+        return function(*args, **kwargs) if calls is None else calls.call(step_function, args, kwargs)
 
-    setattr(call, LABEL, f"step {made.name}")
-    setattr(call, _MADE, made)
+    setattr(call, LABEL, f"step {step_function.name}")
+    setattr(call, _MADE, step_function)
     source_of(function)
-    _require_rollback(made)
+    _require_rollback(step_function)
     return call
 
 
-def _require_rollback(made: StepFunction) -> None:
-    """Raise unless a call has all that its rollback takes."""
-    if made.rollback is None:
+def _require_rollback(step_function: StepFunction) -> None:
+    """Raise `DefinitionError` if the rollback has a required parameter that no call provides."""
+    if step_function.rollback is None:
         return
-    takes = signature_of(made.rollback.function).parameters.values()
-    given = {*signature_of(made.function).parameters, ROLLED_BACK, IDEMPOTENCY_KEY}
-    for parameter in takes:
-        is_asked = parameter.default is parameter.empty and parameter.kind not in (
+    parameters = signature_of(step_function.rollback.function).parameters.values()
+    available = {*signature_of(step_function.function).parameters, ROLLED_BACK, IDEMPOTENCY_KEY}
+    for parameter in parameters:
+        is_required = parameter.default is parameter.empty and parameter.kind not in (
             parameter.VAR_POSITIONAL,
             parameter.VAR_KEYWORD,
         )
-        if is_asked and parameter.name not in given:
-            message = f"{made.rollback.name}, which rolls back step {made.name}, takes {parameter.name!r}"
-            hint = f"its parameters are those of {made.name}, and {ROLLED_BACK}: {', '.join(sorted(given))}"
+        if is_required and parameter.name not in available:
+            message = (
+                f"{step_function.rollback.name}, which rolls back step {step_function.name}, takes {parameter.name!r}"
+            )
+            hint = (
+                f"its parameters are those of {step_function.name}, and {ROLLED_BACK}: {', '.join(sorted(available))}"
+            )
             raise DefinitionError([Problem(message, key="rollback", hint=hint)])
 
 
-# The inputs of an execution: checked against what its workflow declares.
+# --- inputs of executions ---------------------------------------------------------------------------------------------
 
 
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
 
 
-def bind_inputs(workflow: Workflow, given: Mapping[str, Any], *, coerce_text: bool = False) -> dict[str, Any]:
-    """Return the inputs an execution starts with, in the order in which they are declared.
+def bind_inputs(workflow: Workflow, values: Mapping[str, Any], *, coerce_text: bool = False) -> dict[str, Any]:
+    """Return the inputs of an execution, checked and converted, in the order in which they are declared.
 
     Parameters
     ----------
-    given
-        Values by name; an explicit None counts as given, and fits no declared type unless that says so.
+    values
+        Values by name. An explicit None is a value, which fits a declared type only if the input is optional.
     coerce_text
-        Turn texts, as a command line gives them, into what the declaration says.
+        Convert strings, as a command line passes them, to the declared types.
 
     Notes
     -----
-    An input of a workflow function with an annotation, such as a date, an enum or a list of models, is made into that
-    from its JSON form; a value that cannot be one is refused.
+    An input of a workflow function with an annotation, such as a date, an enum or a list of models, is converted to
+    this type from its JSON form. A value that does not fit is refused.
 
     Raises
     ------
     InputError
-        They are no mapping, or one is missing, not declared, or of another type.
+        The values are not a mapping, or an input is missing, not declared, or of another type.
     """
-    if not isinstance(given, Mapping):
-        raise InputError(f"inputs are a mapping of names to values, not {given!r:.60}; write {{'name': value}}")
-    given = _by_declared_name(workflow, given)
-    declared = _declared(workflow, given)
-    return {name: _bound(workflow, definition, given, coerce_text=coerce_text) for name, definition in declared.items()}
+    if not isinstance(values, Mapping):
+        raise InputError(f"inputs are a mapping of names to values, not {values!r:.60}; write {{'name': value}}")
+    values = _by_declared_name(workflow, values)
+    declared = _declared(workflow, values)
+    return {
+        name: _bound(workflow, definition, values, coerce_text=coerce_text) for name, definition in declared.items()
+    }
 
 
 def bind_changed(workflow: Workflow, changed: Mapping[str, Any], *, coerce_text: bool = False) -> dict[str, Any]:
-    """Return new values of some inputs; raises `InputError` as `bind_inputs` does, but none for those not given."""
+    """Return checked new values of some inputs. Raise `InputError` like `bind_inputs`, but not for omitted inputs."""
     changed = _by_declared_name(workflow, changed)
     declared = _declared(workflow, changed)
     return {name: _bound(workflow, declared[name], changed, coerce_text=coerce_text) for name in changed}
 
 
-def _by_declared_name(workflow: Workflow, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values by the names that the workflow declares; raises `InputError` for two spellings of one name."""
+def _by_declared_name(workflow: Workflow, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values by the names in the declaration. Raise `InputError` for two spellings of one name."""
     declared = {definition.name: definition for definition in workflow.inputs}
-    named: dict[str, Any] = {}
-    for name, value in given.items():
-        known = same_name(name, declared)
-        if known in named:
-            raise InputError(f'input "{known}" is given twice, in two spellings of one name; give it once', known)
-        named[name if known is None else known] = value
-    return named
+    result: dict[str, Any] = {}
+    for name, value in values.items():
+        declared_name = same_name(name, declared)
+        if declared_name in result:
+            message = f'input "{declared_name}" is given twice, in two spellings of one name; give it once'
+            raise InputError(message, declared_name)
+        result[name if declared_name is None else declared_name] = value
+    return result
 
 
-def _declared(workflow: Workflow, given: Mapping[str, Any]) -> dict[str, InputDefinition]:
-    """Return what a workflow declares, by name, if all that is given is among it."""
+def _declared(workflow: Workflow, values: Mapping[str, Any]) -> dict[str, InputDefinition]:
+    """Return the declared inputs by name. Raise `InputError` if a value has no declaration."""
     declared = {definition.name: definition for definition in workflow.inputs}
-    for name in given:
+    for name in values:
         if name not in declared:
-            known = did_you_mean(name, declared) or f"declared: {', '.join(declared) or 'none'}"
-            raise InputError(f'unknown input "{name}" for workflow "{workflow.name}" ({known})', name)
+            suggestion = did_you_mean(name, declared) or f"declared: {', '.join(declared) or 'none'}"
+            raise InputError(f'unknown input "{name}" for workflow "{workflow.name}" ({suggestion})', name)
     return declared
 
 
-def _bound(workflow: Workflow, definition: InputDefinition, given: Mapping[str, Any], *, coerce_text: bool) -> Any:
-    if definition.name not in given:
+def _bound(workflow: Workflow, definition: InputDefinition, values: Mapping[str, Any], *, coerce_text: bool) -> Any:
+    """Return the value of one input: its default if it is omitted, otherwise its checked and converted value.
+
+    An annotation of a workflow function has priority over the type name of a definition.
+    """
+    if definition.name not in values:
         if definition.has_default or definition.required is False:
             return opened(definition.default)
         raise InputError(
@@ -824,7 +852,7 @@ def _bound(workflow: Workflow, definition: InputDefinition, given: Mapping[str, 
             f"{definition.name}=... (in a shell: -v {definition.name}=...)",
             definition.name,
         )
-    value = given[definition.name]
+    value = values[definition.name]
     if isinstance(value, str) and not workflow.manner.converts_inputs:
         return value
     annotated = declared_type(workflow, definition)
@@ -858,7 +886,7 @@ def _checked(definition: InputDefinition, value: Any) -> Any:
 
 
 def _from_text(definition: InputDefinition, text: str) -> Any:
-    """Return what a text means for a number or a truth value; other types keep it."""
+    """Parse a string as a number or boolean according to the declared type. Other types keep the string."""
     types = INPUT_TYPES.get((definition.type or "").lower(), (str,))
     try:
         if bool in types:

@@ -1,6 +1,7 @@
-"""How the steps of a workflow hang together: what is reachable, and what is wrong or doubtful about it.
+"""Checks of the steps of a workflow: single steps, the graph of their edges, and names.
 
-Works on steps alone, so that a definition text and a `Workflow` written in Python are checked by the same rules.
+The checks work on steps alone. The same rules therefore apply to a definition text and to a `Workflow` in Python.
+Functions return problems (errors and warnings) instead of raising them, so that one pass reports all.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from divebook.workflow.json_schemas import FITTING, check_defined_schema
 from divebook.workflow.step import CONTINUE, NEEDED, ON_ITEM_ERROR, STAGE, STEP_TYPES, USED, Ask, Each, Rollback, Step
 from divebook.workflow.table import number_problems
 
-# What makes a single step sound: it has a type, the type has what it needs, and nothing given would be ignored.
+# --- single steps: the type exists, has its required keys, and uses all keys that are set -----------------------------
 
 
 SETTINGS = {field: key for used in USED.values() for field, key in used.items()}
@@ -32,18 +33,21 @@ UNLIMITED = {
     "function": "write @step(timeout=...)",
     "stage": "write timeout_seconds in the stage",
 }
-"""Types of step that have a limit of another name, and what to write."""
+"""Types of steps without Timeout: advice on the limit that they have instead."""
 BARE_NAME = re.compile(r"(?<!\$)\$\{\s*([A-Za-z_]\w*)\s*\}")
 _ESCAPED_REFERENCE = re.compile(r"\$\$\{\s*((?:state|inputs)\b[^}]*)\}")
 
 
 class _Unused(NamedTuple):
-    """The settings that a type of step does not use: nearly all steps are given none of them, which is one look."""
+    """Settings that a type of step does not use.
+
+    Nearly all steps set none of them. One comparison of all their values with the defaults shows this.
+    """
 
     fields: tuple[str, ...]
     values: Callable[[Step], tuple[Any, ...]]
     nothing: tuple[Any, ...]
-    """The values in a step that is given none."""
+    """Default values of the fields."""
 
 
 def _unused_by(used: Mapping[str, str]) -> _Unused:
@@ -55,14 +59,18 @@ def _unused_by(used: Mapping[str, str]) -> _Unused:
 _UNUSED = {step_type: _unused_by(used) for step_type, used in USED.items()}
 
 
-def step_problems(step: Step, manner: DialectRules) -> list[Problem]:
-    """Return what is wrong or doubtful about one step; places are relative to the step."""
+def step_problems(step: Step, rules: DialectRules) -> list[Problem]:
+    """Return the problems of one step. Places are relative to the step.
+
+    Each group of checks is called only if the step has the keys that it is about, because a workflow may have thousands
+    of simple steps. The strict dialect has more checks.
+    """
     problems = [] if step.name.strip() else [Problem("step name cannot be empty", key="Name", place=("Name",))]
-    if manner.is_strict and not _is_whole(step):
+    if rules.is_strict and not _is_whole(step):
         problems += [*_type(step), *_missing(step)]
     if step.each:
         listed = _rows(step, step.each) if step.each.rows is not None else _items(step.each)
-        problems += [*(listed if manner.is_strict else ()), *_each(step.each)]
+        problems += [*(listed if rules.is_strict else ()), *_each(step.each)]
     if step.timeout is not None:
         problems += _timeout(step.type)
     if step.rollback is not None:
@@ -77,12 +85,15 @@ def step_problems(step: Step, manner: DialectRules) -> list[Problem]:
     if step.type == CONTINUE:
         problems += _without_effect(step)
     if step.end or _is_given_more(step):
-        problems += _ignored(step, "error" if manner.is_strict else "warning")
+        problems += _ignored(step, "error" if rules.is_strict else "warning")
     return problems
 
 
 def _ask(ask: Ask) -> Iterator[Problem]:
-    """Find schemas that cannot be used, and defaults that do not fit: before a person is asked."""
+    """Find schemas that cannot be used, and defaults that do not fit their schema, before a person is asked.
+
+    The default is checked like an answer to a question with this schema.
+    """
     try:
         warning = None if ask.schema is None else check_defined_schema(ask.schema)
     except DefinitionError as error:
@@ -104,13 +115,13 @@ def _ask(ask: Ask) -> Iterator[Problem]:
 
 
 def _is_whole(step: Step) -> bool:
-    """Whether the type of a step has the first of what it needs, as that of nearly every step has."""
+    """Return True if a step has the first key that its type needs, which is sufficient for nearly every step."""
     needed = NEEDED.get(step.type)
     return needed is not None and bool(getattr(step, needed[0][0]))
 
 
 def _is_given_more(step: Step) -> bool:
-    """Whether a step is given settings that its type does not use."""
+    """Return True if a step has settings that its type does not use."""
     unused = _UNUSED.get(step.type)
     return unused is not None and unused.values(step) != unused.nothing
 
@@ -128,8 +139,8 @@ def _type(step: Step) -> Iterator[Problem]:
 
 def _missing(step: Step) -> Iterator[Problem]:
     fields, what, hint = NEEDED.get(step.type, ((), "", ""))
-    given = [field for field in fields if getattr(step, field) not in (None, "", ())]
-    if fields and not given:
+    present = [field for field in fields if getattr(step, field) not in (None, "", ())]
+    if fields and not present:
         message = f'no {what} specified for {step.type} step "{step.name}"'
         yield Problem(message, key=USED[step.type][fields[0]], hint=hint)
     if step.type == STAGE and "part" not in step.parameters:
@@ -150,6 +161,11 @@ def _items(each: Each) -> Iterator[Problem]:
 
 
 def _rows(step: Step, each: Each) -> Iterator[Problem]:
+    """Find keys that do not fit ``Rows``, which calls one action or agent for all rows of a frame.
+
+    The step must be an action or a prompt. Its calls are made in batches, so that keys about single items and single
+    prompts have no effect.
+    """
     if not isinstance(each.rows, str) or not is_expression(each.rows):
         message = f"Rows must be an expression that gives a DataFrame, not {each.rows!r}"
         yield Problem(message, key="Rows", hint="write $(inputs.frame)", place=("Each", "Rows"))
@@ -216,15 +232,15 @@ def _ignored(step: Step, severity: Severity) -> Iterator[Problem]:
 
 
 def _without_effect(step: Step) -> Iterator[Problem]:
-    for key, given in (("Each", step.each), ("Next", step.edges), ("Store", step.store)):
-        if given:
+    for key, value in (("Each", step.each), ("Next", step.edges), ("Store", step.store)):
+        if value:
             message = f"{key} has no effect on a step of type {CONTINUE}"
             hint = f"remove {key}: the execution ends with this step, and a new one begins at the first"
             yield Problem(message, key=key, hint=hint, place=(key,))
 
 
 def bare_names(steps: Sequence[Step], inputs: Collection[str]) -> Iterator[Problem]:
-    """Find templates that name a variable or input without `state` or `inputs`, as an old form of dive did."""
+    """Find templates that use a variable or input without `state` or `inputs`, as a former syntax of Dive did."""
     owners = {**dict.fromkeys(inputs, "inputs"), **{step.store: "state" for step in steps if step.store}}
     for index, step in enumerate(steps):
         texts = {"Prompt": step.prompt, **{f"Parameters.{key}": value for key, value in step.parameters.items()}}
@@ -237,11 +253,11 @@ def bare_names(steps: Sequence[Step], inputs: Collection[str]) -> Iterator[Probl
 
 
 def escaped_references(steps: Sequence[Step]) -> Iterator[Problem]:
-    """Find ``$${state.price}``, meant as a dollar sign and a value: it is the text ``${state.price}``."""
+    """Find ``$${state.price}``, which is the text ``${state.price}`` and not a dollar sign before a value."""
     for index, step in enumerate(steps):
         ask = step.ask
-        asked = {} if ask is None else {"Question": ask.question, "Message": ask.message, "Data": ask.data}
-        written = {"Prompt": step.prompt, "Parameters": step.parameters, "Inputs": step.inputs, "Ask": asked}
+        question = {} if ask is None else {"Question": ask.question, "Message": ask.message, "Data": ask.data}
+        written = {"Prompt": step.prompt, "Parameters": step.parameters, "Inputs": step.inputs, "Ask": question}
         for place, text in texts_in(written):
             for reference in _ESCAPED_REFERENCE.findall(text):
                 hint = f'write ${{"$"}}${{{reference}}} for a dollar sign and the value'
@@ -250,49 +266,60 @@ def escaped_references(steps: Sequence[Step]) -> Iterator[Problem]:
                 yield Problem(message, key=key, severity="warning", hint=hint, place=("Steps", index, *place))
 
 
+# --- the graph of all steps -----------------------------------------------------------------------------------------
+
+
 MOST_NAMES = 10
-"""Of steps that an error lists."""
+"""Largest number of steps that an error lists."""
 NAME_HINT = "write letters, digits and _, beginning with a letter; no keyword of Python"
 
 
 def reachable_from(steps: Mapping[str, Step], name: str) -> frozenset[str]:
-    """Return the steps that a path at step `name` can still come to: itself only if a circle leads back."""
-    seen: set[str] = set()
+    """Return the steps that a path at step `name` can reach. The step itself is included only if it is in a cycle."""
+    reached: set[str] = set()
     waiting = [name]
     while waiting:
         step = steps.get(waiting.pop())
         for target in step.targets if step else ():
-            if target not in seen:
-                seen.add(target)
+            if target not in reached:
+                reached.add(target)
                 waiting.append(target)
-    return frozenset(seen)
+    return frozenset(reached)
 
 
 def check_workflow(
     name: str,
     steps: Sequence[Step],
     linked: Sequence[Step],
-    manner: DialectRules,
+    rules: DialectRules,
     *,
     inputs: Iterable[str] = (),
     outputs: Iterable[str] = (),
 ) -> list[Problem]:
-    """Return everything wrong or doubtful about the parts of a workflow, of `steps` as written, and `linked`."""
+    """Return all problems of the parts of a workflow.
+
+    Parameters
+    ----------
+    steps
+        The steps as written.
+    linked
+        The same steps with the edges that follow from their order (`divebook.workflow.step.chained`).
+    """
     problems = [] if name.strip() else [Problem("workflow name required", key="Name", place=("Name",))]
-    given = tuple(inputs)
-    problems += duplicate_names("input", given, ("Inputs",), manner=manner)
-    problems += duplicate_names("output", outputs, ("Outputs",), manner=manner)
-    if manner.is_strict:
-        problems += [*_no_names("input", given, ("Inputs",)), *_stores(steps)]
+    input_names = tuple(inputs)
+    problems += duplicate_names("input", input_names, ("Inputs",), rules=rules)
+    problems += duplicate_names("output", outputs, ("Outputs",), rules=rules)
+    if rules.is_strict:
+        problems += [*_no_names("input", input_names, ("Inputs",)), *_stores(steps)]
     if not steps:
         return [*problems, Problem("no steps found", key="Steps", place=("Steps",), hint="add at least one step")]
-    problems += duplicate_names("step", (step.name for step in steps), ("Steps",), manner=manner)
+    problems += duplicate_names("step", (step.name for step in steps), ("Steps",), rules=rules)
     for index, step in enumerate(steps):
-        problems += [found.below("Steps", index) for found in step_problems(step, manner)]
-    doubts = (*_unreachable(linked), *_falling_through(steps, linked), *bare_names(steps, given))
-    if manner.is_strict:
+        problems += [problem.below("Steps", index) for problem in step_problems(step, rules)]
+    doubts = (*_unreachable(linked), *_falling_through(steps, linked), *bare_names(steps, input_names))
+    if rules.is_strict:
         doubts = (*doubts, *escaped_references(steps))
-    return [*problems, *_dangling(linked, manner), *doubts]
+    return [*problems, *_dangling(linked, rules), *doubts]
 
 
 def _no_names(kind: str, names: Iterable[str], place: Place) -> Iterable[Problem]:
@@ -304,12 +331,12 @@ def _no_names(kind: str, names: Iterable[str], place: Place) -> Iterable[Problem
 
 
 def _stores(steps: Sequence[Step]) -> Iterable[Problem]:
-    """Find names of variables and items that no expression could mention."""
+    """Find names of variables and items that expressions cannot use."""
     for index, step in enumerate(steps):
-        named: list[tuple[str | None, Place]] = [(step.store, ("Store",))]
-        named += [(step.each.as_, ("Each", "As"))] if step.each else []
-        named += [(policy.store, ("Catch", number, "Store")) for number, policy in enumerate(step.catch)]
-        for name, place in named:
+        variables: list[tuple[str | None, Place]] = [(step.store, ("Store",))]
+        variables += [(step.each.as_, ("Each", "As"))] if step.each else []
+        variables += [(policy.store, ("Catch", number, "Store")) for number, policy in enumerate(step.catch)]
+        for name, place in variables:
             if name and not is_name(name):
                 key = str(place[-1])
                 yield Problem(
@@ -318,39 +345,39 @@ def _stores(steps: Sequence[Step]) -> Iterable[Problem]:
 
 
 def is_name(text: str) -> bool:
-    """Whether expressions can mention it, as in ``state.text``."""
+    """Return True if expressions can use a name, as in ``state.text``."""
     return text.isidentifier() and not keyword.iskeyword(text)
 
 
 def duplicate_names(
-    kind: str, names: Iterable[str], place: Place = (), severity: Severity = "error", *, manner: DialectRules
+    kind: str, names: Iterable[str], place: Place = (), severity: Severity = "error", *, rules: DialectRules
 ) -> list[Problem]:
-    """Return a problem for every name that an earlier item of the same list has."""
+    """Return a problem for each name that an earlier item of the same list has."""
     first: dict[str, int] = {}
     problems = []
     for index, name in enumerate(names):
         if name and name in first:
-            message = f"two {kind}s are called {name!r}" if manner.is_strict else f"{kind} already registered: {name}"
-            twin = (*place, first[name], "Name") if manner.is_strict else ()
+            message = f"two {kind}s are called {name!r}" if rules.is_strict else f"{kind} already registered: {name}"
+            twin = (*place, first[name], "Name") if rules.is_strict else ()
             where = (*place, index, "Name")
             problems.append(Problem(message, key="Name", severity=severity, place=where, twin=twin))
         first.setdefault(name, index)
     return problems
 
 
-def _dangling(steps: Sequence[Step], manner: DialectRules) -> Iterable[Problem]:
+def _dangling(steps: Sequence[Step], rules: DialectRules) -> Iterable[Problem]:
     names = dict.fromkeys(step.name for step in steps)
     for index, step in enumerate(steps):
         targets = [("Next", number, edge.step) for number, edge in enumerate(step.edges)]
         targets += [("Catch", number, policy.step) for number, policy in enumerate(step.catch)]
         for key, number, target in targets:
             if target not in names:
-                known = f"steps: {', '.join(names)}" if len(names) <= MOST_NAMES else None
+                choices = f"steps: {', '.join(names)}" if len(names) <= MOST_NAMES else None
                 message = f"{key}: there is no step {target!r}"
-                if not manner.is_strict and key == "Next":
+                if not rules.is_strict and key == "Next":
                     message = f'edge to step "{target}" not found'
                 place: Place = ("Steps", index, key, number, "Step")
-                yield Problem(message, key="Step", place=place, hint=did_you_mean(target, names) or known)
+                yield Problem(message, key="Step", place=place, hint=did_you_mean(target, names) or choices)
 
 
 def _unreachable(steps: Sequence[Step]) -> Iterable[Problem]:
@@ -364,7 +391,11 @@ def _unreachable(steps: Sequence[Step]) -> Iterable[Problem]:
 
 
 def _falling_through(written: Sequence[Step], linked: Sequence[Step]) -> Iterable[Problem]:
-    """Find branch targets that go on into their listed neighbour, which is a target of the same branch."""
+    """Find branch targets that continue to the next listed step, which is a target of the same branch.
+
+    In ``choose -> [yes, no]`` with the list ``choose, yes, no`` the step ``yes`` without ``Next`` continues to ``no``,
+    which is rarely intended.
+    """
     position = {step.name: index for index, step in enumerate(written)}
     warned: set[str] = set()
     for step in linked:

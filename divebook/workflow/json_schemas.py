@@ -1,7 +1,10 @@
-"""JSON schemas: checked where they are defined, compared with values in bounded work, and never fetched.
+"""JSON schemas from untrusted sources: checks of a schema, and validation of values with limited work.
 
-Schemas come from definitions, models and MCP servers, so that everything about them is limited: their size, what they
-refer to (only what is within them), their patterns, and the work of one comparison.
+Schemas come from definitions, models and MCP servers. Everything about them is therefore limited: their size, their
+references (only within the schema; nothing is fetched), their patterns, and the work of one validation. `complaint`
+validates a value. `require_schema`, `require_possible_schema` and `check_defined_schema` check a schema without a
+value. The limits of a validation are in `divebook.workflow.schema_keywords`, which loads jsonschema when it is first
+used.
 """
 
 from __future__ import annotations
@@ -22,25 +25,28 @@ from divebook.questions import Fitting
 from divebook.text.patterns import compiled
 from divebook.workflow.yaml_text import yaml_of
 
-# The subschemas of a JSON schema and how they refer to each other, as far as that shows without a value.
+# --- the graph of subschemas ------------------------------------------------------------------------------------------
 #
-# A schema is a graph: its subschemas are nodes, and keywords and references lead from one to another. An edge is *in
-# place* if both are about the same value (``allOf``, ``$ref``), else it leads into the value (``properties``,
-# ``items``). Everything that can be said before there is a value is said of this graph: references that leave the
-# schema, loops in place (``{"$ref": "#"}``), its size once every reference is written out, and whether any value fits
-# at all.
+# A schema is a graph: its subschemas are nodes, and keywords and references are edges. An edge is *in place* if both
+# subschemas apply to the same value (``allOf``, ``$ref``). Otherwise it leads into the value (``properties``,
+# ``items``). This graph shows without a value: references that leave the schema, endless loops in place
+# (``{"$ref": "#"}``), the size with all references expanded, and whether any value can fit.
+#
+# An example: in ``{"properties": {"next": {"$ref": "#"}}}`` the root has an edge *into the value* to the schema of
+# ``next``, which has an edge *in place* back to the root. The loop passes an edge into the value, so that it ends with
+# the value, and the schema is valid.
 
 
 MAX_CHAIN = 100
-"""Schemas that may be about one value by way of each other."""
+"""Largest length of a chain of schemas that apply to the same value."""
 MAX_EXPANDED = 100_000
-"""Schemas that may be about one value, each counted once for every way that leads to it."""
+"""Largest number of schemas that apply to one value, each counted once for each chain that leads to it."""
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _IN_PLACE = "in place"
 _INTO = "into the value"
 _DEFINED = "defined"
 _KEYWORDS: Final = {
-    # keyword: whether it is about the same value, and whether its value is a schema, a list or a mapping of them
+    # keyword: kind of its edges, and whether its value is a schema, a list or a mapping of schemas
     **dict.fromkeys(("not", "if", "then", "else"), (_IN_PLACE, "one")),
     **dict.fromkeys(("allOf", "anyOf", "oneOf"), (_IN_PLACE, "list")),
     **dict.fromkeys(("dependentSchemas", "dependencies"), (_IN_PLACE, "mapping")),
@@ -63,7 +69,7 @@ _KEYWORDS: Final = {
 }
 
 
-class SchemaFault(Exception):  # noqa: N818 - a finding, which becomes a DefinitionError or an answer's complaint
+class SchemaFault(Exception):  # noqa: N818 - becomes a DefinitionError, or the complaint about an answer
     """A fault of a schema.
 
     Parameters
@@ -81,12 +87,12 @@ class SchemaFault(Exception):  # noqa: N818 - a finding, which becomes a Definit
 
 @dataclass(eq=False)
 class Node:
-    """A subschema."""
+    """A subschema with its edges to other subschemas."""
 
     schema: Any
     place: Place
     edges: dict[tuple[str | int, ...], tuple[str, Node]] = field(default_factory=dict)
-    """By the keyword, and the position or name under it: whether an edge stays in place, and where it leads."""
+    """Kind and target of each edge, by the keyword and the position or name under it."""
 
     def to(self, keyword: str) -> list[Node]:
         """Return the schemas under a keyword."""
@@ -98,19 +104,19 @@ class Node:
 
 
 class SchemaGraph:
-    """The graph of one schema, which is valid by the schema of its dialect.
+    """Graph of one schema, which is already valid according to the schema of its dialect.
 
     Parameters
     ----------
     check
-        Raises an error for a subschema that is not valid, of which that is not known yet.
+        Function that raises an error for an invalid subschema. It is called for subschemas that have not been checked.
     has_patterns
-        Whether patterns must be valid.
+        True if patterns must be valid.
 
     Raises
     ------
     SchemaFault
-        A reference leads to nothing within the schema, a pattern cannot be used, or `loops` finds one.
+        A reference has no target within the schema, a pattern is not valid, or schemas refer to each other endlessly.
     """
 
     def __init__(
@@ -120,24 +126,25 @@ class SchemaGraph:
         self._check = check
         self._has_patterns = has_patterns
         self.outside: SchemaFault | None = None
-        """Why the schema cannot be used: one of its references leads to another document."""
+        """Fault of the first reference to another document, which makes the schema unusable; None without one."""
         self._specification = specification_with(dialect)
         self._nodes: dict[int, Node] = {}
         self._waiting: list[tuple[Node, str, str, Any]] = []
         resource = self._specification.create_resource(schema)
         try:
-            # Without a function that fetches, a registry holds the schema itself and nothing else. A registry that is
-            # not crawled searches the whole schema for each reference to an anchor or an $id.
+            # Without a function that fetches, a registry contains only the schema itself. A registry that has not been
+            # crawled searches the whole schema for each reference to an anchor or an $id.
             address = resource.id() or ""
             self.resolver = Registry().with_resource(address, resource).crawl().resolver(address)
             self.root = self._node(schema, (), self.resolver)
             while self._waiting:
                 self._follow(*self._waiting.pop())
-        except (UnknownDialect, ValueError) as error:  # an address within that is none
+        except (UnknownDialect, ValueError) as error:  # an $id or $schema within it is not a valid address
             raise SchemaFault(f"an $id or $schema within it is not an address: {error}") from None
         self._require_bounded()
 
     def _node(self, schema: Any, place: Place, resolver: Any) -> Node:
+        """Return the node of a subschema, created with all nodes below it. References are followed later."""
         if id(schema) in self._nodes:
             return self._nodes[id(schema)]
         node = Node(schema, place)
@@ -161,10 +168,10 @@ class SchemaGraph:
         return node
 
     def _follow(self, node: Node, keyword: str, reference: str, resolver: Any) -> None:
-        """Add the edge of a reference, and what it leads to."""
+        """Add the edge of a reference, and the nodes of its target."""
         place = (*node.place, keyword)
         try:
-            is_recursive = keyword == "$recursiveRef" and reference == "#"  # the only value that it may have
+            is_recursive = keyword == "$recursiveRef" and reference == "#"  # the only valid value of the keyword
             resolved = lookup_recursive_ref(resolver) if is_recursive else resolver.lookup(reference)
         except Unresolvable:
             fault = SchemaFault(
@@ -179,17 +186,21 @@ class SchemaGraph:
         if not isinstance(resolved.contents, bool | Mapping):
             raise SchemaFault(f"{keyword} {reference!r} does not lead to a schema", place)
         if isinstance(resolved.contents, Mapping) and id(resolved.contents) not in self._nodes:
-            self._check(resolved.contents, place)  # under a keyword that the dialect does not know
+            self._check(resolved.contents, place)  # the target is under a keyword that the dialect does not have
         node.edges[keyword,] = _IN_PLACE, self._node(resolved.contents, place, resolved.resolver)
 
     def _require_bounded(self) -> None:
-        """Raise `SchemaFault` for a loop in place, and for schemas whose number doubles with each reference."""
+        """Raise `SchemaFault` for an endless loop, and for schemas whose number doubles with each reference.
+
+        Nodes are visited after the nodes that they refer to. Length of the longest chain and expanded size of a node
+        are computed from those of its targets.
+        """
         chains: dict[Node, int] = {}
         sizes: dict[Node, int] = {}
         for node in _children_first(list(self._nodes.values()), _DEFINED, _INTO):
             below = [inner for kind, inner in node.edges.values() if kind == _IN_PLACE]
             if any(inner not in sizes for inner in below):
-                # All that can be reached from here comes first, but for what leads back here.
+                # All targets have been visited, except a node that leads back here.
                 raise SchemaFault(
                     "it refers to itself for the same value, without end",
                     node.place,
@@ -209,17 +220,20 @@ class SchemaGraph:
     # --- whether any value fits --------------------------------------------------------------------------------------
 
     def require_possible(self, fits: Callable[[Any, Any], bool]) -> None:
-        """Raise `SchemaFault` if it shows without trying that no value fits.
+        """Raise `SchemaFault` if no value can fit, as far as this is visible without a value.
+
+        The set of possible types is computed for each node from those of its subschemas, repeatedly until nothing
+        changes. ``{"type": "string", "allOf": [{"type": "integer"}]}`` has no possible type.
 
         Parameters
         ----------
         fits
-            Tells whether a value fits a subschema; it is asked about the values of ``enum`` and ``const``.
+            Function that validates a value against a subschema, for the values of ``enum`` and ``const``.
         """
         possible: dict[Node, frozenset[str]] = {}
         nodes = _children_first([self.root], _DEFINED)
         enums = {node: _of_values(node, fits) for node in nodes}
-        # A schema that contains itself is possible only by way of values that end, so that all begin as impossible.
+        # All nodes begin as impossible: a schema that contains itself is possible only through values that end.
         for _ in range(MAX_CHAIN):
             before = dict(possible)
             for node in nodes:
@@ -253,7 +267,10 @@ def _patterns(schema: Mapping[str, Any]) -> Iterator[tuple[str, Place]]:
 
 
 def _children_first(starts: list[Node], *without: str) -> list[Node]:
-    """Return all nodes below some, those below a node before it, without the edges of some kinds."""
+    """Return all nodes that can be reached, targets before the nodes that refer to them (depth-first postorder).
+
+    Edges of the kinds `without` are not followed.
+    """
     ordered: dict[Node, None] = {}
     entered: set[Node] = set()
     waiting = [(node, False) for node in reversed(starts)]
@@ -268,8 +285,8 @@ def _children_first(starts: list[Node], *without: str) -> list[Node]:
     return list(ordered)
 
 
-# The types of JSON values, numbers as those that are integers and those that are not.
 _SCHEMA_TYPES = frozenset({"null", "boolean", "object", "array", "string", "integer", "fraction"})
+"""Types of JSON values. Numbers are split into integers and fractions."""
 
 
 def _named_types(declared: Any) -> frozenset[str]:
@@ -285,11 +302,11 @@ _SIMPLE = frozenset(
         *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
     }
 )
-"""Keywords that say all they say about a value by themselves."""
+"""Keywords whose effect does not depend on other keywords or subschemas."""
 
 
 def _of_values(node: Node, fits: Callable[[Any, Any], bool]) -> frozenset[str]:
-    """Return the types of the values that ``enum`` and ``const`` allow and that fit the rest; all without them."""
+    """Return the types of values in ``enum`` and ``const`` that fit the simple keywords; all types without them."""
     schema = node.schema
     if not isinstance(schema, Mapping) or not schema.keys() & {"enum", "const"}:
         return _SCHEMA_TYPES
@@ -299,15 +316,27 @@ def _of_values(node: Node, fits: Callable[[Any, Any], bool]) -> frozenset[str]:
 
 
 def _type_of(value: Any) -> str:
-    if value is None or isinstance(value, bool):
-        return "null" if value is None else "boolean"
+    """Return the type of a JSON value.
+
+    A boolean is also an int in Python, and is tested first. JSON does not distinguish ``1.0`` from ``1``.
+    """
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
     if isinstance(value, int | float):
         return "integer" if isinstance(value, int) or value.is_integer() else "fraction"
-    return "string" if isinstance(value, str) else "array" if isinstance(value, list) else "object"
+    if isinstance(value, str):
+        return "string"
+    return "array" if isinstance(value, list) else "object"
 
 
 def _possible_types(node: Node, possible: Mapping[Node, frozenset[str]]) -> frozenset[str]:
-    """Return the types of values that may fit, by what is known of the schemas that it is made of."""
+    """Return the types of values that may fit a schema, given the possible types of its subschemas.
+
+    Subschemas that must all fit (references, ``allOf``) intersect the types. Alternatives (``anyOf``, ``oneOf``) unite
+    theirs first. ``not`` removes types only if it excludes all values of them.
+    """
     schema = node.schema
     if not isinstance(schema, Mapping):
         return _SCHEMA_TYPES if schema else frozenset()
@@ -331,7 +360,11 @@ def _possible_types(node: Node, possible: Mapping[Node, frozenset[str]]) -> froz
 
 
 def _impossible(node: Node, possible: Mapping[Node, frozenset[str]]) -> Iterator[tuple[str, str]]:
-    """Yield the types that no value can have because of the keywords of one schema, and why."""
+    """Yield each type that the keywords of a schema exclude, and the reason.
+
+    Limits can contradict each other (``minLength`` above ``maxLength``), and parts that must exist can be impossible:
+    required properties, items up to ``minItems``, items for ``contains``.
+    """
     schema = node.schema
     for kind, low, high in (
         ("string", "minLength", "maxLength"),
@@ -343,11 +376,11 @@ def _impossible(node: Node, possible: Mapping[Node, frozenset[str]]) -> Iterator
     yield from _impossible_numbers(schema)
     required = schema.get("required", ())
     if isinstance(required, list):
-        others = next(iter(node.to("additionalProperties")), None)
+        additional = next(iter(node.to("additionalProperties")), None)
         for name in required:
             inner = node.named("properties", name)
-            if inner is None and others is not None and not schema.get("patternProperties"):
-                inner = others
+            if inner is None and additional is not None and not schema.get("patternProperties"):
+                inner = additional
             if inner is not None and not possible.get(inner):
                 yield "object", f"the required {name!r} can have no value"
         if len(set(required)) > schema.get("maxProperties", math.inf):
@@ -366,7 +399,7 @@ def _impossible_numbers(schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     high = schema.get("maximum", math.inf)
     above = schema.get("exclusiveMinimum", -math.inf)
     below = schema.get("exclusiveMaximum", math.inf)
-    if isinstance(above, bool) or isinstance(below, bool):  # draft 4 has other meanings
+    if isinstance(above, bool) or isinstance(below, bool):  # these keywords have another meaning in draft 4
         return
     if low > high or max(low, above) >= below or above >= high:
         reason = f"no number is from {max(low, above)} to {min(high, below)}"
@@ -383,21 +416,24 @@ def _impossible_numbers(schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _culprit(
     root: Node, possible: Mapping[Node, frozenset[str]], enums: Mapping[Node, frozenset[str]]
 ) -> tuple[Node, str]:
-    """Return the schema that is furthest within the reason why nothing fits, and the reason."""
+    """Return the innermost schema that prevents any value from fitting, and the reason.
+
+    The search begins at the root and follows an impossible subschema, until there is none that was not visited.
+    """
     node = root
-    seen = {root}
+    visited = {root}
     is_endless = False
     while True:
         causes = [below for keyword in (*_REFERENCES, "allOf", "anyOf", "oneOf") for below in node.to(keyword)]
         required = node.schema.get("required", ()) if isinstance(node.schema, Mapping) else ()
         if _named_types(node.schema.get("type") if isinstance(node.schema, Mapping) else None) == {"object"}:
             causes += [inner for name in required if (inner := node.named("properties", name)) is not None]
-        within = next((below for below in causes if not possible.get(below) and below not in seen), None)
+        within = next((below for below in causes if not possible.get(below) and below not in visited), None)
         if within is None:
-            is_endless = any(below in seen and below is not node for below in causes)
+            is_endless = any(below in visited and below is not node for below in causes)
             break
         node = within
-        seen.add(node)
+        visited.add(node)
     if not isinstance(node.schema, Mapping):
         return node, "false allows no value"
     if not enums[node]:
@@ -407,18 +443,21 @@ def _culprit(
     return node, "; ".join(reasons) or otherwise
 
 
+# --- checks and validation --------------------------------------------------------------------------------------------
+
+
 MAX_CHARACTERS = 1_000_000
-"""Characters of a schema as JSON."""
+"""Largest number of characters of a schema as JSON."""
 MAX_DEPTH = 100
-"""Levels of a schema as JSON."""
+"""Largest number of nested levels of a schema as JSON."""
 _TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 
 
 def complaint(schema: Mapping[str, Any], value: Any) -> str | None:
-    """Return what is wrong with a value, the most telling thing first, or None if it fits.
+    """Validate a value against a schema. Return the most relevant error, or None if the value fits.
 
-    Takes a bounded amount of work, and at most `divebook.text.patterns.MATCH_SECONDS` of matching patterns. A schema
-    that cannot be used, or takes more, is a complaint too: what nobody can check fits nothing.
+    The work is limited, and patterns are matched for at most `divebook.text.patterns.MATCH_SECONDS`. A schema that is
+    not valid or exceeds a limit results in an error as well: a value that cannot be checked does not fit.
     """
     try:
         usable = _usable(_json(schema))
@@ -429,7 +468,7 @@ def complaint(schema: Mapping[str, Any], value: Any) -> str | None:
 
 
 def load() -> None:
-    """Import jsonschema ahead of its use: with all its optional parts that takes a second."""
+    """Import jsonschema before it is needed. With all optional dependencies this takes a second."""
     from divebook.workflow import schema_keywords  # noqa: F401
 
 
@@ -442,27 +481,27 @@ FITTING = Fitting(complaint, _written)
 
 
 def require_schema(schema: Mapping[str, Any], key: str = "Schema", *, has_patterns: bool = True) -> None:
-    """Raise DefinitionError unless `schema` is a JSON schema that can be used; the error names the place within it.
+    """Raise DefinitionError unless `schema` is a usable JSON schema. The error contains the place within it.
 
     Parameters
     ----------
     key
-        The key of a definition under which it stands.
+        Key of the definition that holds the schema.
     has_patterns
-        Whether its patterns must be valid here: those of a server may be of another language.
+        True if its patterns must be valid in Python. Patterns of a server may be of another language.
     """
     _usable(_json(schema, key), key, has_patterns=has_patterns).require_whole(key)
 
 
 def require_possible_schema(schema: Mapping[str, Any], key: str = "Schema") -> None:
-    """Raise DefinitionError for what `require_schema` refuses, and where it shows that no value fits the schema."""
+    """Raise DefinitionError like `require_schema`, and also if no value can fit the schema."""
     usable = _usable(_json(schema, key), key)
     usable.require_whole(key)
     usable.require_possible(key)
 
 
 def check_defined_schema(schema: Mapping[str, Any], key: str = "Schema") -> Problem | None:
-    """Return a warning about a schema that refers to another document: valid, but no step can use it.
+    """Check a schema. Return a warning if it refers to another document: it is valid, but no step can use it.
 
     Raises
     ------
@@ -477,7 +516,7 @@ def check_defined_schema(schema: Mapping[str, Any], key: str = "Schema") -> Prob
 
 
 def schema_of(answer: Any) -> Mapping[str, Any]:
-    """Return the JSON schema of a type, for example of a pydantic model; a schema is returned as it is."""
+    """Return the JSON schema of a type, for example of a pydantic model. A schema is returned unchanged."""
     if isinstance(answer, Mapping):
         require_possible_schema(answer)
         return answer
@@ -487,7 +526,7 @@ def schema_of(answer: Any) -> Mapping[str, Any]:
 
 
 def instance_of(answer: Any, value: Any) -> Any:
-    """Return a plain value as an instance of the type that was asked for."""
+    """Return a plain value as an instance of a type. For a JSON schema the value is returned unchanged."""
     if isinstance(answer, Mapping):
         return value
     from pydantic import TypeAdapter
@@ -496,13 +535,13 @@ def instance_of(answer: Any, value: Any) -> Any:
 
 
 class _Usable:
-    """A schema that can be used."""
+    """A checked schema with its validator and its graph."""
 
     def __init__(self, validator: Any, graph: SchemaGraph) -> None:
         self._validator = validator
         self._graph = graph
         self.outside = graph.outside
-        """The reason why it cannot be used, if it refers to another document; documents are never fetched."""
+        """Fault of a reference to another document, which makes the schema unusable: documents are never fetched."""
 
     def require_whole(self, key: str) -> None:
         """Raise DefinitionError if it refers to another document."""
@@ -510,13 +549,13 @@ class _Usable:
             raise DefinitionError([_problem(key, self.outside)])
 
     def complaint(self, value: Any) -> str | None:
-        """Return what is wrong with a value, or None."""
+        """Validate a value. Return the most relevant error, or None."""
         from divebook.workflow.schema_keywords import Work
 
         return _first_error(self._validator.evolve(format_checker=Work()), value)
 
     def require_possible(self, key: str) -> None:
-        """Raise DefinitionError if it shows that no value fits."""
+        """Raise DefinitionError if no value can fit."""
         from divebook.workflow.schema_keywords import Work
 
         work = Work()
@@ -529,11 +568,11 @@ class _Usable:
         except SchemaFault as fault:
             raise DefinitionError([_problem(key, fault)]) from None
         except (PatternError, SchemaLimitError):
-            return  # it does not show at little cost
+            return  # the answer would cost too much work
 
 
 def _json(schema: Mapping[str, Any], key: str = "Schema") -> str:
-    """Return a schema as JSON text, by which what is known of it is found again."""
+    """Return a schema as JSON text, which is the key of the cache of checked schemas."""
     try:
         return json.dumps(schema, default=_plain, allow_nan=False)
     except RecursionError:
@@ -550,7 +589,7 @@ def _plain(value: Any) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def _usable(text: str, key: str = "Schema", *, has_patterns: bool = True) -> _Usable:
-    """Return a schema that can be used, by its JSON text; raises DefinitionError."""
+    """Check a schema, given as JSON text. Raise DefinitionError if it is not valid. Cached."""
     from divebook.workflow.schema_keywords import DEFAULT_DIALECT, DIALECTS, Work, validator_class
 
     if len(text) > MAX_CHARACTERS:
@@ -572,7 +611,7 @@ def _usable(text: str, key: str = "Schema", *, has_patterns: bool = True) -> _Us
     of_schemas = form(form.META_SCHEMA)
 
     def check(part: Any, place: Place) -> None:
-        # The graph says what is wrong with a pattern or a reference, and a schema's own schema only that.
+        # The graph reports faulty patterns and references with a reason; the meta-schema only that they are invalid.
         _require_valid(of_schemas.evolve(format_checker=Work(has_formats=False)), part, key, place)
 
     check(schema, ())
@@ -597,7 +636,7 @@ def _require_valid(validator: Any, schema: Any, key: str, place: Place) -> None:
 
 
 def _first_error(validator: Any, value: Any) -> str | None:
-    """Return the most telling error of a value, or why it cannot be checked."""
+    """Return the most relevant error of a value, or the reason why it cannot be checked."""
     from jsonschema.exceptions import best_match
 
     try:
@@ -619,16 +658,17 @@ def _path(parts: Any) -> str:
 
 
 def _depth(value: Any) -> int:
-    """Return how many levels of lists and objects there are."""
+    """Return the number of nested levels of lists and objects."""
     depth = 0
     level = [value]
     while level:
-        level = [
-            inner
-            for part in level
-            if isinstance(part, dict | list)
-            for inner in (part.values() if isinstance(part, dict) else part)
-        ]
+        below: list[Any] = []
+        for part in level:
+            if isinstance(part, dict):
+                below += part.values()
+            elif isinstance(part, list):
+                below += part
+        level = below
         depth += 1
     return depth
 
@@ -640,5 +680,4 @@ def _problem(key: str, fault: SchemaFault) -> Problem:
 
 
 def _refuse(key: str, reason: str, place: Place = (), hint: str | None = None) -> NoReturn:
-
     raise DefinitionError([_problem(key, SchemaFault(reason, place, hint))])

@@ -1,4 +1,4 @@
-"""What a person can ask of a workflow function before it runs: does it come to the same whenever it runs again."""
+"""The public function `lint`: find code in a workflow function that may give a different result on replay."""
 
 from __future__ import annotations
 
@@ -14,18 +14,17 @@ from divebook.workflow.functions import WORKFLOW_FUNCTIONS
 
 
 class Doubts(list[Problem]):
-    """The problems of a function, in the order of its lines; as the last value of a cell a line for each."""
+    """Problems of a function in the order of its lines. A notebook shows them one per line."""
 
-    def __init__(self, found: Iterable[Doubt]) -> None:
-        doubts = list(found)
+    def __init__(self, doubts: Iterable[Doubt]) -> None:
+        doubts = list(doubts)
         super().__init__(doubt.problem for doubt in doubts)
         self._places = [shown_place(doubt.function, doubt.problem.line) for doubt in doubts]
 
     def __str__(self) -> str:
-        told = zip(self._places, self, strict=True)
-        lines = [
-            f"{position_in(place, line, each.column)}: {each.message}; {each.hint}" for (place, line), each in told
-        ]
+        lines = []
+        for (place, line), problem in zip(self._places, self, strict=True):
+            lines.append(f"{position_in(place, line, problem.column)}: {problem.message}; {problem.hint}")
         return "\n".join(lines) or "nothing that may come to something else when it runs again"
 
     def __repr__(self) -> str:
@@ -33,12 +32,12 @@ class Doubts(list[Problem]):
 
 
 def lint(workflow: Any) -> Doubts:
-    """Return what may make a workflow function come to something else when it runs again, in the order of its lines.
+    """Return the code of a workflow function that may give a different result on replay, in the order of its lines.
 
     Parameters
     ----------
     workflow
-        What ``@workflow`` made, or an async function; of a workflow that is no function nothing is found.
+        Result of ``@workflow``, or an async function. For a workflow without a function the result is empty.
 
     Examples
     --------
@@ -48,9 +47,9 @@ def lint(workflow: Any) -> Doubts:
     >>> [found.message for found in lint(draw)]
     ['random.choice() gives something else whenever the function runs again']
     """
-    known = WORKFLOW_FUNCTIONS.get(getattr(workflow, "name", ""))
-    if known is not None and known.workflow == workflow:
-        workflow = known.function
+    registered = WORKFLOW_FUNCTIONS.get(getattr(workflow, "name", ""))
+    if registered is not None and registered.workflow == workflow:
+        workflow = registered.function
     expected = "what @workflow made, an async function, or a Workflow"
     require(workflow, "what to lint", expected, fits=isinstance(workflow, Workflow) or callable(workflow))
     return Doubts(doubts_of(workflow) if inspect.isfunction(workflow) else ())

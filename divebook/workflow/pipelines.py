@@ -1,4 +1,7 @@
-"""Pipelines: the stages that a request passes through, and what it may spend on its way, as plain data."""
+"""Definitions of pipelines: stages that a request passes through, routes between them, and bounds.
+
+`divebook.workflow.definition.compiled` converts a pipeline to a workflow.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,11 @@ from divebook.workflow.stored_form import Definition, as_definition, json_value,
 from divebook.workflow.table import Key, Many, number_problems
 
 START = "start"
-"""The stage of an envelope that has not begun."""
+"""Stage of an envelope that has not started."""
 END = "end"
-"""The target that ends a request."""
+"""Target that ends a request."""
 ASKING = (CLARIFICATION, CONFIRMATION)
-"""Targets that ask a person with what the output holds as its question or message."""
+"""Targets that ask a person. The output of the stage has the question or message."""
 RESERVED = (END, *ASKING)
 
 _COUNT = table.Number(ranges.COUNT_OR_ZERO)
@@ -47,13 +50,13 @@ class RoutingRule(Definition):
         self._put(value=json_value(self.value, "value"))
 
     def fires(self, output: Mapping[str, Any]) -> bool:
-        """Whether the rule applies to an output; 1 and 1.0 are equal, True and 1 are not."""
+        """Return True if the rule applies to an output. 1 and 1.0 are equal, True and 1 are not."""
         return self.condition in output and _is_same(output[self.condition], self.value)
 
 
 @dataclass(frozen=True, slots=True)
 class EdgeLimit(Definition):
-    """How often a request may pass from one stage to another; 0 stands for no limit."""
+    """Limit of the passages of a request from one stage to another. 0 means no limit."""
 
     source: Annotated[str, Key("The stage that is left.", required="an edge limit needs a Source", example="check")]
     target: Annotated[str, Key("The stage that is entered.", required="an edge limit needs a Target", example="draft")]
@@ -61,15 +64,16 @@ class EdgeLimit(Definition):
 
     @classmethod
     def of(cls, value: Any) -> Self:
-        """Return what a person wrote as a limit; its ends may also be written as ``from`` and ``to``."""
-        named = {"from": "source", "to": "target"}
-        is_mapping = isinstance(value, Mapping)
-        return as_definition(cls, {named.get(key, key): item for key, item in value.items()} if is_mapping else value)
+        """Return a limit from a value that a person wrote. ``from`` and ``to`` are accepted for source and target."""
+        if isinstance(value, Mapping):
+            synonyms = {"from": "source", "to": "target"}
+            value = {synonyms.get(key, key): item for key, item in value.items()}
+        return as_definition(cls, value)
 
 
 @dataclass(frozen=True, slots=True)
 class AgentStage(Definition):
-    """One stage of a pipeline: who works there, what must come out, and where the request goes next."""
+    """One stage of a pipeline: its agent, its required output, and its routes to other stages."""
 
     name: Annotated[str, Key("The name of the stage.", required="stage name is required", example="draft")]
     stage_order: Annotated[
@@ -163,18 +167,21 @@ class AgentStage(Definition):
         self._put(routing_rules=tuple(map(RoutingRule.of, self.routing_rules)), output_key=self.output_key or self.name)
 
     def next_stage(self, output: Mapping[str, Any]) -> str:
-        """Return where a request goes after an output."""
+        """Return the next stage or target for an output: that of the first matching route, or the default."""
         fired = (rule.target for rule in self.routing_rules if rule.fires(output))
         return next(fired, self.default_next or END)
 
     def allows(self, tool: str) -> bool:
-        """Whether the stage may call a tool."""
+        """Return True if the stage may call a tool."""
         if self.tool_access == "none":
             return False
         return self.tool_access == "all" or not self.allowed_tools or tool in self.allowed_tools
 
     def problems(self, names: Sequence[str]) -> Iterator[Problem]:
-        """Return everything that is wrong with the stage, in a pipeline of stages with these names."""
+        """Return all problems of the stage, in a pipeline of stages with these names.
+
+        Checked are its model, its choices and numbers, the targets of its routes, and the stages that it waits for.
+        """
         of = f"stage {self.name!r}"
         if self.prompt and self.prompt_key:
             yield Problem(f"{of} has both a prompt and a prompt_key", key="prompt", hint="leave one of them out")
@@ -195,30 +202,30 @@ class AgentStage(Definition):
                     yield unknown(f"{of}: {key} unknown stage", name, names)
 
 
-# --- what pipelines and their parts are checked and read by ----------------------------------------------------------
+# --- checks of stages and pipelines -----------------------------------------------------------------------------------
 
 
-def unknown(message: str, name: str, known: Sequence[str]) -> Problem:
-    """Return the problem that a name is not among those that are known."""
-    return Problem(f"{message} {name!r}", hint=did_you_mean(name, known))
+def unknown(message: str, name: str, names: Sequence[str]) -> Problem:
+    """Return the problem that a name is not one of `names`."""
+    return Problem(f"{message} {name!r}", hint=did_you_mean(name, names))
 
 
 def chosen(record: object, of: str) -> Iterator[Problem]:
-    """Return the fields whose value is not one of the choices that their types name."""
+    """Return a problem for each field with a `Literal` type whose value is not one of its choices."""
     for key, hint in get_type_hints(type(record)).items():
         value = getattr(record, key, None)
         if get_origin(hint) is Literal and value not in get_args(hint):
             yield Problem(f"{key} of {of} cannot be {value!r}", key=key, hint=f"one of {', '.join(get_args(hint))}")
 
 
-def _is_same(left: Any, right: Any) -> bool:
-    """Whether two plain values are equal and of the same types; whole numbers and fractions are of one type."""
-    if isinstance(left, Mapping) and isinstance(right, Mapping):
-        return left.keys() == right.keys() and all(_is_same(value, right[key]) for key, value in left.items())
-    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
-        return len(left) == len(right) and all(map(_is_same, left, right))
-    numbers = [isinstance(value, int | float) and not isinstance(value, bool) for value in (left, right)]
-    return bool(left == right) and (all(numbers) or type(left) is type(right))
+def _is_same(one: Any, other: Any) -> bool:
+    """Return True if two plain values are equal and of the same types. Integers and floats count as one type."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_is_same(value, other[key]) for key, value in one.items())
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    numbers = [isinstance(value, int | float) and not isinstance(value, bool) for value in (one, other)]
+    return bool(one == other) and (all(numbers) or type(one) is type(other))
 
 
 RunMode = Literal["sequential", "parallel"]
@@ -228,12 +235,12 @@ _RESUME_STAGES = ("clarification_resume_stage", "confirmation_resume_stage", "ag
 
 @dataclass(frozen=True, slots=True)
 class PipelineConfig(Definition):
-    """Stages and what a request may spend on its way through them.
+    """A pipeline: stages and the bounds of a request.
 
     Raises
     ------
     DefinitionError
-        With everything that does not fit together.
+        Parts do not fit together. The exception lists all problems.
 
     Examples
     --------
@@ -309,7 +316,7 @@ class PipelineConfig(Definition):
 
     @property
     def order(self) -> list[str]:
-        """The names of the stages, first to last."""
+        """Names of the stages in order."""
         return [stage.name for stage in self.agents]
 
     def stage(self, name: str) -> AgentStage | None:
@@ -317,12 +324,12 @@ class PipelineConfig(Definition):
         return next((stage for stage in self.agents if stage.name == name), None)
 
     def edge_limit(self, source: str, target: str) -> int:
-        """Return how often that edge may be passed; 0 for no limit."""
+        """Return the largest number of passages of an edge; 0 for no limit."""
         limits = (each.max_count for each in self.edge_limits if (each.source, each.target) == (source, target))
         return next(limits, 0)
 
     def resume_stage(self, kind: str) -> str:
-        """Return the configured stage for answers to that kind of question, or an empty text."""
+        """Return the configured stage for answers to a kind of question; empty for none."""
         stages = {
             CLARIFICATION: self.clarification_resume_stage,
             CONFIRMATION: self.confirmation_resume_stage,
@@ -331,7 +338,7 @@ class PipelineConfig(Definition):
         return stages.get(kind, "")
 
     def seconds(self, stage: AgentStage) -> float | None:
-        """Return how long an attempt at a stage may take, or None for as long as it likes."""
+        """Return the time limit of an attempt at a stage in seconds; None for no limit."""
         return stage.timeout_seconds or self.default_timeout_seconds or None
 
     def to_text(self) -> str:
@@ -345,15 +352,16 @@ class PipelineConfig(Definition):
 
 
 def _problems_of(config: PipelineConfig) -> list[Problem]:
-    """Return everything that is wrong with a pipeline."""
+    """Return all problems of a pipeline."""
     if not config.name:
         return [Problem("pipeline name is required", key="name")]
     names = config.order
+    problems_of_stages = [problem for stage in config.agents for problem in stage.problems(names)]
     return [
         *chosen(config, "the pipeline"),
         *number_problems(config),
         *_named(names),
-        *(found for stage in config.agents for found in stage.problems(names)),
+        *problems_of_stages,
         *_limits(config, names),
         *_resume_stages(config, names),
         *_prompts(config),
@@ -395,18 +403,21 @@ def _prompts(config: PipelineConfig) -> Iterator[Problem]:
 
 
 def _cycles(config: PipelineConfig) -> Iterator[Problem]:
-    """Find stages that wait for each other, so that none of them would ever run in parallel mode."""
-    left = {stage.name: stage for stage in config.agents}
-    while released := [name for name, stage in left.items() if not _waits_for(stage, left)]:
+    """Find stages that wait for each other, so that none of them would ever run in parallel mode.
+
+    Stages that wait for no other one are removed repeatedly. Stages that remain form a cycle.
+    """
+    waiting = {stage.name: stage for stage in config.agents}
+    while released := [name for name, stage in waiting.items() if not _waits_for(stage, waiting)]:
         for name in released:
-            del left[name]
-    if left:
+            del waiting[name]
+    if waiting:
         hint = "let one of them go without the others"
-        yield Problem(f"requires form a cycle: {', '.join(left)} wait for each other", key="requires", hint=hint)
+        yield Problem(f"requires form a cycle: {', '.join(waiting)} wait for each other", key="requires", hint=hint)
 
 
-def _waits_for(stage: AgentStage, left: Mapping[str, AgentStage]) -> bool:
-    """Whether a stage cannot run before one of those that are left."""
-    blocked = [name in left for name in stage.requires]
+def _waits_for(stage: AgentStage, waiting: Mapping[str, AgentStage]) -> bool:
+    """Return True if a stage cannot run before one of the waiting stages."""
+    blocked = [name in waiting for name in stage.requires]
     is_blocked = all(blocked) if stage.join_strategy == "any" and blocked else any(blocked)
-    return is_blocked or any(name in left for name in stage.after)
+    return is_blocked or any(name in waiting for name in stage.after)

@@ -1,7 +1,9 @@
-"""From text, or plain Python data, to definitions: every problem found, each where it stands.
+"""Reader of definitions from text or plain Python data, and writer back to text.
 
-``text -> located nodes -> (table of keys) -> Definitions``. A body that is one workflow or one agent (the cells
-``%%dive workflow NAME`` and ``%%dive agent NAME``) is read as a file that holds just that.
+The reader works in two stages: text becomes nodes with positions (`divebook.workflow.yaml_text`), and tables of keys
+convert nodes to `Definitions` (`divebook.workflow.schema`). All problems are collected, each with its line and column,
+and raised together. The body of a cell ``%%dive workflow NAME`` or ``%%dive agent NAME`` is read like a file with this
+workflow or agent only.
 """
 
 from __future__ import annotations
@@ -14,13 +16,26 @@ from typing import Any, Literal
 
 from divebook.errors import DefinitionError, NotFoundError, Place
 from divebook.events.codec import encode, parse
-from divebook.workflow import table as located
 from divebook.workflow.definition import Definitions, Workflow
 from divebook.workflow.dialect import OWN, Dialect
 from divebook.workflow.resources import AgentDefinition
 from divebook.workflow.schema import AGENT, DEFINITIONS, WORKFLOW
 from divebook.workflow.step import UNDECIDED, Step, chained
-from divebook.workflow.table import INVALID, MAX_TEXT, NOWHERE, Format, Mark, Node, Reading, Scalar, kind_of, snake_case
+from divebook.workflow.table import (
+    INVALID,
+    MAX_TEXT,
+    NOWHERE,
+    Format,
+    MappingNode,
+    Mark,
+    Node,
+    Reading,
+    Scalar,
+    SequenceNode,
+    kind_of,
+    nodes_of,
+    snake_case,
+)
 from divebook.workflow.yaml_text import dump_yaml, parse_json, parse_yaml
 
 Body = Literal["file", "workflow", "agent"]
@@ -41,16 +56,16 @@ def read_definitions(
     Parameters
     ----------
     line_offset
-        How many lines of the cell come before the text.
+        Number of lines in the cell before the text.
     body
-        What the text is: a whole file, or only one workflow or agent.
+        Content of the text: a whole file, or one workflow or agent.
     name
-        Name of that workflow or agent, unless the text has it.
+        Name of that workflow or agent, unless the text contains it.
 
     Raises
     ------
     DefinitionError
-        With every problem found.
+        The text has errors. The exception lists all of them.
     """
     reading = Reading(text, source_name, dialect, format, line_offset)
     if len(text) > MAX_TEXT:
@@ -69,7 +84,7 @@ def definitions_from(
     """Read plain Python data of the same form as a definition text."""
     reading = Reading(source_name=source_name, dialect=dialect)
     try:
-        node = located.located(mapping)
+        node = nodes_of(mapping)
     except (TypeError, ValueError) as error:
         reading.fail(str(error), NOWHERE)
     return _read(node, reading, body, name)
@@ -82,9 +97,8 @@ def read_workflow(
     dialect: Dialect = OWN,
     source_name: str = "<workflow>",
 ) -> Workflow:
-    """Read one workflow, whose keys (Inputs, Steps ...) stand at the top."""
-    found = _read_either(text_or_mapping, source_name, dialect, "workflow", name)
-    return found.workflows[0]
+    """Read one workflow, whose keys (Inputs, Steps ...) are at the top level."""
+    return _read_either(text_or_mapping, source_name, dialect, "workflow", name).workflows[0]
 
 
 def read_agent(
@@ -94,16 +108,15 @@ def read_agent(
     dialect: Dialect = OWN,
     source_name: str = "<agent>",
 ) -> AgentDefinition:
-    """Read one agent, whose keys (Goal, Model ...) stand at the top."""
-    found = _read_either(text_or_mapping, source_name, dialect, "agent", name)
-    return found.agents[0]
+    """Read one agent, whose keys (Goal, Model ...) are at the top level."""
+    return _read_either(text_or_mapping, source_name, dialect, "agent", name).agents[0]
 
 
-def workflow_of(node: located.Mapping, reading: Reading) -> Workflow:
-    """Return the workflow that nodes say, of a text or not; raises `DefinitionError`."""
-    found = _single(node, reading, "workflow", None)
+def workflow_of(node: MappingNode, reading: Reading) -> Workflow:
+    """Return the workflow that a mapping node describes. Raise `DefinitionError` if it has errors."""
+    definitions = _single(node, reading, "workflow", None)
     reading.raise_errors()
-    return found.workflows[0]
+    return definitions.workflows[0]
 
 
 def _read_either(
@@ -115,35 +128,35 @@ def _read_either(
 
 
 def _read(node: Node | None, reading: Reading, body: Body, name: str | None) -> Definitions:
-    root = located.Mapping(()) if node is None else node
-    if not isinstance(root, located.Mapping):
+    root = MappingNode(()) if node is None else node
+    if not isinstance(root, MappingNode):
         reading.fail(
             f"a definition is a mapping of keys to values, not {kind_of(root)}", root.start, "write Key: value"
         )
-    found = _file(root, reading) if body == "file" else _single(root, reading, body, name)
+    definitions = _file(root, reading) if body == "file" else _single(root, reading, body, name)
     reading.raise_errors()
-    return replace(found, warnings=reading.warnings, positions=reading.positions, is_text=True)
+    return replace(definitions, warnings=reading.warnings, positions=reading.positions, is_text=True)
 
 
-def _file(root: located.Mapping, reading: Reading) -> Any:
-    found = DEFINITIONS.read(root, (), reading)
-    return Definitions() if found is INVALID else found
+def _file(root: MappingNode, reading: Reading) -> Any:
+    definitions = DEFINITIONS.read(root, (), reading)
+    return Definitions() if definitions is INVALID else definitions
 
 
-def _single(root: located.Mapping, reading: Reading, body: Body, name: str | None) -> Definitions:
+def _single(root: MappingNode, reading: Reading, body: Body, name: str | None) -> Definitions:
     """Read the only item of a list, so that places and positions are those of a whole file."""
     table, key = (WORKFLOW, "Workflows") if body == "workflow" else (AGENT, "Agents")
     place: Place = (key, 0)
     reading.locate(place, root.start, root.start)
-    found = table.read(_named(root, reading, place, name), place, reading)
-    items = () if found is INVALID else (found,)
+    definition = table.read(_named(root, reading, place, name), place, reading)
+    items = () if definition is INVALID else (definition,)
     if body == "agent":
         return Definitions(agents=items)
     return Definitions(workflows=tuple(item.like(source=reading.text) for item in items))
 
 
-def _named(root: located.Mapping, reading: Reading, place: Place, name: str | None) -> located.Mapping:
-    """Return the mapping with the name that was given outside of it."""
+def _named(root: MappingNode, reading: Reading, place: Place, name: str | None) -> MappingNode:
+    """Return a mapping node with the name of the cell's magic. Report an error if it contains another name."""
     written = next((value for key, value in root.entries if key.text.casefold() == "name"), None)
     if name is None:
         return root
@@ -157,11 +170,11 @@ def _named(root: located.Mapping, reading: Reading, place: Place, name: str | No
     return root
 
 
-# From definitions back to a text or mapping that reads as the same definitions.
+# --- writing: definitions to a mapping or text that is read as equal definitions --------------------------------------
 
 
 def definitions_to_mapping(definitions: Definitions) -> dict[str, Any]:
-    """Return definitions as a mapping in the written schema, without what is at its default."""
+    """Return definitions as a mapping with the keys of definition files, without values at their default."""
     mapping = DEFINITIONS.write(definitions)
     pipelines = {pipeline.name for pipeline in definitions.pipelines}
     workflows = [workflow for workflow in definitions.workflows if workflow.name not in pipelines]
@@ -173,7 +186,7 @@ def definitions_to_mapping(definitions: Definitions) -> dict[str, Any]:
 
 
 def workflow_to_mapping(workflow: Workflow) -> dict[str, Any]:
-    """Return a workflow as a mapping in the written schema; edges that need not be written are left out."""
+    """Return a workflow as a mapping with the keys of definition files, without edges that follow from the order."""
     mapping = WORKFLOW.write(workflow)
     for written, is_implied in zip(mapping["Steps"], _implied(workflow.steps), strict=True):
         if is_implied:
@@ -183,7 +196,7 @@ def workflow_to_mapping(workflow: Workflow) -> dict[str, Any]:
 
 
 def _as_text(value: Any) -> Any:
-    """Return written definitions as plain JSON: integers of any size as such, other defaults in the form of the log."""
+    """Return a mapping as plain JSON. Integers of any size stay integers; other values get their recorded form."""
     if isinstance(value, dict):
         return {key: _as_text(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -200,16 +213,16 @@ def definitions_to_text(definitions: Definitions, format: Format = "yaml") -> st
 
 
 def _implied(steps: tuple[Step, ...]) -> list[bool]:
-    """Tell for each step whether its edges are those it would have without Next."""
+    """Return for each step whether its edges are those that it would have without Next."""
     alone = chained(replace(step, edges=UNDECIDED) for step in steps)
     return [step.edges == implied.edges for step, implied in zip(steps, alone, strict=True)]
 
 
-# A workflow one of whose steps has other keys: those that a person writes, each with its line.
+# --- changes of single steps ------------------------------------------------------------------------------------------
 
 
 def require_step_of(workflow: Workflow, name: str) -> None:
-    """Raise `NotFoundError` unless a workflow has a step of that name."""
+    """Raise `NotFoundError` unless a workflow has a step with this name."""
     names = [step.name for step in workflow.steps]
     if name not in names:
         raise NotFoundError("step", name, names, f"workflow {workflow.name!r} has no step {name!r}")
@@ -218,27 +231,26 @@ def require_step_of(workflow: Workflow, name: str) -> None:
 def with_keys(
     workflow: Workflow, step: str, keys: str | Mapping[str, Any], *, source_name: str = "changes", line_offset: int = 0
 ) -> Workflow:
-    """Return a workflow in which a step has these keys in place of its own; its other keys stay.
+    """Return a workflow in which some keys of a step have other values.
 
     Parameters
     ----------
     keys
-        As a definition has them, in YAML or as plain data: ``{"Prompt": "Shorter: ${state.text}"}``. One that is null
-        is taken away.
+        Keys of a step, in YAML or as plain data: ``{"Prompt": "Shorter: ${state.text}"}``. A null value removes a key.
     line_offset
-        How many lines stand above the text where people see it.
+        Number of lines above the text where people see it.
 
     Raises
     ------
     NotFoundError
-        It has no such step.
+        The workflow has no such step.
     DefinitionError
-        With every problem found, each with its line.
+        The result has errors. The exception lists all of them with their lines.
     """
     require_step_of(workflow, step)
     reading = _reading(keys, source_name, workflow.dialect, line_offset)
-    root = located.located(workflow_to_mapping(workflow))
-    assert isinstance(root, located.Mapping)  # noqa: S101 - a workflow is written as one
+    root = nodes_of(workflow_to_mapping(workflow))
+    assert isinstance(root, MappingNode)  # noqa: S101 - a workflow is written as one
     return workflow_of(_with_step(root, step, _keys(keys, reading)), reading).like(source="")
 
 
@@ -248,47 +260,51 @@ def workflow_text(workflow: Workflow, written: str = "", step: str = "") -> str:
     Parameters
     ----------
     written
-        The text that defined it before one `step` changed: where it can be, only that is written anew, and comments and
-        layout of the rest stay (test_a_trial_is_kept_in_the_text_that_was_written).
+        Text that defined the workflow before `step` changed. If possible, only this step is replaced in the text, so
+        that comments and layout of the rest stay (test_a_trial_is_kept_in_the_text_that_was_written).
     """
     mapping = workflow_to_mapping(workflow)
-    anew = next((given for given in mapping["Steps"] if given["Name"] == step), None)
-    kept = None if anew is None or not written else _text_with(written, workflow, anew)
-    return kept or dump_yaml({key: value for key, value in mapping.items() if key != "Name"})
+    changed_step = next((entry for entry in mapping["Steps"] if entry["Name"] == step), None)
+    text = None if changed_step is None or not written else _text_with(written, workflow, changed_step)
+    return text or dump_yaml({key: value for key, value in mapping.items() if key != "Name"})
 
 
 def _text_with(written: str, workflow: Workflow, step: Mapping[str, Any]) -> str | None:
-    """Return a text with a step as it is now; None if the text would not define the workflow."""
+    """Replace a step in the text of a workflow. Return None if the new text would not define the workflow."""
     try:
         root = parse_yaml(Reading(written, "kept", workflow.dialect))
-        entries = root.entries if isinstance(root, located.Mapping) else ()
+        entries = root.entries if isinstance(root, MappingNode) else ()
         steps = [item for key, value in entries if key.text == "Steps" for item in getattr(value, "items", ())]
-        old = next(item for item in steps if isinstance(item, located.Mapping) and _is_named(item, step["Name"]))
+        old = next(item for item in steps if isinstance(item, MappingNode) and _is_named(item, step["Name"]))
         lines = written[old.start.index : old.end.index].split("\n")
-        while not lines[-1].strip() or lines[-1].lstrip().startswith("#"):  # those belong to what follows
+        while not lines[-1].strip() or lines[-1].lstrip().startswith("#"):  # they belong to the next step
             lines.pop()
         end = old.start.index + len("\n".join(lines))
         anew = indent(dump_yaml(step).rstrip("\n"), " " * (old.start.column - 1)).lstrip()
         text = f"{written[: old.start.index]}{anew}{written[end:]}"
-        found = read_workflow(text, dialect=workflow.dialect, name=workflow.name)
+        result = read_workflow(text, dialect=workflow.dialect, name=workflow.name)
     except (DefinitionError, StopIteration):
         return None
-    return text if found.fingerprint == workflow.fingerprint else None
+    return text if result.fingerprint == workflow.fingerprint else None
 
 
 def _reading(keys: str | Mapping[str, Any], source_name: str, dialect: Dialect, line_offset: int) -> Reading:
     return Reading(keys if isinstance(keys, str) else "", source_name, dialect, line_offset=line_offset)
 
 
-def _keys(keys: str | Mapping[str, Any], reading: Reading) -> located.Mapping:
+def _keys(keys: str | Mapping[str, Any], reading: Reading) -> MappingNode:
+    """Return the changed keys of a step as a mapping node.
+
+    Raise `DefinitionError` if the data is not a mapping, or contains a Name: a step keeps its name.
+    """
     try:
-        node: Node | None = parse_yaml(reading) if isinstance(keys, str) else located.located(dict(keys))
+        node: Node | None = parse_yaml(reading) if isinstance(keys, str) else nodes_of(dict(keys))
     except (TypeError, ValueError) as error:
         reading.fail(str(error), NOWHERE)
     reading.raise_errors()
     if node is None:
-        return located.Mapping(())
-    if not isinstance(node, located.Mapping):
+        return MappingNode(())
+    if not isinstance(node, MappingNode):
         reading.fail(
             f"the changed keys of a step are a mapping, not {kind_of(node)}", node.start, "write Prompt: another text"
         )
@@ -298,11 +314,11 @@ def _keys(keys: str | Mapping[str, Any], reading: Reading) -> located.Mapping:
     return node
 
 
-def _with_step(root: located.Mapping, step: str, changes: located.Mapping) -> located.Mapping:
-    """Return the nodes of a workflow with those of one step changed."""
+def _with_step(root: MappingNode, step: str, changes: MappingNode) -> MappingNode:
+    """Return the mapping node of a workflow with changed keys of one step."""
 
     def changed(key: Scalar, value: Node) -> Node:
-        if key.text != "Steps" or not isinstance(value, located.Sequence):
+        if key.text != "Steps" or not isinstance(value, SequenceNode):
             return value
         items = tuple(_merged(item, changes) if _is_named(item, step) else item for item in value.items)
         return replace(value, items=items)
@@ -310,15 +326,15 @@ def _with_step(root: located.Mapping, step: str, changes: located.Mapping) -> lo
     return replace(root, entries=tuple((key, changed(key, value)) for key, value in root.entries))
 
 
-def _merged(step: Node, changes: located.Mapping) -> located.Mapping:
-    assert isinstance(step, located.Mapping)  # noqa: S101 - that of a step that was written is one
-    given = {snake_case(key.text) for key, _ in changes.entries}
-    kept = [entry for entry in step.entries if snake_case(entry[0].text) not in given]
+def _merged(step: Node, changes: MappingNode) -> MappingNode:
+    assert isinstance(step, MappingNode)  # noqa: S101 - the node of a written step
+    changed_keys = {snake_case(key.text) for key, _ in changes.entries}
+    unchanged = [entry for entry in step.entries if snake_case(entry[0].text) not in changed_keys]
     new = [entry for entry in changes.entries if not (isinstance(entry[1], Scalar) and entry[1].value is None)]
     start = changes.entries[0][0].start if changes.entries else Mark()
-    return replace(step, entries=(*kept, *new), start=start)
+    return replace(step, entries=(*unchanged, *new), start=start)
 
 
 def _is_named(step: Node, name: str) -> bool:
-    entries = step.entries if isinstance(step, located.Mapping) else ()
+    entries = step.entries if isinstance(step, MappingNode) else ()
     return any(key.text == "Name" and isinstance(value, Scalar) and value.value == name for key, value in entries)

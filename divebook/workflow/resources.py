@@ -1,4 +1,8 @@
-"""What a definition file declares besides workflows: agents, tools, documents, servers, schedules and settings."""
+"""Definitions of agents, tools, documents, triggers and schedules, and settings of the environment.
+
+Each class is a table of keys: a field's `Key` describes it for the reference (``divebook keys``) and for error
+messages.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,7 @@ _BY_TRIGGER = "a trigger is fired by its Name: environment.fire(name)"
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings(Definition):
-    """How an agent's model is to answer; None leaves it to the provider."""
+    """Settings for requests to an agent's model. None means the default of the provider."""
 
     temperature: Annotated[float | None, Key("How freely words are chosen.", example="0.2")] = None
     presence_penalty: Annotated[float | None, Key("How much new subjects are preferred.", example="0.5")] = None
@@ -75,7 +79,7 @@ class ModelSettings(Definition):
 
 @dataclass(frozen=True, slots=True)
 class ProviderSettings(Definition):
-    """What holds for every agent of one provider; an agent's own settings win."""
+    """Settings for all agents of one provider. The settings of an agent have priority."""
 
     name: Annotated[
         str, Key("The provider that these settings are for.", required="provider name is required", example="openai")
@@ -90,7 +94,7 @@ class ProviderSettings(Definition):
 
 @dataclass(frozen=True, slots=True)
 class Config(Definition):
-    """Settings that hold for a whole environment; an empty text means that nothing was said."""
+    """Settings of a whole environment. An empty string means that a setting is not set."""
 
     names = ("default_workflow",)
     default_provider: Annotated[str, Key("The provider of agents that name none.", example="anthropic")] = ""
@@ -198,7 +202,7 @@ class AgentDefinition(Definition):
     response_timeout: Annotated[
         float, Key("How long one request may take.", kind=table.ResponseTimeout(), example="90s")
     ] = DEFAULT_RESPONSE_TIMEOUT
-    """Seconds that one request to the model may take."""
+    """Time limit of one request to the model in seconds."""
     retry: Annotated[
         Retry | None,
         Key("How requests are tried again; by default 3 attempts after 429, 5xx and lost connections.", extension=True),
@@ -266,11 +270,11 @@ class AgentDefinition(Definition):
         ),
     ] = None
     dialect: Dialect = OWN
-    """In which it was written: one of the old system may name tools that are not there, and goes without them."""
+    """Dialect of the definition. An agent of the legacy dialect may name missing tools, which it then does not have."""
 
     def __post_init__(self) -> None:
         Definition.__post_init__(self)
-        if "*" in self.name:  # its own rules are made of its name, and there that stands for any characters
+        if "*" in self.name:  # approval rules contain the name, in which ``*`` would match any characters
             message = f"{self.name!r} cannot be the name of an agent: what is said of it would hold for others"
             raise DefinitionError([Problem(message, key="Name", hint="leave out the *")])
         require_numbers(self)
@@ -280,7 +284,7 @@ class AgentDefinition(Definition):
 
 @dataclass(frozen=True, slots=True)
 class ToolDefinition(Definition):
-    """A tool with its options."""
+    """Options and limits of a tool."""
 
     name: Annotated[str, Key("Its name.", required="tool name is required", example="read_file")]
     enabled: Annotated[bool, Key("Whether it may be used.")] = True
@@ -328,7 +332,7 @@ class ToolDefinition(Definition):
 
 @dataclass(frozen=True, slots=True)
 class DocumentDefinition(Definition):
-    """A document that steps can name."""
+    """A document with a name that steps can use."""
 
     name: Annotated[str, Key("The name that steps use.", required="document name is required", example="style-guide")]
     id: Annotated[str | None, Key("Another name.", ignored=_BY_NAME)] = None
@@ -347,7 +351,7 @@ class DocumentDefinition(Definition):
 
 @dataclass(frozen=True, slots=True)
 class TriggerDefinition(Definition):
-    """What may start workflows."""
+    """Trigger of a workflow: a name under which it can be started."""
 
     name: Annotated[str, Key("The name it is fired by.", example="nightly")]
     type: Annotated[str | None, Key("What fires it.", ignored=_BY_TRIGGER)] = None
@@ -362,9 +366,9 @@ class TriggerDefinition(Definition):
 
 @dataclass(frozen=True, slots=True)
 class ScheduleDefinition(Definition):
-    """When to start a workflow.
+    """Schedule of starts of a workflow.
 
-    ``divebook keys Schedule`` says what each of its fields means.
+    ``divebook keys Schedule`` describes each field.
     """
 
     names = ("name", "workflow")

@@ -1,4 +1,9 @@
-"""Everything a definition can say: one table for each kind of mapping, whose keys are the fields of its definition."""
+"""Tables of all definition classes, and the reference of their keys.
+
+Each `Table` at the middle of the module connects a definition class with its label, an example and hints. Functions
+before the tables create definitions that need more than their constructor. Functions after them generate the reference
+of keys (``divebook keys``), help on a single key, and the page ``notebooks/KEYS.md``.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +41,9 @@ from divebook.workflow.servers import (
 )
 from divebook.workflow.step import EXACTLY_ONE, Ask, Catch, ContentEntry, Each, Edge, Retry, Rollback, Step, chained
 from divebook.workflow.stored_form import defaults
-from divebook.workflow.table import INVALID, Flag, Key, Made, Many, One, Reading, Table, Text, snake_case
+from divebook.workflow.table import INVALID, Flag, Key, Many, One, ParsedMapping, Reading, Table, Text, snake_case
 
-# Records from the values that were read, for tables that need more than passing them on.
+# --- functions that create definitions from parsed mappings -----------------------------------------------------------
 
 
 PROVIDER_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
@@ -57,86 +62,92 @@ FATAL_DUPLICATES = {"agents", "workflows", "pipelines"}
 """Lists in which the dialect ``dive`` rejects a repeated name too."""
 
 
-def content_entry(made: Made, reading: Reading) -> Any:
-    """Make a content entry: exactly one source."""
-    entry = ContentEntry(**(made.values if reading.strict else dialect.content(made.values)))
-    if made.is_sound and not entry.is_complete:
-        reading.add(EXACTLY_ONE, made.node.start, made.place, hint=f"this one has {', '.join(entry.given) or 'none'}")
+def content_entry(parsed: ParsedMapping, reading: Reading) -> Any:
+    """Make a content entry, which must have exactly one source."""
+    entry = ContentEntry(**(parsed.values if reading.strict else dialect.content(parsed.values)))
+    if parsed.is_sound and not entry.is_complete:
+        reading.add(
+            EXACTLY_ONE, parsed.node.start, parsed.place, hint=f"this one has {', '.join(entry.given) or 'none'}"
+        )
     return entry if entry.is_complete else INVALID
 
 
-def step(made: Made, reading: Reading) -> Any:
-    """Make a step, its type inferred; a step that is wrong already is not checked again later."""
-    if not made.is_sound:
-        reading.broken.add(made.place)
-    values = {"name": "", **made.values}
+def step(parsed: ParsedMapping, reading: Reading) -> Any:
+    """Make a step and infer its type. A step with errors is not checked again later."""
+    if not parsed.is_sound:
+        reading.broken.add(parsed.place)
+    values = {"name": "", **parsed.values}
     if not reading.strict:
         values = dialect.step(values)
     return Step(**values)
 
 
-def _bounds(values: dict[str, Any], made: Made, reading: Reading, read: Callable[[Any], Bounds] = Bounds.read) -> None:
-    """Bring what may be spent into its plain form."""
+def _bounds(
+    values: dict[str, Any], parsed: ParsedMapping, reading: Reading, read: Callable[[Any], Bounds] = Bounds.read
+) -> None:
+    """Replace bounds by their plain form, or add a problem."""
     if "bounds" not in values:
         return
     try:
         values["bounds"] = read(values["bounds"]).to_dict()
     except BoundsError as error:
-        reading.add(str(error), made.node.start, (*made.place, "Bounds"), key="Bounds")
+        reading.add(str(error), parsed.node.start, (*parsed.place, "Bounds"), key="Bounds")
 
 
-def output(made: Made, reading: Reading) -> Any:
-    """Make an output; without a name it is nothing."""
-    if made.values.get("name"):
-        return OutputDefinition(**made.values)
+def output(parsed: ParsedMapping, reading: Reading) -> Any:
+    """Make an output. An output without a name is invalid."""
+    if parsed.values.get("name"):
+        return OutputDefinition(**parsed.values)
     message = "output name is required"
-    reading.add(message, made.node.start, made.place, key="Name", severity=reading.severity)
+    reading.add(message, parsed.node.start, parsed.place, key="Name", severity=reading.severity)
     return INVALID
 
 
-def trigger(made: Made, reading: Reading) -> Any:
-    """Make a trigger; the dialect ``dive`` takes one without a name."""
-    if reading.strict and made.is_sound and not made.values.get("name"):
-        reading.add("trigger name is required", made.node.start, made.place, key="Name")
-    return TriggerDefinition(**{"name": "", **made.values})
+def trigger(parsed: ParsedMapping, reading: Reading) -> Any:
+    """Make a trigger. The dialect ``dive`` accepts one without a name."""
+    if reading.strict and parsed.is_sound and not parsed.values.get("name"):
+        reading.add("trigger name is required", parsed.node.start, parsed.place, key="Name")
+    return TriggerDefinition(**{"name": "", **parsed.values})
 
 
-def workflow(made: Made, reading: Reading) -> Any:
-    """Make a workflow if its parts fit together; otherwise note everything that does not."""
-    values = {"name": "", "steps": (), "inputs": (), **made.values}
-    _bounds(values, made, reading)
+def workflow(parsed: ParsedMapping, reading: Reading) -> Any:
+    """Make a workflow if its parts fit together; otherwise add all problems."""
+    values = {"name": "", "steps": (), "inputs": (), **parsed.values}
+    _bounds(values, parsed, reading)
     single = values.pop("output", None)
     outputs = (*([single] if single else []), *values.pop("outputs", ()))
-    steps_place = (*made.place, "Steps")
+    steps_place = (*parsed.place, "Steps")
     is_whole = not any(place[: len(steps_place)] == steps_place for place in reading.refused)
-    if "steps" not in made.failed and is_whole:
+    if "steps" not in parsed.failed and is_whole:
         steps = values["steps"]
         inputs = values["inputs"]
         names = {"inputs": [entry.name for entry in inputs], "outputs": [entry.name for entry in outputs]}
-        found = check_workflow(values["name"], steps, chained(steps), reading.manner, **names)
-        reading.add_found(p.below(*made.place) for p in found if not _is_echo(p, made.place, reading))
+        problems = check_workflow(values["name"], steps, chained(steps), reading.rules, **names)
+        reading.add_found(
+            problem.below(*parsed.place) for problem in problems if not _is_echo(problem, parsed.place, reading)
+        )
     if reading.errors:
         return INVALID
-    written = Written(reading.source_name, reading.positions, made.place, reading.text, reading.line_offset)
-    source = reading.source_of(made.node)
+    written = Written(reading.source_name, reading.positions, parsed.place, reading.text, reading.line_offset)
+    source = reading.source_of(parsed.node)
     return Workflow(**values, outputs=outputs, dialect=reading.dialect, source=source, written=written)
 
 
 def _is_echo(problem: Problem, place: Place, reading: Reading) -> bool:
-    """Whether the problem is about a step with something wrong in it already, and likely follows from that."""
+    """Return True if the problem is probably a consequence of an error that was already found in the same step."""
     in_broken_step = (*place, *problem.place[:2]) in reading.broken
     return in_broken_step and problem.place[2:3] not in (("Next",), ("Name",))
 
 
-def agent(made: Made, reading: Reading) -> Any:
-    """Make an agent; the dialect ``dive`` names a nameless one after its position."""
-    values = {"name": "", **made.values}
+def agent(parsed: ParsedMapping, reading: Reading) -> Any:
+    """Make an agent. The dialect ``dive`` derives a missing name from its position."""
+    values = {"name": "", **parsed.values}
     if not values["name"] and reading.strict:
-        reading.add("agent name is required", made.node.start, made.place, key="Name", hint="add Name")
+        reading.add("agent name is required", parsed.node.start, parsed.place, key="Name", hint="add Name")
     elif not values["name"]:
-        values["name"] = f"agent-{_number(made.place)}"
-    _bounds(values, made, reading, agent_bounds)
-    _check_provider(values.get("provider"), (*made.place, "Provider"), reading)
+        values["name"] = f"agent-{_number(parsed.place)}"
+    _bounds(values, parsed, reading, agent_bounds)
+    _check_provider(values.get("provider"), (*parsed.place, "Provider"), reading)
     if not values.get("response_timeout", 1):
         del values["response_timeout"]
     if values.get("tool_iteration_limit", 1) <= 0:
@@ -148,10 +159,10 @@ def _number(place: Place) -> int:
     return next((part for part in reversed(place) if isinstance(part, int)), 0) + 1
 
 
-def config(made: Made, reading: Reading) -> Any:
-    """Make the settings that hold for everything."""
-    _check_provider(made.values.get("default_provider"), (*made.place, "DefaultProvider"), reading)
-    return Config(**made.values)
+def config(parsed: ParsedMapping, reading: Reading) -> Any:
+    """Make the settings of the environment."""
+    _check_provider(parsed.values.get("default_provider"), (*parsed.place, "DefaultProvider"), reading)
+    return Config(**parsed.values)
 
 
 def _check_provider(name: str | None, place: Place, reading: Reading) -> None:
@@ -166,54 +177,54 @@ def _check_provider(name: str | None, place: Place, reading: Reading) -> None:
     reading.add_found([Problem(f'unsupported provider: "{name}"', key=str(place[-1]), hint=hint, place=place)])
 
 
-def mcp_server(made: Made, reading: Reading) -> Any:
-    """Make an MCP server; the strict dialect asks at once for what connecting would miss."""
-    if "name" in made.failed:
+def mcp_server(parsed: ParsedMapping, reading: Reading) -> Any:
+    """Make an MCP server. The strict dialect requires at once the keys that a connection needs."""
+    if "name" in parsed.failed:
         return INVALID
-    server = MCPServerDefinition(**made.values)
+    server = MCPServerDefinition(**parsed.values)
     needs = {"stdio": ("command", "Command"), "http": ("url", "URL")}.get(server.type)
-    if reading.strict and made.is_sound and needs is None:
+    if reading.strict and parsed.is_sound and needs is None:
         message = f"unsupported mcp server type: {server.type}"
-        reading.add(message, made.node.start, made.place, key="Type", hint="one of stdio, http")
-    elif reading.strict and needs is not None and made.is_sound and not getattr(server, needs[0]):
+        reading.add(message, parsed.node.start, parsed.place, key="Type", hint="one of stdio, http")
+    elif reading.strict and needs is not None and parsed.is_sound and not getattr(server, needs[0]):
         message = f"{needs[0]} is required for {server.type} mcp server"
-        reading.add(message, made.node.start, made.place, key=needs[1], hint=f"add {needs[1]}")
+        reading.add(message, parsed.node.start, parsed.place, key=needs[1], hint=f"add {needs[1]}")
     return server
 
 
-def definitions(made: Made, reading: Reading) -> Any:
-    """Make the whole of a file or cell; names are unique in each list."""
+def definitions(parsed: ParsedMapping, reading: Reading) -> Any:
+    """Make the definitions of a file or cell. Names must be unique in each list."""
     for name, (key, label) in LISTS.items():
-        names = [item.name for item in made.values.get(name, ())]
+        names = [item.name for item in parsed.values.get(name, ())]
         severity: Severity = "error" if name in FATAL_DUPLICATES else reading.severity
-        reading.add_found(duplicate_names(label, names, (*made.place, key), severity, manner=reading.manner))
+        reading.add_found(duplicate_names(label, names, (*parsed.place, key), severity, rules=reading.rules))
     if reading.errors:
         return INVALID
-    workflows = made.values.get("workflows", ())
-    pipelines = made.values.get("pipelines", ())
+    workflows = parsed.values.get("workflows", ())
+    pipelines = parsed.values.get("pipelines", ())
     for place, pipeline in enumerate(pipelines):
         if pipeline.name in {workflow.name for workflow in workflows}:
             message = f"pipeline {pipeline.name!r} has the name of a workflow"
-            reading.add(message, made.node.start, (*made.place, "Pipelines", place, "Name"), key="Name")
-    return Definitions(**{**made.values, "workflows": (*workflows, *map(declared, pipelines))})
+            reading.add(message, parsed.node.start, (*parsed.place, "Pipelines", place, "Name"), key="Name")
+    return Definitions(**{**parsed.values, "workflows": (*workflows, *map(declared, pipelines))})
 
 
-def stage(made: Made, _reading: Reading) -> Any:
-    """Make a stage of a pipeline; one that names an agent is one where it answers."""
-    has_llm = {"has_llm": True} if made.values.get("model_role") else {}
-    return AgentStage(**{**has_llm, **made.values}) if made.is_sound else INVALID
+def stage(parsed: ParsedMapping, _reading: Reading) -> Any:
+    """Make a stage of a pipeline. A stage with an agent is answered by a model."""
+    has_llm = {"has_llm": True} if parsed.values.get("model_role") else {}
+    return AgentStage(**{**has_llm, **parsed.values}) if parsed.is_sound else INVALID
 
 
-def pipeline(made: Made, reading: Reading) -> Any:
-    """Make a pipeline, or note everything in it that does not fit together."""
-    if not made.is_sound:
+def pipeline(parsed: ParsedMapping, reading: Reading) -> Any:
+    """Make a pipeline, or add all problems of its parts."""
+    if not parsed.is_sound:
         return INVALID
     try:
-        return PipelineConfig(**made.values)
+        return PipelineConfig(**parsed.values)
     except DefinitionError as error:
         for problem in error.problems:
-            place = (*made.place, problem.key or "")
-            reading.add(problem.message, made.node.start, place, key=problem.key, hint=problem.hint)
+            place = (*parsed.place, problem.key or "")
+            reading.add(problem.message, parsed.node.start, place, key=problem.key, hint=problem.hint)
         return INVALID
 
 
@@ -347,15 +358,13 @@ DEFINITIONS = Table(
 )
 
 
-# The reference of all keys a definition can have, made from the table that reads them.
-#
-# ``divebook keys``, ``%dive keys`` and the page ``notebooks/KEYS.md`` show the same.
+# --- reference of all keys, for ``divebook keys``, ``%dive keys`` and the page ``notebooks/KEYS.md`` ------------------
 
 
 _NOTHING: tuple[Any, ...] = (None, "", [], {})
-"""Defaults that are none."""
+"""Defaults that are not shown."""
 TABLES: dict[str, Table] = {table.label: table for table in tuple(globals().values()) if isinstance(table, Table)}
-"""Every mapping of a definition, by what it is called."""
+"""All tables by label."""
 
 INTRODUCTION = """\
 # Every key of a definition
@@ -372,30 +381,30 @@ escape: `$${HOME}` is the text `${HOME}`, `$$(date)` the text `$(date)`.
 
 @dataclass(frozen=True, slots=True)
 class KeyLine:
-    """One key, as the reference shows it."""
+    """One key in the reference."""
 
     key: str
     holds: str
-    """What kind of value."""
+    """Kind of value."""
     means: str
     notes: str
-    """Where it is required, refused, or read under another name."""
+    """Notes: required, refused, unknown to a dialect, former names."""
     default: str = ""
-    """Its value where it is not given, if that is one."""
+    """Default value, if there is one."""
     example: str = ""
-    """How it may be written."""
+    """Example of the key with a value."""
 
     def __str__(self) -> str:
         return f"{self.means} Holds {self.holds}.{f' ({self.notes})' if self.notes else ''}"
 
 
 def reference(name: str) -> tuple[str, list[KeyLine]]:
-    """Return what a mapping is called, and its keys.
+    """Return label and keys of a kind of mapping.
 
     Parameters
     ----------
     name
-        What it is called (``step``), in any case, or the key that holds it (``Steps``).
+        Its label (``step``), in any case, or the key that holds it (``Steps``).
 
     Examples
     --------
@@ -407,11 +416,11 @@ def reference(name: str) -> tuple[str, list[KeyLine]]:
 
 
 def table_called(name: str) -> Table:
-    """Return the keys of a mapping by what that is called, as `reference` takes it; raises `NotFoundError`."""
-    wanted = snake_case(name.replace(" ", "")).replace("_", "").casefold()
+    """Return the table with this name, as `reference` accepts it. Raise `NotFoundError` if there is none."""
+    folded = snake_case(name.replace(" ", "")).replace("_", "").casefold()
     for label, table in TABLES.items():
-        called = {label.replace(" ", "").casefold(), *_holders(label)}
-        if wanted in called or wanted.removesuffix("s") in called:
+        names = {label.replace(" ", "").casefold(), *_holders(label)}
+        if folded in names or folded.removesuffix("s") in names:
             return table
     raise NotFoundError("part of a definition", name, TABLES)
 
@@ -422,13 +431,13 @@ def page() -> str:
 
 
 def _ordered() -> list[str]:
-    """Return the parts from the outside inwards."""
-    found = [DEFINITIONS.label]
-    for label in found:
+    """Return the labels of all tables in breadth-first order, from the whole definition inwards."""
+    labels = [DEFINITIONS.label]
+    for label in labels:
         for key in TABLES[label].keys:
-            if isinstance(key.kind, One | Many) and key.kind.table.label not in found:
-                found.append(key.kind.table.label)
-    return found
+            if isinstance(key.kind, One | Many) and key.kind.table.label not in labels:
+                labels.append(key.kind.table.label)
+    return labels
 
 
 def _section(label: str) -> Iterator[str]:
@@ -451,7 +460,7 @@ def _holders(label: str) -> set[str]:
 
 
 def line_of(key: Key, table: Table) -> KeyLine:
-    """Return a key of a mapping as the reference shows it."""
+    """Return the line of the reference for a key."""
     default = defaults(table.definition).get(key.field)
     written = None if default is None else key.kind.write(default)
     shown = "" if written in _NOTHING else json.dumps(written)
@@ -459,7 +468,7 @@ def line_of(key: Key, table: Table) -> KeyLine:
 
 
 def _example(key: Key, default: Any) -> str:
-    """Return how a key may be written; of one that is refused nothing."""
+    """Return an example of a key with a value; empty for a key without effect."""
     match key.kind:
         case _ if key.ignored:
             return ""
@@ -472,7 +481,7 @@ def _example(key: Key, default: Any) -> str:
             text = json.dumps(not default)
         case Text(choices=(*_, last)):
             text = last
-        case _ if default in _NOTHING:  # none of ours (tests/workflow/test_examples.py)
+        case _ if default in _NOTHING:  # no key of divebook (tests/workflow/test_examples.py)
             return ""
         case _:
             text = json.dumps(key.kind.write(default))
@@ -494,18 +503,16 @@ def _notes(key: Key) -> Iterator[str]:
         yield f"formerly {', '.join(key.formerly)}"
 
 
-# What a person is told of one key of a definition, made from the table that reads it.
-#
-# ``%dive help KEY``, and Shift+Tab on a key in a cell, show the same.
+# --- help on one key, for ``%dive help KEY`` and Shift+Tab on a key in a cell -----------------------------------------
 
 
 def help_about(name: str) -> str:
-    """Return what a key means wherever it may stand, or what the keys of a part are; in any case of letters.
+    """Return the meanings of a key in all mappings that have it, or the keys of a part. Case does not matter.
 
     Raises
     ------
     NotFoundError
-        There is neither.
+        Neither a key nor a part has this name.
 
     Examples
     --------
@@ -517,16 +524,16 @@ def help_about(name: str) -> str:
         example  Parallel: 4
         note     not in the dialect dive
     """
-    found = [(table, key) for table in TABLES.values() for key in table.keys if _is_called(key, name)]
-    parts = {table.label: table for _, key in found for table in _below(key)}
+    matches = [(table, key) for table in TABLES.values() for key in table.keys if _is_called(key, name)]
+    parts = {table.label: table for _, key in matches for table in _below(key)}
     try:
-        called = table_called(name)
+        part = table_called(name)
     except NotFoundError:
-        if not found:
+        if not matches:
             raise NotFoundError("key", name, [*key_names(), *TABLES]) from None
     else:
-        parts[called.label] = called
-    return "\n\n".join([*(_key(table, key) for table, key in found), *map(_part, parts.values())])
+        parts[part.label] = part
+    return "\n\n".join([*(_key(table, key) for table, key in matches), *map(_part, parts.values())])
 
 
 def key_names() -> list[str]:
@@ -535,7 +542,7 @@ def key_names() -> list[str]:
 
 
 def help_for(table: Table, key: Key) -> str:
-    """Return what one key of a mapping means, and what can stand in it."""
+    """Return the meaning of one key of a mapping, and the keys of its value."""
     return "\n\n".join([_key(table, key), *map(_part, _below(key))])
 
 
@@ -545,8 +552,14 @@ def _below(key: Key) -> list[Table]:
 
 def _key(table: Table, key: Key) -> str:
     line = line_of(key, table)
-    told = {"part of": table.label, "holds": line.holds, "default": line.default, "example": line.example}
-    rows = [f"    {name:8} {text}" for name, text in (told | {"note": line.notes}).items() if text]
+    facts = {
+        "part of": table.label,
+        "holds": line.holds,
+        "default": line.default,
+        "example": line.example,
+        "note": line.notes,
+    }
+    rows = [f"    {name:8} {text}" for name, text in facts.items() if text]
     return "\n".join([f"{line.key}: {line.means}", *rows])
 
 

@@ -1,8 +1,11 @@
-"""Keywords of JSON Schema in bounded work: every evaluation is counted, patterns have a time limit, nothing is fetched.
+"""Keywords of JSON Schema with limited work: evaluations are counted, patterns have a time limit, nothing is fetched.
 
 `jsonschema` evaluates schemas without limits: nested ``allOf`` take exponential time, ``uniqueItems`` and
-``unevaluatedProperties`` quadratic time, and patterns run in `re`. Each keyword of its validators is wrapped to count
-its work, and those that have such costs of their own are replaced.
+``unevaluatedProperties`` quadratic time, and patterns run in `re`. Each keyword function of its validators is wrapped
+in one that counts work (`_counted`). Keywords with such costs are replaced (`_REPLACED`).
+
+This is a module of its own because it imports jsonschema, which takes up to a second. `divebook.workflow.json_schemas`
+imports it when the first schema is used.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from divebook.errors import PatternError, SchemaLimitError
 from divebook.text.patterns import MatchTime, compiled
 
 MAX_STEPS = 1_000_000
-"""Evaluations of keywords in one check of a value."""
+"""Largest number of keyword evaluations in one validation."""
 DEFAULT_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _DIALECTS = {
     "http://json-schema.org/draft-04/schema": validators.Draft4Validator,
@@ -32,7 +35,7 @@ _DIALECTS = {
 }
 DIALECTS = tuple(_DIALECTS)
 MAX_FORMAT = 1_000
-"""Characters of the longest text of a format whose check is the library's."""
+"""Largest number of characters of a string whose format the library checks."""
 _CHEAP_FORMATS = (
     *("date", "date-time", "duration", "email", "hostname", "idn-email", "idn-hostname"),
     *("ipv4", "ipv6", "json-pointer", "relative-json-pointer", "time", "uuid"),
@@ -49,53 +52,62 @@ Keyword: TypeAlias = Callable[[Any, Any, Any, Any], Iterator[ValidationError] | 
 
 
 class Work:
-    """Work that one check of a value may do; validators carry it as their format checker, which they hand on.
+    """Budget of work for one validation.
+
+    jsonschema passes the format checker of a validator to all inner validators. The budget takes its place, so that
+    all keyword functions can reach it.
 
     Parameters
     ----------
     has_formats
-        Whether the keyword ``format`` is checked.
+        True if the keyword ``format`` is checked.
     """
 
     def __init__(self, steps: int = MAX_STEPS, *, has_formats: bool = True) -> None:
         self.has_formats = has_formats
-        self._steps = self._left = steps
+        self._steps = steps
+        self._remaining = steps
         self._time = MatchTime()
 
     def spend(self, steps: int) -> None:
-        """Count steps; raises SchemaLimitError once there are too many."""
-        self._left -= steps
-        if self._left < 0:
+        """Count steps. Raise SchemaLimitError when the budget is exceeded."""
+        self._remaining -= steps
+        if self._remaining < 0:
             raise SchemaLimitError(f"checking it takes more than {self._steps:,} steps; simplify the schema")
 
     def contains(self, pattern: str, text: str) -> bool:
-        """Return whether a pattern matches somewhere in a text; raises PatternError as `MatchTime.contains` does."""
+        """Return True if a pattern matches somewhere in a text. Raise PatternError like `MatchTime.contains`."""
         self.spend(1 + len(text) // 1_000)
         return self._time.contains(pattern, text)
 
 
 @cache
 def validator_class(dialect: str) -> Any:
-    """Return the validator class of a dialect, whose instances need a `Work` as their format checker."""
+    """Return the validator class of a dialect. Its instances need a `Work` as their format checker."""
     base: Any = _DIALECTS[dialect]
     keywords = {name: _counted(_REPLACED.get(name, keyword)) for name, keyword in base.VALIDATORS.items()}
-    made = validators.extend(base, keywords)  # type: ignore[no-untyped-call]
-    made.evolve = _evolve
-    return made
+    validator = validators.extend(base, keywords)  # type: ignore[no-untyped-call]
+    validator.evolve = _evolve
+    return validator
 
 
 def _evolve(self: Any, **changes: Any) -> Any:
-    """Return a changed validator of the same class: the library's own follows a ``$schema`` within to another class."""
+    """Return a changed validator of the same class.
+
+    The original function would switch classes at an inner ``$schema``.
+    """
     same = {"schema": self.schema, "format_checker": self.format_checker, "registry": self._registry}
     return type(self)(**{**same, "_resolver": self._resolver, **changes})
 
 
 def _counted(keyword: Keyword) -> Keyword:
+    """Return a keyword function that counts its work."""
+
     def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         work = validator.format_checker
         work.spend(1 + (len(value) // 4 if isinstance(value, list | dict) else 0))
         for error in keyword(validator, value, instance, schema) or ():
-            work.spend(1 + len(error.message) // 200)  # which shows the value, however long it is
+            work.spend(1 + len(error.message) // 200)  # a message contains the value, which may be long
             yield error
 
     return counted
@@ -115,10 +127,14 @@ def _pattern_properties(validator: Any, patterns: Any, instance: Any, _schema: A
 
 
 def _additional_properties(validator: Any, schema: Any, instance: Any, within: Any) -> Iterator[ValidationError]:
+    """Check the keyword ``additionalProperties`` of the schema `within`. `schema` is its value: a schema or a boolean.
+
+    The messages are those of the library.
+    """
     if not validator.is_type(instance, "object"):
         return
-    named = _named(validator, instance, within)
-    extras = [name for name in instance if name not in named]
+    declared = _declared(validator, instance, within)
+    extras = [name for name in instance if name not in declared]
     if validator.is_type(schema, "object"):
         for name in extras:
             yield from validator.descend(instance[name], schema, path=name)
@@ -133,17 +149,17 @@ def _additional_properties(validator: Any, schema: Any, instance: Any, within: A
             yield ValidationError(f"Additional properties are not allowed ({shown} {verb} unexpected)")
 
 
-def _named(validator: Any, instance: Mapping[str, Any], schema: Mapping[str, Any]) -> set[str]:
-    """Return the properties of an object that ``properties`` or ``patternProperties`` are about."""
+def _declared(validator: Any, instance: Mapping[str, Any], schema: Mapping[str, Any]) -> set[str]:
+    """Return the properties of an object to which ``properties`` or ``patternProperties`` apply."""
     contains = validator.format_checker.contains
-    named = set(instance.keys() & schema.get("properties", {}).keys())
+    declared = set(instance.keys() & schema.get("properties", {}).keys())
     for pattern in schema.get("patternProperties", ()):
-        named |= {name for name in instance if name not in named and contains(pattern, name)}
-    return named
+        declared |= {name for name in instance if name not in declared and contains(pattern, name)}
+    return declared
 
 
-def _unique_items(validator: Any, wanted: bool, instance: Any, _schema: Any) -> Iterator[ValidationError]:  # noqa: FBT001
-    if not wanted or not validator.is_type(instance, "array"):
+def _unique_items(validator: Any, is_unique: bool, instance: Any, _schema: Any) -> Iterator[ValidationError]:  # noqa: FBT001
+    if not is_unique or not validator.is_type(instance, "array"):
         return
     forms = set()
     for item in instance:
@@ -155,7 +171,7 @@ def _unique_items(validator: Any, wanted: bool, instance: Any, _schema: Any) -> 
 
 
 def _canonical(value: Any) -> str:
-    """Return a text that is the same for equal values: ``1.0`` is ``1``, and neither is ``true``."""
+    """Return a text that is equal for equal values. ``1.0`` equals ``1``, and neither equals ``true``."""
     return json.dumps(_plain(value), sort_keys=True)
 
 
@@ -168,12 +184,12 @@ def _plain(value: Any) -> Any:
 
 
 def _multiple_of(validator: Any, factor: Any, instance: Any, _schema: Any) -> Iterator[ValidationError]:
-    """Compare in decimal: ``0.3`` is a multiple of ``0.1``, and no quotient overflows."""
+    """Check the keyword ``multipleOf`` in decimal: ``0.3`` is a multiple of ``0.1``, and no quotient overflows."""
     if not validator.is_type(instance, "number"):
         return
     try:
         is_multiple = Fraction(str(instance)) % Fraction(str(factor)) == 0
-    except ValueError:  # not finite, or more digits than Python reads
+    except ValueError:  # not finite, or more digits than Python parses
         is_multiple = False
     if not is_multiple:
         yield ValidationError(f"{instance!r} is not a multiple of {factor!r}")
@@ -207,8 +223,8 @@ def _unevaluated_properties(validator: Any, schema: Any, instance: Any, within: 
     if not validator.is_type(instance, "object"):
         return
     evaluated = _evaluated(validator, instance, within, is_top=True)
-    left = [name for name in instance if name not in evaluated]
-    wrong = [name for name in left if next(validator.descend(instance[name], schema), None) is not None]
+    remaining = [name for name in instance if name not in evaluated]
+    wrong = [name for name in remaining if next(validator.descend(instance[name], schema), None) is not None]
     if wrong:
         shown = ", ".join(map(repr, sorted(wrong)))
         verb = "was" if len(wrong) == 1 else "were"
@@ -224,8 +240,8 @@ def _unevaluated_items(validator: Any, schema: Any, instance: Any, within: Any) 
     if not validator.is_type(instance, "array"):
         return
     evaluated = _evaluated(validator, instance, within, is_top=True)
-    left = [item for index, item in enumerate(instance) if index not in evaluated]
-    wrong = [item for item in left if next(validator.descend(item, schema), None) is not None]
+    remaining = [item for index, item in enumerate(instance) if index not in evaluated]
+    wrong = [item for item in remaining if next(validator.descend(item, schema), None) is not None]
     if wrong:
         shown = ", ".join(map(repr, wrong))
         verb = "was" if len(wrong) == 1 else "were"
@@ -233,18 +249,20 @@ def _unevaluated_items(validator: Any, schema: Any, instance: Any, within: Any) 
 
 
 def _evaluated(validator: Any, instance: Any, schema: Any, *, is_top: bool = False) -> set[Any]:
-    """Return the names or indexes of an object or list that a schema, which it fits, has evaluated.
+    """Return the names or indexes of an object or list that a fitting schema has evaluated.
+
+    These are the parts to which the keywords of the schema apply, and those of the subschemas for the same value.
 
     Parameters
     ----------
     is_top
-        Whether the question is what the ``unevaluated`` keywords of this very schema are about.
+        True for the schema whose ``unevaluated`` keyword is being checked. This keyword itself does not count then.
     """
     if not isinstance(schema, Mapping):
         return set()
     validator.format_checker.spend(1)
-    own = _own_properties if isinstance(instance, Mapping) else _own_items
-    evaluated = own(validator, instance, schema, is_top=is_top)
+    by_keywords = _own_properties if isinstance(instance, Mapping) else _own_items
+    evaluated = by_keywords(validator, instance, schema, is_top=is_top)
     for below, inner in _in_place(validator, instance, schema):
         evaluated |= _evaluated(below, instance, inner)
     return evaluated
@@ -252,26 +270,32 @@ def _evaluated(validator: Any, instance: Any, schema: Any, *, is_top: bool = Fal
 
 def _own_properties(validator: Any, instance: Any, schema: Any, *, is_top: bool) -> set[Any]:
     takes_all = "additionalProperties" in schema or ("unevaluatedProperties" in schema and not is_top)
-    return set(instance) if takes_all else _named(validator, instance, schema)
+    return set(instance) if takes_all else _declared(validator, instance, schema)
 
 
 def _own_items(validator: Any, instance: Any, schema: Any, *, is_top: bool) -> set[Any]:
     items = schema.get("items")
     everything = set(range(len(instance)))
-    is_prefix = isinstance(items, list)  # of the dialects before 2020-12
+    is_prefix = isinstance(items, list)  # dialects before 2020-12
     if (items is not None and not is_prefix) or ("unevaluatedItems" in schema and not is_top):
         return everything
     if is_prefix and "additionalItems" in schema:
         return everything
     evaluated = set(range(min(len(instance), len(items if is_prefix else schema.get("prefixItems", ())))))
     if "contains" in schema:
-        held = validator.evolve(schema=schema["contains"])
-        evaluated |= {index for index, item in enumerate(instance) if index not in evaluated and held.is_valid(item)}
+        contains = validator.evolve(schema=schema["contains"])
+        for index, item in enumerate(instance):
+            if index not in evaluated and contains.is_valid(item):
+                evaluated.add(index)
     return evaluated
 
 
 def _in_place(validator: Any, instance: Any, schema: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the schemas that are about the same value and fit it, each with the validator of its place."""
+    """Yield the subschemas that apply to the same value and fit it, each with the validator of its place.
+
+    References and ``allOf``, ``anyOf``, ``oneOf`` come first, then the branch of ``if``, then ``dependentSchemas`` of
+    existing properties.
+    """
     yield from _referred(validator, schema)
     for keyword in ("allOf", "anyOf", "oneOf"):
         for inner in schema.get(keyword, ()):

@@ -1,4 +1,8 @@
-"""What a definition file declares of MCP servers: how each is reached, and which of its tools may be used."""
+"""Definitions of MCP servers, workspaces and approval rules.
+
+All classes are data. `divebook.tools.mcp` connects to servers, `divebook.workspace` creates workspaces, and
+`divebook.engine.approvals` applies the rules.
+"""
 
 from __future__ import annotations
 
@@ -16,27 +20,27 @@ from divebook.workflow import table
 from divebook.workflow.stored_form import Definition, json_value, require_whole_characters
 from divebook.workflow.table import Key, require_numbers
 
-# What a server of tools offers, as plain data for the log, and what one is asked.
+# --- tool servers -----------------------------------------------------------------------------------------------------
 #
-# `divebook.tools.mcp` makes such servers. What an agent's turn records of them is data: a resume makes the tools of a
-# recorded list again, and starts a server only for a call that the log does not have.
+# `divebook.tools.mcp` implements `ToolServer`. A turn of an agent records the tools of a server as data. A resumed turn
+# creates the tools from the recorded list, and starts a server only for a call that the log does not have.
 
 
 SCHEME = "mcp://"
-"""What ids of resources begin with: ``mcp://server/address``."""
+"""Prefix of ids of resources: ``mcp://server/address``."""
 Answers: TypeAlias = Mapping[str, Mapping[str, Any]]
-"""By the name of each request: ``{"action": "accept" | "decline" | "cancel", "content": {...}}``, or of a model
-``{"text", "model"}`` or ``{"error"}``."""
+"""Answers by the name of each request: ``{"action": "accept" | "decline" | "cancel", "content": {...}}``. The answer of
+a model is ``{"text", "model"}`` or ``{"error"}``."""
 
 
 class Elicit(Protocol):
-    """Asks a person, or a model, during a call."""
+    """Function that asks a person, or a model, during a call."""
 
     async def __call__(self, request: Mapping[str, Any], /) -> Mapping[str, Any]:
         """Return the answer to one of the `CallOutcome.requests`."""
 
     async def withdraw(self) -> None:
-        """Close the question that is open: the call has ended without the answer."""
+        """Close the open question, because the call has ended without the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +51,22 @@ class OfferedTool(Definition):
     description: str = ""
     input_schema: Mapping[str, Any] = field(default_factory=dict)
     hints: Mapping[str, bool] = field(default_factory=dict)
-    """What is believed of the hints that it gives, by the names of `ToolHints`."""
+    """Hints of the server that are trusted, by the names of `ToolHints`."""
     output_schema: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Discovered(Definition):
-    """What a server offers to a turn; its form in the log is `to_dict`."""
+    """Tools and instructions of a server for a turn. `to_dict` is the recorded form."""
 
     tools: tuple[OfferedTool, ...] = ()
     instructions: str = ""
-    """What it tells those who use it; part of an agent's instructions."""
+    """Instructions of the server for its users, which become part of an agent's instructions."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallOutcome(Definition):
-    """What a call of a tool came to: an answer, or requests that a person has to answer first.
+    """Result of a tool call: content, or requests that must be answered first.
 
     Examples
     --------
@@ -71,40 +75,40 @@ class CallOutcome(Definition):
     """
 
     content: Any = None
-    """Text, JSON, or a list of such; bytes stand in it as ``{"media_type": ..., "base64": ...}``."""
+    """Text, JSON, or a list of them. Bytes have the form ``{"media_type": ..., "base64": ...}``."""
     is_error: bool = False
     requests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By name: ``{"message", "schema"}``, the schema empty where nothing is to be filled in.
+    """Requests by name: ``{"message", "schema"}``. The schema is empty if there is nothing to fill in.
 
-    What is asked of a model is ``{"agent", "messages", "system", "max_tokens", "temperature"}``.
+    A request for a model is ``{"agent", "messages", "system", "max_tokens", "temperature"}``.
 
-    They are answered by a call with `Answers` and the `state`."""
+    Requests are answered by another call with `Answers` and the `state`."""
     state: str | None = None
-    """What the server wants back with the answers; only it can read it."""
+    """Opaque state of the server, which must be returned to it with the answers."""
 
     @property
     def needs_input(self) -> bool:
-        """Whether it is to be called again, with answers."""
+        """True if the tool must be called again with answers."""
         return bool(self.requests) or self.state is not None
 
 
 class ToolServer(Protocol):
-    """A server of tools; it is started when it is first asked something."""
+    """A server of tools, which is started when it is first used."""
 
     @property
     def name(self) -> str:
-        """The name under which definitions know it."""
+        """Name of the server in definitions."""
 
     @property
     def timeout(self) -> float:
-        """Seconds that a call may take."""
+        """Time limit of a call in seconds."""
 
     @property
     def sampling(self) -> str | None:
-        """The agent that answers what it asks of a model; None refuses that."""
+        """Agent that answers the server's requests to a model; None refuses them."""
 
     async def discover(self) -> Discovered:
-        """Return what it offers now; raises `ServerError`."""
+        """Return the current tools and instructions. Raise `ServerError` if the server cannot be reached."""
 
     async def call(
         self,
@@ -116,37 +120,41 @@ class ToolServer(Protocol):
         elicit: Elicit | None = None,
         repeatable: bool = False,
     ) -> CallOutcome:
-        """Call a tool, in a later round with the answers and the state of the one before.
+        """Call a tool. After requests, call it again with the answers and the state of the previous outcome.
 
         Parameters
         ----------
         elicit
-            For servers that ask during a call, as those of 2025 do.
+            Function for requests during a call, as servers of the 2025 protocol make them.
         repeatable
-            Whether the call may simply be made again where the connection broke.
+            True if the call may be repeated after a lost connection.
 
         Raises
         ------
         ServerError
-            It cannot be reached, or breaks the protocol; it has not carried out the call.
+            The server cannot be reached or violates the protocol. It has not executed the call.
         OutcomeUnknownError
-            The connection broke after the call was sent, and it is not repeatable.
+            The connection was lost after the call was sent, and it is not repeatable.
         """
 
 
-# What a definition declares of workspaces: the files, commands and containers that agents and workflows may use.
+# --- workspaces: files, commands and containers for agents and workflows ----------------------------------------------
 
 
-LOCAL, FENCED, VIRTUALENV, DOCKER = WORKSPACE_KINDS = ("local", "fenced", "virtualenv", "docker")
-"""Where its commands run: on this machine, in a fence on it, with a Python environment of its own, in a container."""
+LOCAL = "local"
+FENCED = "fenced"
+VIRTUALENV = "virtualenv"
+DOCKER = "docker"
+WORKSPACE_KINDS = (LOCAL, FENCED, VIRTUALENV, DOCKER)
+"""Place of a workspace's commands: this machine, a fence on it, a Python environment, a container."""
 CONTAINED = frozenset({FENCED, DOCKER})
-"""Kinds whose commands reach nothing but the workspace."""
+"""Kinds whose commands can access only the workspace."""
 COMMAND_TIMEOUT = 180.0
-"""Seconds that a command may take."""
+"""Default time limit of a command in seconds."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _MEMORY = re.compile(r"(?=.*[1-9])\d+(\.\d+)?[kmgt]?b?", re.IGNORECASE)
 MOST_MEMORY_DIGITS = 16
-"""Characters of an amount of memory: enough for exbibytes, in bytes."""
+"""Largest number of characters of an amount of memory: sufficient for exbibytes in bytes."""
 _OF_KINDS = {
     "python": VIRTUALENV,
     "packages": VIRTUALENV,
@@ -159,10 +167,10 @@ _OF_KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceDefinition(Definition):
-    """A place with files and a shell, which agents and workflows name.
+    """A place with files and a shell for agents and workflows.
 
-    An execution works on a copy of the folder, which is its own, unless `in_place` says otherwise: what it has changed
-    is shown, and taken over when a person says so. ``divebook keys Workspace`` says what each of its fields means.
+    An execution works on its private copy of the folder, unless `in_place` is True. Its changes are shown, and applied
+    to the folder when a person decides so. ``divebook keys Workspace`` describes each field.
 
     Examples
     --------
@@ -240,6 +248,7 @@ class WorkspaceDefinition(Definition):
     ] = None
 
     def __post_init__(self) -> None:
+        # Each check raises the first error, in the order in which the fields are written.
         if not _NAME.fullmatch(self.name):
             hint = "use letters, digits, - _ and . only, at most 63"
             raise _wrong(f"{self.name!r} cannot be the name of a workspace", "Name", hint)
@@ -261,9 +270,10 @@ class WorkspaceDefinition(Definition):
 
     def _require_amounts(self) -> None:
         for name in ("exclude", "packages", "hosts"):
-            if isinstance(given := getattr(self, name), str):  # its letters would be taken for patterns, or names
+            value = getattr(self, name)
+            if isinstance(value, str):  # a string is iterable: each letter would become a pattern or a name
                 key = name.capitalize()
-                raise _wrong(f"{key} of workspace {self.name} is one text: {given!r}", key, f"write [{given!r}]")
+                raise _wrong(f"{key} of workspace {self.name} is one text: {value!r}", key, f"write [{value!r}]")
         if self.memory is not None and not is_memory(self.memory):
             message = f"workspace {self.name}: {self.memory!r} is no amount of memory above 0"
             raise _wrong(message, "Memory", "write 512m, or 2g")
@@ -278,39 +288,39 @@ def _wrong(message: str, key: str, hint: str) -> DefinitionError:
     return DefinitionError([Problem(message, key=key, hint=hint)])
 
 
-# Which calls of tools need a person's yes: a table of rules, and the modes that hold where no rule does.
+# --- approval of tool calls: rules, and modes for calls without a rule ------------------------------------------------
 #
-# A rule is a definition: ``{Tool: read_file, Arguments: {path: docs/**}, Outcome: allow}``. What a table says of one
-# call is for `divebook.engine.approvals` to say.
+# A rule is a definition: ``{Tool: read_file, Arguments: {path: docs/**}, Outcome: allow}``.
+# `divebook.engine.approvals` applies rules and modes to a call.
 
 
 ALLOW = "allow"
 ASK = "ask"
 DENY = "deny"
 OUTCOMES: Final = (ALLOW, ASK, DENY)
-"""What a rule may say, from the mildest to the strictest."""
+"""Outcomes of rules, from the mildest to the strictest."""
 ALWAYS = "always"
 IF_NOT_READ_ONLY = "if-not-read-only"
 IF_DESTRUCTIVE = "if-destructive"
 NEVER = "never"
 CONFIRMATION_MODES: Final = (ALWAYS, IF_NOT_READ_ONLY, IF_DESTRUCTIVE, NEVER)
-"""When a person is asked, where no rule decides."""
+"""Modes that determine whether a person is asked if no rule matches."""
 READ_ONLY = "read-only"
 DESTRUCTIVE = "destructive"
 UNKNOWN = "unknown"
 EFFECTS: Final = (READ_ONLY, DESTRUCTIVE, UNKNOWN)
-"""What a tool may say of itself, for `When`."""
+"""Effects of a tool according to its hints, for `When`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRule(Definition):
-    """What becomes of the calls of some tools; of several rules that match, the strictest decides.
+    """Approval rule for calls of some tools. If several rules match, the strictest decides.
 
-    ``divebook keys ApprovalRule`` says what each of its fields means.
+    ``divebook keys ApprovalRule`` describes each field.
 
-    A rule that allows is read narrowly: capitals, types and unicode forms count, ``*`` stands for any text without
-    ``/`` and ``**`` for any text, and a call with an argument that `Arguments` does not name is not allowed by it. A
-    rule that asks or denies is read widely: it holds as soon as a call could be meant.
+    A rule that allows is interpreted narrowly: case, types and Unicode forms matter, ``*`` matches any text without
+    ``/`` and ``**`` any text, and a call with an argument that `Arguments` does not contain is not allowed. A rule that
+    asks or denies is interpreted widely: it applies as soon as it could match a call.
 
     Examples
     --------
@@ -358,6 +368,7 @@ class ApprovalRule(Definition):
     ] = None
 
     def __post_init__(self) -> None:
+        # Check the choices, then the names, then convert arguments and the time of expiry to their stored form.
         for name, value, choices in (("Outcome", self.outcome, OUTCOMES), ("When", self.when, EFFECTS)):
             if value is not None and value not in choices:
                 raise _approval_error(name, value, did_you_mean(value, choices) or f"one of {', '.join(choices)}")
@@ -374,26 +385,26 @@ class ApprovalRule(Definition):
 
     @property
     def expires_us(self) -> int | None:
-        """When it ceases to hold, microseconds since 1970."""
+        """Time of expiry in microseconds since 1970; None for never."""
         return None if self.expires is None else to_microseconds(_moment(self.expires))
 
     @property
     def in_words(self) -> str:
         """The rule in a few words, for people and for the log."""
         parts = {"agent": self.agent, "server": self.server, "arguments": self.arguments, "when": self.when}
-        said = ", ".join(f"{name} {value}" for name, value in parts.items() if value is not None)
-        return f"{self.outcome} {self.tool}{f' ({said})' if said else ''}"
+        conditions = ", ".join(f"{name} {value}" for name, value in parts.items() if value is not None)
+        return f"{self.outcome} {self.tool}{f' ({conditions})' if conditions else ''}"
 
 
 def _moment(value: Any) -> datetime:
-    """Return a time as a rule states it; without a zone it is UTC, and a date is its first moment."""
+    """Parse the time of expiry of a rule. Without a time zone it is UTC. A date stands for its first moment."""
     try:
-        found = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+        moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
     except (TypeError, ValueError) as error:
         raise _approval_error(
             "Expires", value, "write a date or a time: 2026-12-31, 2026-12-31T12:00:00+01:00"
         ) from error
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def _approval_error(key: str, value: Any, hint: str) -> DefinitionError:
@@ -402,16 +413,16 @@ def _approval_error(key: str, value: Any, hint: str) -> DefinitionError:
 
 @dataclass(frozen=True, slots=True)
 class Approvals:
-    """The whole policy of an environment, or of one agent in it."""
+    """Approval policy of an environment, or of one agent in it."""
 
     rules: tuple[ApprovalRule, ...] = ()
     mode: str = ""
-    """The mode of all tools; empty leaves it to each tool."""
+    """Mode of all tools. Empty means that each tool decides."""
     servers: Mapping[str, str] = field(default_factory=dict)
-    """Modes of the tools of single MCP servers, by name."""
+    """Modes of tools of single MCP servers, by name."""
     stricter: Approvals | None = None
-    """Rules and modes of definitions for which no person vouches: they can turn allowing into asking or denying, and
-    never the reverse."""
+    """Rules and modes of untrusted definitions. They can turn an allowed call into one that asks or is denied, never
+    the reverse."""
 
     def __post_init__(self) -> None:
         for mode in (self.mode, *self.servers.values()):
@@ -421,23 +432,32 @@ class Approvals:
 
     @property
     def relaxations(self) -> list[str]:
-        """What could allow a call that would be asked about otherwise, in words."""
+        """Modes and rules that may allow a call without asking, in words."""
         modes = (self.mode, *self.servers.values())
-        found = [f"the mode {mode}" for mode in modes if mode in (IF_DESTRUCTIVE, NEVER)]
-        return found + [f"the rule: {rule.in_words}" for rule in self.rules if rule.outcome == ALLOW]
+        relaxations = [f"the mode {mode}" for mode in modes if mode in (IF_DESTRUCTIVE, NEVER)]
+        return relaxations + [f"the rule: {rule.in_words}" for rule in self.rules if rule.outcome == ALLOW]
 
     def mode_for(self, server: str) -> str:
-        """Return the mode of the tools of a server, of no server for an empty name; empty leaves it to each tool."""
+        """Return the mode for tools of a server; an empty name means no server. Empty means that each tool decides."""
         return self.servers.get(server) or self.mode
 
     def plus(self, rules: Iterable[ApprovalRule | Mapping[str, Any]], agent: str | None = None) -> Self:
-        """Return it with more rules, which hold for one agent only if that is named."""
-        more = (ApprovalRule.of(rule) for rule in rules)
-        return replace(self, rules=(*self.rules, *(rule if agent is None else rule.like(agent=agent) for rule in more)))
+        """Return the policy with additional rules, which apply to one agent only if `agent` is not None."""
+        additional = [ApprovalRule.of(rule) for rule in rules]
+        if agent is not None:
+            additional = [rule.like(agent=agent) for rule in additional]
+        return replace(self, rules=(*self.rules, *additional))
+
+
+# --- MCP servers ------------------------------------------------------------------------------------------------------
 
 
 CALL_TIMEOUT = 300.0
-MEMORY, FILE, KEYCHAIN = TOKEN_STORES = ("memory", "file", "keychain")
+"""Default time limit of one call in seconds."""
+MEMORY = "memory"
+FILE = "file"
+KEYCHAIN = "keychain"
+TOKEN_STORES = (MEMORY, FILE, KEYCHAIN)
 _NO_PARAMETERS = "the MCP library builds the request for a token itself; nothing can be added to it"
 
 
@@ -447,7 +467,7 @@ def _refused(message: str, key: str, hint: str) -> DefinitionError:
 
 @dataclass(frozen=True, slots=True)
 class TokenStoreDefinition(Definition):
-    """Where OAuth tokens are kept: ``memory`` or ``file``."""
+    """Store of OAuth tokens: ``memory`` or ``file``."""
 
     type: Annotated[
         str | None,
@@ -469,7 +489,7 @@ class TokenStoreDefinition(Definition):
 
 @dataclass(frozen=True, slots=True)
 class OAuthDefinition(Definition):
-    """How to obtain a token for an MCP server."""
+    """OAuth settings for a token of an MCP server."""
 
     client_id: Annotated[
         str | None, Key("The id of the OAuth client; without it, the server is asked for one.", example="divebook")
@@ -503,7 +523,7 @@ class ApprovalFilterDefinition(Definition):
 
 @dataclass(frozen=True, slots=True)
 class ToolConfigurationDefinition(Definition):
-    """Which tools of an MCP server may be used, and when they ask."""
+    """Usable tools of an MCP server and their approval modes."""
 
     enabled: Annotated[bool, Key("Whether its tools may be used.")] = True
     allowed_tools: Annotated[tuple[str, ...], Key("Those that may be used; all if empty.", example="[read_file]")] = ()
@@ -522,7 +542,7 @@ class ToolConfigurationDefinition(Definition):
 class MCPServerDefinition(Definition):
     """An MCP server: a program to start (``stdio``) or an address (``http``).
 
-    ``divebook keys MCPServer`` says what each of its fields means.
+    ``divebook keys MCPServer`` describes each field.
 
     Examples
     --------
@@ -581,24 +601,26 @@ class MCPServerDefinition(Definition):
     def __post_init__(self) -> None:
         require_numbers(self)
         require_whole_characters(self)
-        if "*" in self.name:  # its rules are made of its name, and in a rule that stands for any characters
+        if "*" in self.name:  # approval rules contain the name, in which ``*`` would match any characters
             message = f"{self.name!r} cannot be the name of an mcp server: what is said of it would hold for others"
             raise _refused(message, "Name", "leave out the *")
 
     def allows(self, tool: str) -> bool:
-        """Whether a tool of it may be used."""
-        given = self.tool_configuration
-        return given is None or (given.enabled and (not given.allowed_tools or tool in given.allowed_tools))
+        """Return True if a tool of the server may be used."""
+        settings = self.tool_configuration
+        if settings is None:
+            return True
+        return settings.enabled and (not settings.allowed_tools or tool in settings.allowed_tools)
 
     def _in_rules(self, tool: str) -> str:
-        """Return a tool as rules name it: in front of a ``/`` stands a server."""
+        """Return the name of a tool in rules. A name that contains ``/`` needs the server as its prefix."""
         return f"{self.name}/{tool}" if "/" in tool else tool
 
     @property
     def approvals(self) -> Approvals:
-        """What it says of approvals, as a table."""
-        given = self.tool_configuration or ToolConfigurationDefinition()
-        listed = given.approval_filter or ApprovalFilterDefinition()
-        rules = [ApprovalRule(self._in_rules(tool), server=self.name, outcome=ASK) for tool in listed.always]
-        rules += [ApprovalRule(self._in_rules(tool), server=self.name, outcome=ALLOW) for tool in listed.never]
-        return Approvals(tuple(rules), servers={self.name: given.approval_mode} if given.approval_mode else {})
+        """Approval policy of the server's tool configuration."""
+        settings = self.tool_configuration or ToolConfigurationDefinition()
+        tools = settings.approval_filter or ApprovalFilterDefinition()
+        rules = [ApprovalRule(self._in_rules(tool), server=self.name, outcome=ASK) for tool in tools.always]
+        rules += [ApprovalRule(self._in_rules(tool), server=self.name, outcome=ALLOW) for tool in tools.never]
+        return Approvals(tuple(rules), servers={self.name: settings.approval_mode} if settings.approval_mode else {})

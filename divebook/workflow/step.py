@@ -19,15 +19,16 @@ from divebook.errors import DefinitionError, Problem, ScriptError, did_you_mean,
 from divebook.events.payload import filling
 from divebook.questions.question import DEFINABLE
 from divebook.text import ranges
-from divebook.text.arguments import describe, normal_name
+from divebook.text.arguments import describe
 from divebook.text.format import parse_duration
+from divebook.text.names import normal_name
 from divebook.text.ranges import COUNT, SECONDS, SOME_SECONDS
 from divebook.workflow import table
 from divebook.workflow.answer_types import declared_answer
 from divebook.workflow.stored_form import Definition, as_definition, json_value, require_text, restored
 from divebook.workflow.table import Key, require_numbers
 
-# What a step does about failure: try again, go another way, or have what it has done undone.
+# --- reactions to failure: retry, catch and rollback ------------------------------------------------------------------
 
 
 _SECONDS = table.Number(ranges.SECONDS)
@@ -35,9 +36,9 @@ _SECONDS = table.Number(ranges.SECONDS)
 
 @dataclass(frozen=True, slots=True)
 class Retry(Definition):
-    """Try a failed step again, later and later.
+    """Retry policy of a step: number of attempts, and growing pauses between them.
 
-    ``divebook keys Retry`` says what each of its fields means.
+    ``divebook keys Retry`` describes each field.
 
     Examples
     --------
@@ -82,19 +83,19 @@ class Retry(Definition):
         require_numbers(self)
 
     def delay(self, failures: int) -> float:
-        """Return the seconds to wait after that many failures, without jitter."""
+        """Return the pause after a number of failures in seconds, without jitter."""
         try:
             pause = self.seconds * self.factor ** max(0, failures - 1)
-        except OverflowError:  # the pause has no limit of its own, and doubles every time
+        except OverflowError:  # the pause grows exponentially; `max_seconds` limits the result
             pause = math.inf if self.seconds else 0.0
         return min(self.max_seconds, pause)
 
 
 @dataclass(frozen=True, slots=True)
 class Catch(Definition):
-    """Go to another step when this one has failed for good.
+    """Error handler of a step: the step to continue with after the last failed attempt.
 
-    ``divebook keys Catch`` says what each of its fields means.
+    ``divebook keys Catch`` describes each field.
     """
 
     names = ("step", "store")
@@ -115,9 +116,9 @@ class Catch(Definition):
 
 @dataclass(frozen=True, slots=True)
 class Rollback(Definition):
-    """Call an action that undoes what a step has done, if the execution fails later or is cancelled.
+    """Action that undoes a completed step if the execution fails later or is cancelled.
 
-    ``divebook keys Rollback`` says what each of its fields means.
+    ``divebook keys Rollback`` describes each field.
 
     Examples
     --------
@@ -150,12 +151,12 @@ def catches(value: Catch | str | Sequence[Catch | str]) -> tuple[Catch, ...]:
     return tuple(Catch.of(entry) for entry in listed)
 
 
-# What a step of type ``interrupt`` asks a person.
+# --- questions of steps of type ``interrupt`` -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Ask(Definition):
-    """A question to a person; texts may hold ``${...}``.
+    """A question to a person. Its texts are templates.
 
     Examples
     --------
@@ -192,7 +193,7 @@ class Ask(Definition):
             example="2h",
         ),
     ] = None
-    """Seconds, also written as ``30s``, ``2h``; without it the question never expires."""
+    """Seconds, also written as ``30s`` or ``2h``. None means that the question never expires."""
     default: Annotated[Any, Key("The answer after that time.", example="false")] = None
     has_default: bool = False
     optional: Annotated[bool | None, Key("Whether the person may leave it unanswered.")] = None
@@ -224,7 +225,7 @@ def _seconds(value: float | str | None) -> float | None:
     raise DefinitionError([Problem(f"ExpiresIn is not a duration: {shown_number(value)}", key="ExpiresIn", hint=hint)])
 
 
-# A piece of content for an agent's context or a prompt step: where it comes from, not yet what it holds.
+# --- content of an agent's context or a prompt step: references to sources --------------------------------------------
 
 
 SOURCES = {
@@ -240,7 +241,7 @@ EXACTLY_ONE = f"context entry must specify exactly one of {', '.join(SOURCES.val
 
 @dataclass(frozen=True, slots=True)
 class ContentEntry(Definition):
-    """Exactly one source of content.
+    """A content reference for an agent's context or a prompt step, with exactly one source.
 
     Examples
     --------
@@ -271,17 +272,20 @@ class ContentEntry(Definition):
         ),
     ] = None
     blocks: tuple[Mapping[str, Any], ...] | None = None
-    """What the source held when the definitions were made ready; None as long as it is not read."""
+    """Content blocks that were read from the source when the definitions were loaded; None if it has not been read."""
     fingerprints: tuple[Mapping[str, Any], ...] | None = field(default=None, compare=False)
-    """What the blocks were made of: ``hash``, ``source``, ``size`` and ``modtime`` of each file, page or document.
+    """``hash``, ``source``, ``size`` and ``modtime`` of each file, page or document that the blocks were read from.
 
-    They tell of the source only: two entries with the same blocks are equal, and workflows with them have one
+    They are not compared: two entries with the same blocks are equal, and workflows with them have the same
     fingerprint.
     """
 
     @classmethod
     def of(cls, value: Any) -> Self:
-        """Return what a person wrote as an entry; more or less than one source is an error."""
+        """Return an entry from a value that a person wrote.
+
+        Raise `DefinitionError` unless it has exactly one source.
+        """
         entry = as_definition(cls, value)
         if not entry.is_complete:
             raise DefinitionError([Problem(EXACTLY_ONE)])
@@ -294,26 +298,29 @@ class ContentEntry(Definition):
 
     @property
     def given(self) -> tuple[str, ...]:
-        """The names of the sources that are filled in."""
+        """Names of the sources that are not None."""
         return tuple(name for name in SOURCES if getattr(self, name) is not None)
 
     @property
     def is_complete(self) -> bool:
-        """Whether exactly one source is given."""
+        """True if exactly one source is given."""
         return len(self.given) == 1
 
     @property
     def source(self) -> str:
-        """Which source this entry has: ``text``, ``path``, ``url``, ``document``, ``dynamic`` or ``dynamic_from``."""
+        """Name of the source: ``text``, ``path``, ``url``, ``document``, ``dynamic`` or ``dynamic_from``."""
         return self.given[0]
 
 
+# --- types of steps, edges and loops ----------------------------------------------------------------------------------
+
+
 STAGE = "stage"
-"""Type of the steps that a pipeline becomes; only `divebook.Pipeline` makes them."""
+"""Type of the steps of a pipeline. Only `divebook.Pipeline` creates them."""
 WORKFLOW = "workflow"
 CONTINUE = "continue_as_new"
 ROLLBACK = "rollback of"
-"""Begins the type of what undoes a step; nobody can write one."""
+"""Prefix of the type of steps that undo other steps. Such steps cannot be defined."""
 USED: dict[str, dict[str, str]] = {
     "prompt": {"agent": "Agent", "prompt": "Prompt", "content": "Content", "output": "Output", "thread": "Thread"},
     "action": {"action": "Action", "parameters": "Parameters", "executor": "Executor", "workspace": "Workspace"},
@@ -325,7 +332,7 @@ USED: dict[str, dict[str, str]] = {
     "function": {"script": "Script"},
     STAGE: {"script": "Script", "parameters": "Parameters"},
 }
-"""The settings, and their keys, that each type of step uses beside those that every step has."""
+"""Fields, and their keys, that only steps of one type use, by type."""
 NEEDED: dict[str, tuple[tuple[str, ...], str, str]] = {
     "prompt": (("prompt", "content"), "prompt", "add Prompt or Content"),
     "action": (("action",), "action", "add Action"),
@@ -334,23 +341,23 @@ NEEDED: dict[str, tuple[tuple[str, ...], str, str]] = {
     "interrupt": (("ask",), "question", "add Ask"),
     WORKFLOW: (("workflow",), "workflow", "add Workflow"),
 }
-"""By type of step: settings of which it needs one, what is missing without, and what to do then."""
+"""Requirements by type of step: fields of which one must be set, a name for them, and advice."""
 STEP_TYPES = tuple(USED)
 INFERRED_TYPES = ("action", "prompt", "script")
-"""Settings that give a step its type when none is written, in the order in which they are tried."""
+"""Fields that determine the type of a step without a type, in order of priority."""
 
 FAIL = "fail"
 KEEP = "keep"
 SKIP = "skip"
 ON_ITEM_ERROR = (FAIL, KEEP, SKIP)
+"""Reactions to an item of `Each` that has failed after all attempts."""
 _REFERRED = re.compile(r"^\s*\$\(\s*(?:\w+\.)*(\w+)\s*\)\s*$")
-"""An expression that only refers to a value: its name."""
-"""What may follow when an item of `Each` has failed for good."""
+"""An expression that only refers to a value. The group is the last name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edge(Definition):
-    """A way to another step, taken whenever it has no condition or its condition is true."""
+    """Edge to another step. It is followed if it has no condition or its condition is true."""
 
     names = ("step",)
     short = (str,)
@@ -366,20 +373,23 @@ class Edge(Definition):
 
     @classmethod
     def of(cls, value: Any) -> Self:
-        """Return what a person wrote as an edge; a pair is a step and a condition: ``("b", "$(state.ok)")``."""
+        """Return an edge from a value that a person wrote.
+
+        A pair is a step and a condition: ``("b", "$(state.ok)")``.
+        """
         return cls(*value) if isinstance(value, tuple | list) else as_definition(cls, value)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Make an edge of what `to_dict` returned; it is not checked again."""
+        """Create an edge from the output of `to_dict`, without checking it again."""
         return restored(cls, data)
 
 
 @dataclass(frozen=True, slots=True)
 class Each(Definition):
-    """Run a step once per item.
+    """Loop of a step over items.
 
-    ``divebook keys Each`` says what each of its fields means.
+    ``divebook keys Each`` describes each field.
 
     Examples
     --------
@@ -419,24 +429,24 @@ class Each(Definition):
     ] = None
 
     def __post_init__(self) -> None:
-        if self.on_item_error == FAIL and self.rows is None:  # it is the same step as where nothing is said
+        if self.on_item_error == FAIL and self.rows is None:  # the default: equal steps must be stored alike
             self._put(on_item_error=None)
         items = list(self.items) if isinstance(self.items, range) else self.items
         self._put(as_=normal_name(self.as_ or None), items=json_value(items, "items"))
 
     @classmethod
     def of(cls, value: Any) -> Self:
-        """Return what a person wrote as a loop; a list, or whatever gives items, is the items."""
+        """Return a loop from a value that a person wrote. A list, or another iterable, is its items."""
         return as_definition(cls, value if isinstance(value, Each | Mapping | str | int | float) else _items(value))
 
     def item_name(self, index: int, key: str | None = None, step: str = "item ") -> str:
-        """Return what an item is called by its place, or its key: by the variable of all, else by the step.
+        """Return the display name of an item: the variable of all items, or the step, with an index or a key.
 
         >>> Each("$(state.rows)", as_="row").item_name(3), Each([1, 2]).item_name(0, step="try")
         ('rows[3]', 'try[0]')
         """
-        referred = _REFERRED.search(self.items) if isinstance(self.items, str) else None
-        return f"{referred[1] if referred else step}[{index if key is None else repr(key)}]"
+        match = _REFERRED.search(self.items) if isinstance(self.items, str) else None
+        return f"{match[1] if match else step}[{index if key is None else repr(key)}]"
 
 
 PROMPT = table.Text(
@@ -445,7 +455,7 @@ PROMPT = table.Text(
 
 
 class _Undecided(tuple[Edge, ...]):
-    """The edges of a step that says nothing about what follows it."""
+    """Type of the edges of a step without ``Next``."""
 
     __slots__ = ()
 
@@ -455,9 +465,9 @@ UNDECIDED: tuple[Edge, ...] = _Undecided()
 
 @dataclass(frozen=True, slots=True, init=False)
 class Step(Definition):
-    """One step of a workflow; its type follows from what it is given.
+    """One step of a workflow. Its type is derived from its fields.
 
-    ``divebook keys Step`` says what each of its fields means.
+    ``divebook keys Step`` describes each field.
 
     Examples
     --------
@@ -581,6 +591,8 @@ class Step(Definition):
         inputs: Mapping[str, Any] | None = None,
     ) -> None:
         require_text(name, "the name of a step", 'write Step("name", ...)')
+        # Short forms of nested definitions (`retry=3`, `each=[...]`) are converted, and names get their normal form.
+        # Most steps have few of the fields, so that a conversion is called only for a value that is not None.
         _fill_step(
             self,
             name=normal_name(name),
@@ -615,17 +627,20 @@ class Step(Definition):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Make a step of what `to_dict` returned; but for its name it is not checked again."""
+        """Create a step from the output of `to_dict`. Only its name is checked again."""
         require_text(data.get("name"), "the name of a step", "a log that says otherwise was not written by divebook")
         return restored(cls, data)
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """Where a path may go from here: along its edges, or to what catches its failures."""
+        """Names of the steps that can follow: targets of its edges and of its error handlers."""
         return tuple([edge.step for edge in self.edges] + [policy.step for policy in self.catch])
 
     def undoing(self, kind: str, action: str, parameters: Mapping[str, Any]) -> Self:
-        """Return the step that calls what undoes this one: a function of some kind, with parameters as they are."""
+        """Return the step that undoes this one by calling a function with fixed parameters.
+
+        `kind` is the kind of the function, such as ``action`` or ``step``.
+        """
         retry = self.rollback and self.rollback.retry
         called = {"type": f"{ROLLBACK} {kind}", "action": action, "parameters": parameters, "retry": retry}
         nothing = {"each": None, "store": None, "catch": (), "timeout": None, "executor": None, "rollback": None}
@@ -633,7 +648,7 @@ class Step(Definition):
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing is said about what follows: the workflow then leads on to the next listed step."""
+        """True if the step has no ``Next``. The workflow then continues with the next listed step."""
         return isinstance(self.edges, _Undecided)
 
 
@@ -661,7 +676,10 @@ def _edges(value: str | Sequence[Edge | str | tuple[str, str | None]] | None) ->
 
 
 def inferred_type(step: Step) -> str:
-    """Return the type that follows from what the step is given, or an empty text."""
+    """Return the type that is derived from the fields of a step; empty if there is none.
+
+    A step with an action and a prompt is an action: `INFERRED_TYPES` are tried first, in their order.
+    """
     for name in INFERRED_TYPES:
         if getattr(step, name):
             return name
@@ -675,7 +693,7 @@ def inferred_type(step: Step) -> str:
 
 
 def chained(steps: Iterable[Step]) -> tuple[Step, ...]:
-    """Return the steps with every undecided one leading to the step after it, unless it ends or is the last."""
+    """Return the steps with edges for those without ``Next``: each leads to the following one, unless it ends there."""
     listed = tuple(steps)
     following = [step.name for step in listed[1:]]
     return tuple([_decided(step, after) for step, after in zip_longest(listed, following)])
@@ -688,17 +706,17 @@ def _decided(step: Step, after: str | None) -> Step:
 
 
 def require_step(value: Any) -> Step:
-    """Return `value` if it is a `Step`; say what to write if it is not."""
+    """Return `value` if it is a `Step`. Otherwise raise `DefinitionError`."""
     if not isinstance(value, Step):
         raise DefinitionError([Problem(f"a workflow holds steps, got {value!r}", hint='write Step("name", ...)')])
     return value
 
 
-# Content blocks: what a model is shown beside a prompt, as plain data.
+# --- content blocks: additional content of a prompt, as plain data ----------------------------------------------------
 #
-# ``{"type": "text", "text": ...}`` or ``{"type": "image" | "document", "source": {...}}`` with a source of
+# A block is ``{"type": "text", "text": ...}`` or ``{"type": "image" | "document", "source": {...}}``, with a source of
 # ``{"type": "base64", "media_type": ..., "data": ...}`` or ``{"type": "url", "url": ...}``. A block of type ``dynamic``
-# holds a script or program that makes blocks when the step runs.
+# has a script or program that creates blocks when the step runs.
 
 
 Block = dict[str, Any]
@@ -707,22 +725,22 @@ BLOCK_TYPES = ("text", "image", "document")
 
 
 def text_block(text: str) -> Block:
-    """Return a block that shows a text."""
+    """Return a text block."""
     return {"type": "text", "text": text}
 
 
 def base64_block(kind: str, media_type: str, data: str) -> Block:
-    """Return an image or document block that holds its bytes."""
+    """Return an image or document block with base64 data."""
     return {"type": kind, "source": {"type": "base64", "media_type": media_type, "data": data}}
 
 
 def blocks_from_script_result(result: Any) -> list[Block]:
-    """Return the blocks that a ``Dynamic`` script's result stands for: a text, a block, or a list of blocks.
+    """Convert the result of a ``Dynamic`` script to blocks. It is a string, a block, or a list of blocks.
 
     Raises
     ------
     ScriptError
-        The result is anything else.
+        The result has another form.
     """
     if isinstance(result, str):
         return [text_block(result)]
@@ -731,7 +749,7 @@ def blocks_from_script_result(result: Any) -> list[Block]:
 
 
 def blocks_from_program_output(output: str) -> list[Block]:
-    """Return the blocks that a ``DynamicFrom`` program printed as a JSON list; raises `ScriptError` otherwise."""
+    """Parse the blocks that a ``DynamicFrom`` program printed as a JSON list. Raise `ScriptError` for other output."""
     try:
         items = json.loads(output)
     except (ValueError, RecursionError) as error:
@@ -764,16 +782,16 @@ def _has_source(item: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ContentFingerprint:
-    """What identifies a piece of content without holding it."""
+    """Identity of a piece of content: hash and source, without the content itself."""
 
     hash: str
-    """SHA-256 in hex; the time is no part of it."""
+    """SHA-256 of the content in hex, without the time."""
     source: str
-    """Where it came from: a kind of block, or of a file its path, of a page its address."""
+    """Kind of a block, path of a file, or URL of a page."""
     size: int
-    """Bytes."""
+    """Size in bytes."""
     modtime: str = ""
-    """When a file was last changed, ISO 8601 in UTC; empty for what is not a file."""
+    """Time of the last change of a file, ISO 8601 in UTC; empty for other sources."""
 
 
 def fingerprint_block(block: Mapping[str, Any]) -> ContentFingerprint:

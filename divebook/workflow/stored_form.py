@@ -1,6 +1,11 @@
-"""What every definition dataclass can do: become plain JSON and come back unchanged.
+"""Base class of definition dataclasses, with conversion to plain JSON and back.
 
-Which fields hold other definitions, or several, their types say; everything else is plain JSON already.
+The types of the fields determine how they are converted: a field of another definition class, or of a tuple of
+definitions, is converted recursively. All other fields are plain JSON. Fields with their default value are not stored.
+For example ``Retry(attempts=5).to_dict()`` is ``{"attempts": 5}``.
+
+`_Form` computes the readers and defaults of a class once. The end of the module upgrades stored forms of older
+versions.
 """
 
 from __future__ import annotations
@@ -18,9 +23,9 @@ from divebook.events.codec import encode, locate_surrogate, storable
 from divebook.events.payload import filling
 from divebook.events.recorded import BigInt
 from divebook.events.values import MAX_DEPTH, normalize
-from divebook.text.arguments import normal_name
+from divebook.text.names import normal_name
 from divebook.text.syntax import each_text, literal, with_escapes, with_literal_depths
-from divebook.workflow.dialect import MANNERS, OWN
+from divebook.workflow.dialect import DIALECT_RULES, OWN
 
 Reader: TypeAlias = Callable[[Any], Any]
 
@@ -29,7 +34,7 @@ _LISTS = (tuple, list)
 
 
 def json_value(value: Any, name: str) -> Any:
-    """Return `value` as plain JSON; raises `DefinitionError` with the path to the first part that is not."""
+    """Return `value` as plain JSON. Raise `DefinitionError` with the path of the first part that is not JSON."""
     if not value and type(value) is dict:
         return {}
     try:
@@ -46,7 +51,7 @@ def _json(value: Any, path: str, depth: int) -> Any:
     if type(value) in _ATOMS:
         if type(value) is float and not math.isfinite(value):
             raise UnstorableValueError(path, f"{value} is not a JSON number; write it as a string, in quotes")
-        return normalize(value, path) if type(value) is int else value  # marks one beyond 64 bits
+        return normalize(value, path) if type(value) is int else value  # integers beyond 64 bits become `BigInt`
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):
@@ -62,17 +67,17 @@ def _json(value: Any, path: str, depth: int) -> Any:
     return _json(normal, path, depth)
 
 
-def require_whole_characters(made: Definition) -> None:
-    """Raise `DefinitionError` if a string of a definition holds a lone surrogate, which no store and no model takes."""
-    for name, value in made.to_dict().items():
+def require_whole_characters(definition: Definition) -> None:
+    """Raise `DefinitionError` if a string contains an unpaired surrogate, which stores and models refuse."""
+    for name, value in definition.to_dict().items():
         if place := locate_surrogate(value, name):
             message = f"{place} holds half a character (a lone surrogate), which cannot be stored or sent"
             hint = "decode the text with the encoding that it was written in"
-            raise DefinitionError([Problem(message, key=name, hint=hint)], f"{type(made).__name__}")
+            raise DefinitionError([Problem(message, key=name, hint=hint)], f"{type(definition).__name__}")
 
 
 def recorded_default(value: Any, name: str) -> Any:
-    """Return a default as the log holds it, of any kind that an input may have; `DefinitionError` if it holds none."""
+    """Return the recorded form of the default of an input. Raise `DefinitionError` if a log cannot hold the value."""
     try:
         return storable(value, name)
     except UnstorableValueError as error:
@@ -80,7 +85,7 @@ def recorded_default(value: Any, name: str) -> Any:
 
 
 def require_text(value: Any, what: str, hint: str) -> None:
-    """Raise `DefinitionError` unless `value` is a text."""
+    """Raise `DefinitionError` unless `value` is a string."""
     if not isinstance(value, str):
         raise DefinitionError([Problem(f"{what} must be a text, got {value!r}", hint=hint)])
 
@@ -99,17 +104,17 @@ def plain(value: Any) -> Any:
 
 
 class Definition:
-    """Base of the definition dataclasses."""
+    """Base class of definition dataclasses."""
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     names: ClassVar[tuple[str, ...]] = ()
-    """Fields that hold names, which are stored in their normal form (`divebook.text.arguments`)."""
+    """Fields that hold names, which are stored in their normal form (`divebook.text.names`)."""
     short: ClassVar[tuple[type, ...]] = ()
-    """Types of which a value stands for a definition with that as its first field."""
+    """Types of short forms: a value of such a type stands for a definition with it as the first field."""
 
     def __init_subclass__(cls) -> None:
-        # What definitions know of a field is no help in a signature (test_signatures_show_types_alone).
+        # Remove `Key` annotations from the signature, which should show types only (test_signatures_show_types_alone).
         hints = getattr(vars(cls).get("__init__"), "__annotations__", {})
         annotated = {name: hint for name, hint in hints.items() if str(hint).startswith("Annotated[")}
         hints |= {name: hint.partition(", Key(")[0].removeprefix("Annotated[") for name, hint in annotated.items()}
@@ -121,21 +126,24 @@ class Definition:
                 self._put(**{name: normal_name(value)})
 
     def _put(self, **values: Any) -> None:
-        """Set fields of a definition that is being made; afterwards nothing changes it."""
+        """Set fields of this frozen definition while it is created."""
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
     def like(self, **changes: Any) -> Self:
-        """Return a definition that differs from this one in fields that are as its constructor would make them."""
+        """Return a copy with other values of some fields.
+
+        The values must have the form that the constructor produces.
+        """
         values, fill = _form(type(self)).whole
-        made = object.__new__(type(self))
-        fill(made, *values(self))
+        copy = object.__new__(type(self))
+        fill(copy, *values(self))
         for name, value in changes.items():
-            object.__setattr__(made, name, value)
-        return made
+            object.__setattr__(copy, name, value)
+        return copy
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON from which `from_dict` makes an equal definition; fields at their default are left out."""
+        """Return plain JSON from which `from_dict` creates an equal definition, without fields at their default."""
         stored = {}
         for name, default, keeps_equals in _form(type(self)).defaults:
             value = getattr(self, name)
@@ -146,12 +154,12 @@ class Definition:
 
     @classmethod
     def of(cls, value: Any) -> Self:
-        """Return what a person wrote as a definition: a mapping of its fields, or what is `short` for one."""
+        """Return a definition from a value that a person wrote: a definition, a mapping of fields, or a short form."""
         return as_definition(cls, value)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Make a definition of what `to_dict` returned; an unknown key is a `DefinitionError`."""
+        """Create a definition from the output of `to_dict`. An unknown key raises `DefinitionError`."""
         return cls(**arguments(cls, data))
 
 
@@ -163,7 +171,7 @@ def _default(entry: Field[Any]) -> Any:
 
 
 def arguments(cls: type[Definition], data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the stored fields of `cls` as its constructor takes them."""
+    """Return the arguments for the constructor of `cls` from stored fields."""
     readers = _form(cls).readers
     if not data.keys() <= readers.keys():
         raise _unknown_field(cls, next(key for key in data if key not in readers))
@@ -178,9 +186,9 @@ def _unknown_field(cls: type[Definition], name: str) -> DefinitionError:
 
 
 def restored(cls: type[R], data: Mapping[str, Any]) -> R:
-    """Make a definition of what `to_dict` returned, without what its constructor asks: it was asked before storing.
+    """Create a definition from the output of `to_dict` without its constructor, whose checks passed before storing.
 
-    A definition may have thousands of steps; their constructors took half the time of a resumption.
+    A definition may have thousands of steps. Their constructors took half the time of a resumption.
     """
     definition = object.__new__(cls)
     count = len(data)
@@ -198,27 +206,28 @@ def restored(cls: type[R], data: Mapping[str, Any]) -> R:
 
 
 class _Form:
-    """What is stored of a kind of definition, and how."""
+    """Stored form of one definition class: defaults and readers of its fields."""
 
     def __init__(self, cls: type[Definition]) -> None:
         stored = [entry for entry in fields(cls) if entry.init and not entry.metadata.get("transient")]
         hints = get_type_hints(cls)
         self.defaults = [(entry.name, _default(entry), bool(entry.metadata.get("always"))) for entry in stored]
-        """Names and defaults of the fields, and whether a value that only equals the default is stored."""
+        """Name and default of each field, and whether a value that is equal but not identical to the default is
+        stored."""
         self.readers = {entry.name: _reader(without_none(hints[entry.name])) for entry in stored}
-        """What brings the plain form of each field back; None where that is the value itself."""
+        """Function that converts the plain form of each field back; None if the plain form is the value."""
         self._cls = cls
 
     @functools.cached_property
     def whole(self) -> tuple[Callable[[Any], tuple[Any, ...]], Callable[..., None]]:
-        """What gives all fields of a definition, stored or not, and what fills a new one with them."""
-        first, *others = (entry.name for entry in fields(self._cls))
-        values = attrgetter(first, *others) if others else lambda made: (getattr(made, first),)
+        """Functions that read all fields of a definition, stored or not, and that fill a new one with them."""
+        first, *rest = (entry.name for entry in fields(self._cls))
+        values = attrgetter(first, *rest) if rest else lambda definition: (getattr(definition, first),)
         return values, filling(self._cls)
 
     @functools.cached_property
     def puts(self) -> list[tuple[str, Callable[[Any, Any], None], Reader | None, Any]]:
-        """Of each field its name, what sets it in a new definition, its reader and its default."""
+        """Name, setter, reader and default of each field."""
         return [
             (name, getattr(self._cls, name).__set__, self.readers[name], default) for name, default, _ in self.defaults
         ]
@@ -234,7 +243,7 @@ def _form(cls: type[Definition]) -> _Form:
 
 
 def as_definition(cls: type[R], value: Any) -> R:
-    """Return what a person wrote as a definition; see `Definition.of`."""
+    """Return a definition from a value that a person wrote; see `Definition.of`."""
     if isinstance(value, cls):
         return value
     if isinstance(value, cls.short):
@@ -250,20 +259,20 @@ def defaults(cls: type[Definition]) -> dict[str, Any]:
 
 
 def _written(cls: type[Definition], data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that a person gave by name; raises `DefinitionError` for one that is unknown or missing."""
+    """Return the fields of a mapping that a person wrote. Raise `DefinitionError` for an unknown or missing field."""
     mandatory = {name: default is MISSING for name, default, _ in _form(cls).defaults}
     for key in data.keys() - mandatory.keys():
         hint = did_you_mean(str(key), mandatory) or f"known are {', '.join(mandatory)}"
         raise DefinitionError([Problem(f"{cls.__name__} has no key {key!r}", key=str(key), hint=hint)])
-    given = {key: value for key, value in data.items() if value is not None or mandatory[key]}
-    missing = [name for name, is_mandatory in mandatory.items() if is_mandatory and name not in given]
+    values = {key: value for key, value in data.items() if value is not None or mandatory[key]}
+    missing = [name for name, is_mandatory in mandatory.items() if is_mandatory and name not in values]
     if missing:
         raise DefinitionError([Problem(f"{missing[0]} is required in {cls.__name__}", key=missing[0])])
-    return given
+    return values
 
 
 def without_none(hint: Any) -> Any:
-    """Return the type in ``Type | None``; any other as it is."""
+    """Return the type in ``Type | None``. Any other type is returned unchanged."""
     if get_origin(hint) not in (Union, UnionType):
         return hint
     choices = [choice for choice in get_args(hint) if choice is not NoneType]
@@ -283,10 +292,10 @@ def _as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-# Definitions stored before templates had escapes and before nested texts were templates, in the present form.
+# --- upgrade of stored definitions from form 0 to form 1 --------------------------------------------------------------
 #
-# Then ``$${x}`` was a dollar sign and a value, and texts inside lists and mappings were passed as they were written.
-# The texts of such a definition are rewritten, so that a recorded execution keeps its meaning when it resumes.
+# In form 0 templates had no escapes: ``$${x}`` was a dollar sign and a value. Strings inside lists and mappings were no
+# templates. The strings are converted, so that a recorded execution keeps its meaning when it resumes.
 
 
 Data = dict[str, Any]
@@ -294,12 +303,17 @@ Data = dict[str, Any]
 
 def with_present_templates(workflow: Data) -> Data:
     """Return the stored form 1 of a workflow that was stored in form 0."""
-    has_values = MANNERS[workflow.get("dialect", OWN)].has_extensions
+    has_values = DIALECT_RULES[workflow.get("dialect", OWN)].has_extensions
     steps = workflow.get("steps") or []
     return {**workflow, "steps": [_step(step, has_values=has_values) for step in steps]}
 
 
 def _step(step: Data, *, has_values: bool) -> Data:
+    """Return a step of form 0 in form 1.
+
+    Fields that were templates get escapes (``with_escapes``). Strings inside parameters and inputs, and items of a
+    list, were no templates, and are escaped as a whole (``literal``).
+    """
     changed = dict(step)
     for name in ("prompt", "thread", "signal", "workflow", "seconds"):
         if isinstance(step.get(name), str):
@@ -325,4 +339,4 @@ def _ask(ask: Mapping[str, Any]) -> Data:
 
 
 _FILLED = {"parameters": ("action",), "inputs": ("workflow", "continue_as_new")}
-"""By field of a step, the types of step that fill it in."""
+"""Fields with templates, and the types of steps that use them."""

@@ -1,12 +1,23 @@
-"""How a mapping with known keys becomes a definition: the keys are those of its fields that are annotated with one."""
+"""Table of keys: conversion of mapping nodes to definitions by the annotations of dataclass fields.
+
+A field of a definition class that can be written in a file is annotated with a `Key`:
+
+    parallel: Annotated[int, Key("How many items run at the same time.", extension=True)] = 1
+
+`Table` collects the keys of a class. `Table.read` goes through the entries of a mapping node and finds the key of each
+entry by its spelling. The *kind* of the key (`Text`, `Number`, `One` for a nested definition ...) reads the value.
+Problems are collected in a `Reading` with their positions. For the text ``Parallel: many`` the kind `Number` reports
+"Parallel must be an integer ..., not the text 'many'" at line and column of ``many``, and returns `INVALID`. The other
+keys are still read, so that one pass reports all errors.
+
+The same annotations determine the writer (`Table.write`), the reference of keys and completion.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
-from collections.abc import Mapping as AbcMapping
-from collections.abc import Sequence as AnySequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,10 +26,10 @@ from typing import Annotated, Any, Literal, NoReturn, Protocol, TypeAlias, get_a
 from divebook.errors import DefinitionError, Place, Problem, Severity, did_you_mean, shown_number
 from divebook.text.format import parse_duration
 from divebook.text.ranges import INTEGER, NUMBER, SECONDS, NumberRange
-from divebook.workflow.dialect import MANNERS, OWN, Dialect, DialectRules
+from divebook.workflow.dialect import DIALECT_RULES, OWN, Dialect, DialectRules
 from divebook.workflow.stored_form import Definition, defaults, without_none
 
-# A definition before it is understood: scalars, lists and mappings that know where they stand in their text.
+# --- nodes: scalars, lists and mappings with their positions in a text ------------------------------------------------
 
 
 MAX_DEPTH = 64
@@ -28,7 +39,7 @@ MAX_TEXT = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A place in the text: line and column from 1 (0: no text), and the index of the character."""
+    """Position in a text: line and column from 1 (0 without a text), and the index of the character."""
 
     line: int = 0
     column: int = 0
@@ -40,7 +51,7 @@ NOWHERE = Mark()
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A text, number, truth value or null; `text` is how it was written."""
+    """Node of a string, number, boolean or null. `text` is the original spelling."""
 
     value: str | int | float | bool | None
     text: str
@@ -48,8 +59,8 @@ class Scalar:
 
 
 @dataclass(frozen=True, slots=True)
-class Sequence:
-    """A list."""
+class SequenceNode:
+    """Node of a list. `size` is the number of nodes in it, including itself."""
 
     items: tuple[Node, ...]
     start: Mark = NOWHERE
@@ -57,8 +68,8 @@ class Sequence:
 
 
 @dataclass(frozen=True, slots=True)
-class Mapping:
-    """Keys with values in written order; a key may be there twice."""
+class MappingNode:
+    """Node of a mapping: keys and values in written order. A key may occur twice."""
 
     entries: tuple[tuple[Scalar, Node], ...]
     start: Mark = NOWHERE
@@ -66,19 +77,19 @@ class Mapping:
     size: int = 1
 
 
-Node: TypeAlias = Scalar | Sequence | Mapping
+Node: TypeAlias = Scalar | SequenceNode | MappingNode
 
 
 def size_of(node: Node) -> int:
-    """Return how many nodes there are in and below `node`, repeated ones counted each time."""
+    """Return the number of nodes in and below `node`. A node that occurs repeatedly is counted each time."""
     return 1 if isinstance(node, Scalar) else node.size
 
 
 def kind_of(node: Node) -> str:
-    """Return what a node is, in words for an error."""
-    if isinstance(node, Mapping):
+    """Describe a node in words for an error."""
+    if isinstance(node, MappingNode):
         return "a mapping"
-    if isinstance(node, Sequence):
+    if isinstance(node, SequenceNode):
         return "a list"
     if node.value is None:
         return "nothing"
@@ -86,8 +97,8 @@ def kind_of(node: Node) -> str:
     return f"the text {shown!r}" if isinstance(node.value, str) else shown
 
 
-def located(value: Any, depth: int = 0) -> Node:
-    """Return plain Python data as nodes without positions.
+def nodes_of(value: Any, depth: int = 0) -> Node:
+    """Convert plain Python data to nodes without positions.
 
     Raises
     ------
@@ -98,10 +109,10 @@ def located(value: Any, depth: int = 0) -> Node:
     """
     if depth > MAX_DEPTH:
         raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
-    if isinstance(value, AbcMapping):
-        return Mapping(tuple((_scalar_key(key), located(item, depth + 1)) for key, item in value.items()))
+    if isinstance(value, Mapping):
+        return MappingNode(tuple((_scalar_key(key), nodes_of(item, depth + 1)) for key, item in value.items()))
     if isinstance(value, list | tuple):
-        return Sequence(tuple(located(item, depth + 1) for item in value))
+        return SequenceNode(tuple(nodes_of(item, depth + 1) for item in value))
     return _scalar(value)
 
 
@@ -119,15 +130,15 @@ def _scalar(value: Any) -> Scalar:
     raise TypeError(f"{type(value).__name__} is not plain data: use text, numbers, lists and mappings")
 
 
-def nearest_position(place: Place, positions: AbcMapping[Place, tuple[int, int]]) -> tuple[int, int]:
-    """Return line and column of a place, or of the nearest one above it that is known; (0, 0) if none is."""
+def nearest_position(place: Place, positions: Mapping[Place, tuple[int, int]]) -> tuple[int, int]:
+    """Return line and column of a place, or of the nearest one above it with a position; (0, 0) if there is none."""
     for length in range(len(place), -1, -1):
         if place[:length] in positions:
             return positions[place[:length]]
     return (0, 0)
 
 
-# One pass over one definition text: what was found wrong, and where everything stands.
+# --- state of one reading ---------------------------------------------------------------------------------------------
 
 
 Format = Literal["yaml", "json"]
@@ -135,9 +146,9 @@ Format = Literal["yaml", "json"]
 
 @dataclass(slots=True)
 class Reading:
-    """Collects problems and positions while a text is read.
+    """Problems and positions that are collected while a text is read.
 
-    `format` says how keys are matched; a Python mapping is read as if it were YAML.
+    `format` determines how keys are matched. A Python mapping is read like YAML.
     """
 
     text: str = ""
@@ -148,38 +159,38 @@ class Reading:
     problems: list[Problem] = field(default_factory=list)
     positions: dict[Place, tuple[int, int]] = field(default_factory=dict)
     broken: set[Place] = field(default_factory=set)
-    """Steps with something wrong in them, whose other rules are not worth checking."""
+    """Steps with errors, for which further rules are not checked."""
     refused: set[Place] = field(default_factory=set)
-    """Definitions that could not be made, and are left out of their lists."""
+    """Definitions that could not be created and are missing in their lists."""
 
     @property
-    def manner(self) -> DialectRules:
-        """What differs between the dialects."""
-        return MANNERS[self.dialect]
+    def rules(self) -> DialectRules:
+        """Rules of the dialect."""
+        return DIALECT_RULES[self.dialect]
 
     @property
     def strict(self) -> bool:
-        """Whether what would be ignored is an error."""
-        return self.manner.is_strict
+        """True if a key without effect is an error."""
+        return self.rules.is_strict
 
     @property
     def severity(self) -> Severity:
-        """How bad it is that something would be ignored."""
+        """Severity of problems about keys without effect."""
         return "error" if self.strict else "warning"
 
     @property
     def lax(self) -> bool:
-        """Whether unknown and repeated keys are let through, as the old system did in JSON."""
+        """True if unknown and repeated keys are accepted, as in JSON files of the legacy system."""
         return self.format == "json" and not self.strict
 
     @property
     def errors(self) -> list[Problem]:
-        """The problems that forbid the use of the text."""
+        """Problems that prevent the use of the text."""
         return [problem for problem in self.problems if problem.severity == "error"]
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
-        """The problems that do not."""
+        """Problems that do not prevent the use of the text."""
         return tuple(problem for problem in self.problems if problem.severity == "warning")
 
     def add(
@@ -192,19 +203,19 @@ class Reading:
         hint: str | None = None,
         severity: Severity = "error",
     ) -> None:
-        """Note a problem at `mark`."""
+        """Add a problem at `mark`."""
         line, column = self.position(mark)
         self.problems.append(Problem(message, line, column, key, severity, hint, place))
 
-    def add_found(self, found: Iterable[Problem]) -> None:
-        """Note problems that know only their place; the nearest known position above it is filled in."""
-        for problem in found:
+    def add_found(self, problems: Iterable[Problem]) -> None:
+        """Add problems that have a place but no position. The nearest position above the place is filled in."""
+        for problem in problems:
             located = problem.at(*nearest_position(problem.place, self.positions))
             twin = nearest_position(problem.twin, self.positions)[0] if problem.twin else 0
             self.problems.append(located.beside(twin))
 
-    def find_duplicates(self, entries: AnySequence[tuple[Scalar, Node]]) -> None:
-        """Note every key that its mapping has already; lax JSON lets the last one win."""
+    def find_duplicates(self, entries: Sequence[tuple[Scalar, Node]]) -> None:
+        """Add a problem for each repeated key of a mapping. In lax JSON the last one wins without a problem."""
         first: dict[str, Mark] = {}
         for key, _ in [] if self.lax else entries:
             if key.text in first:
@@ -213,7 +224,7 @@ class Reading:
             first.setdefault(key.text, key.start)
 
     def locate(self, place: Place, key: Mark, value: Mark) -> None:
-        """Remember where `place` stands: at its value, or at its key if the value begins on another line."""
+        """Record the position of `place`: that of its value, or of its key if the value begins on another line."""
         if key.line:
             self.positions[place] = self.position(value if value.line == key.line else key)
 
@@ -222,7 +233,7 @@ class Reading:
         return (mark.line + self.line_offset, mark.column) if mark.line else (0, 0)
 
     def fail(self, message: str, mark: Mark, hint: str | None = None) -> NoReturn:
-        """Give up: note the problem and raise everything found so far."""
+        """Add a problem and raise `DefinitionError` with all errors so far."""
         self.add(message, mark, hint=hint)
         raise self._error()
 
@@ -232,8 +243,8 @@ class Reading:
             raise self._error()
 
     def source_of(self, node: Node) -> str:
-        """Return the text that `node` was read from, moved to the left margin."""
-        if not isinstance(node, Mapping) or not node.start.line:
+        """Return the text of a mapping node without its indentation; empty for other nodes and without a text."""
+        if not isinstance(node, MappingNode) or not node.start.line:
             return ""
         lines = self.text[node.start.index : node.end.index].rstrip().split("\n")
         margin = " " * (node.start.column - 1)
@@ -244,12 +255,15 @@ class Reading:
         return DefinitionError(ordered, self.source_name)
 
 
-# The kinds of value a key can hold: how each is read from nodes, checked, and written back.
+# --- kinds of values --------------------------------------------------------------------------------------------------
 #
-# A kind reads a node that is not null; it returns `INVALID` after it has noted a problem.
+# A kind reads and checks a node that is not null, and writes a value back. It returns `INVALID` after it has added a
+# problem.
 
 
 class _Invalid:
+    """Type of the constant `INVALID`."""
+
     def __repr__(self) -> str:
         return "INVALID"
 
@@ -264,21 +278,21 @@ INPUT_TYPES = {
     **dict.fromkeys(("list", "array"), (list, tuple)),
     **dict.fromkeys(("map", "dict", "object"), (dict,)),
 }
-"""What `Type` of an input may say, in any case of letters, and the Python types that fit it."""
+"""Values of `Type` of an input, case-insensitive, and the Python types that they accept."""
 
 
 class Kind(Protocol):
-    """Reads one kind of value."""
+    """Reader and writer of one kind of value."""
 
     @property
     def holds(self) -> str:
-        """What kind of value it is, for the reference."""
+        """Description of the values, for the reference."""
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the value, or `INVALID` after noting what is wrong."""
+        """Return the value of a node, or `INVALID` after adding a problem."""
 
     def write(self, value: Any) -> Any:
-        """Return `value` as it would stand in a definition."""
+        """Return the form of `value` in a definition file."""
 
 
 def _key_of(place: Place) -> str:
@@ -286,14 +300,14 @@ def _key_of(place: Place) -> str:
 
 
 def mismatch(expected: str, node: Node, place: Place, reading: Reading, hint: str | None = None) -> Any:
-    """Note that `node` is not what its key needs; return `INVALID`."""
+    """Add the problem that `node` is not what its key expects. Return `INVALID`."""
     key = _key_of(place)
     reading.add(f"{key} must be {expected}, not {kind_of(node)}", node.start, place, key=key, hint=hint)
     return INVALID
 
 
 class Plain:
-    """Base of the kinds whose values are written as they are."""
+    """Base class of kinds whose values are written unchanged."""
 
     def write(self, value: Any) -> Any:
         """Return the value itself."""
@@ -302,9 +316,9 @@ class Plain:
 
 @dataclass(frozen=True, slots=True)
 class Text(Plain):
-    """A text; numbers and truth values are taken as they are written (``Version: 1.0``).
+    """A string. Numbers and booleans are read in their original spelling (``Version: 1.0``).
 
-    `choices` and `complaint` restrict it: ``"invalid log level: {}"``.
+    `choices` restricts the values. `complaint` is the message for other values: ``"invalid log level: {}"``.
     """
 
     trimmed: bool = False
@@ -314,11 +328,11 @@ class Text(Plain):
 
     @property
     def holds(self) -> str:
-        """What kind of value it is."""
+        """Description of the values."""
         return f"one of {', '.join(self.choices)}" if self.choices else "a text"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the text, or `INVALID` after noting what is wrong."""
+        """Return the text, or `INVALID` after adding a problem."""
         if not isinstance(node, Scalar):
             return mismatch("a text", node, place, reading, self.hint)
         text = node.text.strip() if self.trimmed else node.text
@@ -330,12 +344,12 @@ class Text(Plain):
 
 
 class InputType(Plain):
-    """What an input must be, in any case of letters; the dialect ``dive`` takes any word, and checks nothing then."""
+    """Type of an input, case-insensitive. The dialect ``dive`` accepts any word and then does not check values."""
 
     holds = f"one of {', '.join(INPUT_TYPES)}"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the type as written, or `INVALID` after noting what is wrong."""
+        """Return the type as written, or `INVALID` after adding a problem."""
         text = Text().read(node, place, reading)
         if text is INVALID or not reading.strict or not text or text.lower() in INPUT_TYPES:
             return text
@@ -350,7 +364,7 @@ class Flag(Plain):
     holds = "true or false"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the truth value, or `INVALID` after noting what is wrong."""
+        """Return the boolean, or `INVALID` after adding a problem."""
         if isinstance(node, Scalar) and isinstance(node.value, bool):
             return node.value
         return mismatch("true or false", node, place, reading)
@@ -358,20 +372,20 @@ class Flag(Plain):
 
 @dataclass(frozen=True, slots=True)
 class Number(Plain):
-    """A number of a range.
+    """A number in a range.
 
-    The dialect ``dive`` has no lower limits: only what no clock or database holds is refused there.
+    The dialect ``dive`` has no lower limits. It refuses only numbers that clocks and databases cannot store.
     """
 
     range: NumberRange = NUMBER
 
     @property
     def holds(self) -> str:
-        """What kind of value it is."""
+        """Description of the values."""
         return "a whole number" if self.range.is_whole else "a number"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the number, or `INVALID` after noting what is wrong."""
+        """Return the number, or `INVALID` after adding a problem."""
         value = node.value if isinstance(node, Scalar) else None
         allowed = self.range if reading.strict else replace(self.range, least=None, excludes_least=False)
         if not allowed.fits(value):
@@ -381,19 +395,19 @@ class Number(Plain):
 
 @dataclass(frozen=True, slots=True)
 class Seconds(Plain):
-    """A number of seconds or a template that gives one."""
+    """A number of seconds, or a template that results in one."""
 
     range: NumberRange = SECONDS
     holds = "seconds, or a template"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the number or template, or `INVALID` after noting what is wrong."""
+        """Return the number or template, or `INVALID` after adding a problem."""
         if isinstance(node, Scalar) and isinstance(node.value, str):
             return node.text
         return Number(self.range).read(node, place, reading)
 
     def write(self, value: Any) -> Any:
-        """Return a whole number as one."""
+        """Return a whole number as an integer."""
         return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -405,7 +419,7 @@ class ResponseTimeout:
     holds = "a duration: 30s, 1m30s, or seconds"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return seconds, or `INVALID` after noting what is wrong."""
+        """Return seconds, or `INVALID` after adding a problem."""
         value = node.value if isinstance(node, Scalar) else None
         seconds = None
         if isinstance(value, str | int | float) and not isinstance(value, bool):
@@ -419,7 +433,7 @@ class ResponseTimeout:
         return INVALID
 
     def write(self, value: Any) -> Any:
-        """Return the value as it would stand in a definition."""
+        """Return the form of the value in a definition file."""
         return int(value) if value == int(value) else f"{value}s"
 
 
@@ -429,14 +443,14 @@ class Anything(Plain):
     holds = "anything"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the value, or `INVALID` after noting what is wrong."""
-        if isinstance(node, Sequence):
+        """Return the value, or `INVALID` after adding a problem."""
+        if isinstance(node, SequenceNode):
             return [self.read(item, (*place, index), reading) for index, item in enumerate(node.items)]
-        if isinstance(node, Mapping):
+        if isinstance(node, MappingNode):
             return {key.text: self.read(item, (*place, key.text), reading) for key, item in node.entries}
         if isinstance(node.value, float) and not math.isfinite(node.value):
             mismatch("a finite number", node, place, reading)
-            return None  # the value may sit deep inside others, which are to be plain JSON
+            return None  # not `INVALID`: the value may be inside another one, which must be plain JSON
         return node.value
 
 
@@ -448,8 +462,8 @@ class MappingOf(Plain):
     holds: str
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the mapping, or `INVALID` after noting what is wrong."""
-        if not isinstance(node, Mapping):
+        """Return the mapping, or `INVALID` after adding a problem."""
+        if not isinstance(node, MappingNode):
             return mismatch("a mapping", node, place, reading)
         return {key.text: self.kind.read(item, (*place, key.text), reading) for key, item in node.entries}
 
@@ -461,7 +475,7 @@ class OneOrMore(Plain):
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
         """Return a list of texts."""
-        items = node.items if isinstance(node, Sequence) else (node,)
+        items = node.items if isinstance(node, SequenceNode) else (node,)
         return [Text().read(item, place, reading) for item in items]
 
 
@@ -471,8 +485,8 @@ class Texts:
     holds = "a list of texts"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the texts, or `INVALID` after noting what is wrong."""
-        if not isinstance(node, Sequence):
+        """Return the texts, or `INVALID` after adding a problem."""
+        if not isinstance(node, SequenceNode):
             hint = f"write [{node.text}]" if isinstance(node, Scalar) and re.fullmatch(r"[\w.-]+", node.text) else None
             return mismatch("a list of texts", node, place, reading, hint)
         return tuple(self._item(item, (*place, index), reading) for index, item in enumerate(node.items))
@@ -484,17 +498,17 @@ class Texts:
         return Text().read(node, place, reading)
 
     def write(self, value: Any) -> Any:
-        """Return the value as it would stand in a definition."""
+        """Return the form of the value in a definition file."""
         return list(value)
 
 
 _CAPITALS = {"id": "ID", "mcp": "MCP", "oauth": "OAuth", "pkce": "PKCE", "uri": "URI", "url": "URL"}
 FOLLOWS: Any = None
-"""Stands for a kind that follows from the type of the field."""
+"""Marker for a kind that is derived from the type of the field."""
 
 
 def snake_case(key: str) -> str:
-    """Return the other spelling of a key: ``ResponseTimeout`` is ``response_timeout``."""
+    """Return a key in snake case: ``ResponseTimeout`` is ``response_timeout``."""
     if key == "OAuth":
         return "oauth"
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", key).lower()
@@ -507,75 +521,76 @@ def _written(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key: what it means and holds, and which field it fills.
+    """One key of a definition file: its meaning, its kind of value, and the field that it fills.
 
-    A field that definitions write is annotated with its key, of which only `means` must be said:
+    A field that can be written in a file is annotated with its key. Only `means` is required:
     ``parallel: Annotated[int, Key("How many items run at the same time.", extension=True)] = 1``.
     """
 
     means: str
-    """One line of the reference, for people."""
+    """Description for the reference, in one line."""
     name: str = ""
-    """How it is written; by default as the field is called, in capitals."""
+    """Spelling in files; by default the name of the field in Pascal case."""
     field: str = ""
     kind: Kind = FOLLOWS
     required: str = ""
-    """Complaint if it is missing or empty."""
+    """Error message if the key is missing or empty; empty for an optional key."""
     ignored: str = ""
-    """Why it has no effect: an error, in the dialect ``dive`` a warning."""
+    """Reason why the key has no effect: an error, in the dialect ``dive`` a warning."""
     extension: bool = False
-    """Unknown to the dialect ``dive``."""
+    """True if the dialect ``dive`` does not have the key."""
     example: str = ""
-    """A value as it may be written, where its kind does not give one."""
+    """Example of a value, if the kind does not provide one."""
     formerly: tuple[str, ...] = ()
-    """Names that it had once: still read, with a warning that says what to write."""
+    """Former names, which are still read, with a warning."""
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """What a table read from one mapping, for the function that makes the definition."""
+class ParsedMapping:
+    """Values that a table read from one mapping, for the function that creates the definition."""
 
     values: dict[str, Any]
-    node: Mapping
+    node: MappingNode
     place: Place
     failed: frozenset[str]
-    """Fields whose value is wrong, or missing though required."""
+    """Fields with a wrong value, or without a required one."""
     is_sound: bool
-    """Whether nothing was wrong anywhere in it."""
+    """True if the mapping has no error at any depth."""
 
 
-Maker = Callable[[Made, Reading], Any]
+Maker = Callable[[ParsedMapping, Reading], Any]
 
 
 _TABLES: dict[type[Definition], Table] = {}
-"""The table of each kind of definition."""
+"""Table of each definition class."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """The keys of one kind of mapping: those of the fields of a definition.
+    """Keys of one definition class, with reader and writer.
 
-    `advice` answers keys that people write but that do not exist: ``{"Backstory": "write it into Instructions"}``.
+    `advice` has hints for keys that people write but that do not exist: ``{"Backstory": "write it into
+    Instructions"}``.
     """
 
     label: str
     definition: type[Definition]
     make: Maker | None = None
-    """What makes the definition; by default it is handed the values."""
+    """Function that creates the definition; by default its constructor."""
     example: str = ""
-    """What such a mapping may look like."""
+    """Example of such a mapping."""
     text_key: str = ""
-    """The key for which a text stands that is written in place of a mapping."""
-    advice: AbcMapping[str, str] = field(default_factory=dict)
+    """Key that a plain string in place of a mapping stands for."""
+    advice: Mapping[str, str] = field(default_factory=dict)
     more: tuple[Key, ...] = ()
-    """Keys that fill no field of the definition."""
+    """Additional keys that do not fill a field of the definition."""
 
     def __post_init__(self) -> None:
         _TABLES[self.definition] = self
 
     @cached_property
     def keys(self) -> tuple[Key, ...]:
-        """The keys, in the order of the fields."""
+        """Keys in the order of the fields."""
         hints = get_type_hints(self.definition, include_extras=True)
         return (*(_key(name, *get_args(hint)) for name, hint in hints.items() if _has_key(hint)), *self.more)
 
@@ -590,14 +605,18 @@ class Table:
     def _folded(self) -> dict[str, Key]:
         return {spelling.casefold(): key for spelling, key in self._spellings.items()}
 
-    def read(self, node: Mapping, place: Place, reading: Reading) -> Any:
-        """Return the definition that the mapping describes, or `INVALID`."""
+    def read(self, node: MappingNode, place: Place, reading: Reading) -> Any:
+        """Return the definition that the mapping describes, or `INVALID`.
+
+        All keys are read even if some fail. The definition is then created from the valid values. If its constructor
+        refuses them, its problems get the positions of their keys.
+        """
         before = len(reading.errors)
         values: dict[str, Any] = {}
-        given: dict[str, Scalar] = {}
+        key_nodes: dict[str, Scalar] = {}
         for key_node, item in node.entries:
             key = self._find(key_node, place, reading)
-            if key is None or not self._is_new(key, key_node, given, place, reading):
+            if key is None or not self._is_new(key, key_node, key_nodes, place, reading):
                 continue
             where = (*place, key.name)
             reading.locate(where, key_node.start, item.start)
@@ -608,10 +627,10 @@ class Table:
         failed |= self._missing(values, node, place, reading)
         values = {name: value for name, value in values.items() if name not in failed}
         make = self.make or self._made
-        made = Made(values, node, place, frozenset(failed), len(reading.errors) == before)
+        parsed = ParsedMapping(values, node, place, frozenset(failed), len(reading.errors) == before)
         try:
-            return make(made, reading)
-        except DefinitionError as error:  # a definition that refuses its values
+            return make(parsed, reading)
+        except DefinitionError as error:  # the constructor refuses the values
             reading.refused.add(place)
             for problem in error.problems:
                 if problem.place:
@@ -621,16 +640,16 @@ class Table:
                     reading.add(problem.message, node.start, where, key=problem.key, hint=problem.hint)
             return INVALID
 
-    def _made(self, made: Made, _reading: Reading) -> Any:
-        """Return the definition of what was read soundly; one that lacks something is `INVALID`."""
-        return INVALID if made.failed - defaults(self.definition).keys() else self.definition(**made.values)
+    def _made(self, parsed: ParsedMapping, _reading: Reading) -> Any:
+        """Create the definition from the valid values; `INVALID` if a field without a default has failed."""
+        return INVALID if parsed.failed - defaults(self.definition).keys() else self.definition(**parsed.values)
 
     def key(self, spelling: str) -> Key | None:
-        """Return the key that is written so, in either of its spellings."""
+        """Return the key with this spelling, in Pascal case or snake case; None if there is none."""
         return self._spellings.get(spelling)
 
     def write(self, value: Any) -> dict[str, Any]:
-        """Return the definition as a mapping of written keys, without what is at its default."""
+        """Return the definition as a mapping with keys of files, without values at their default."""
         data = value.to_dict()
         return {key.name: key.kind.write(getattr(value, key.field)) for key in self.keys if key.field in data}
 
@@ -650,15 +669,16 @@ class Table:
         reading.add(message, node.start, (*place, node.text), key=node.text, hint=hint)
 
     def _suggestion(self, text: str) -> str:
-        """Return what to write instead of an unknown key."""
+        """Return the hint for an unknown key: advice, a similar key, or all keys."""
         names = [key.name for key in self.keys]
         if text in self.advice:
             return self.advice[text]
         near = did_you_mean(text, names) or did_you_mean(text.replace("_", ""), names)
         return near or f"{self.label} has {', '.join(names)}"
 
-    def _is_new(self, key: Key, node: Scalar, given: dict[str, Scalar], place: Place, reading: Reading) -> bool:
-        earlier = given.setdefault(key.name, node)
+    def _is_new(self, key: Key, node: Scalar, key_nodes: dict[str, Scalar], place: Place, reading: Reading) -> bool:
+        """Return False for a repeated key. Two spellings of one key are reported here, equal ones by the parser."""
+        earlier = key_nodes.setdefault(key.name, node)
         if earlier is node or reading.lax:
             return True
         if earlier.text != node.text:
@@ -667,6 +687,7 @@ class Table:
         return False
 
     def _note_effect(self, key: Key, node: Scalar, place: Place, reading: Reading) -> None:
+        """Add a problem for a former name of a key, and for a key without effect."""
         if snake_case(node.text) in map(snake_case, key.formerly):
             message = f"{node.text} is called {key.name} now"
             hint = f"write {key.name}; the former name is still read"
@@ -675,7 +696,7 @@ class Table:
             message = f"{key.name} has no effect"
             reading.add(message, node.start, place, key=key.name, hint=key.ignored, severity=reading.severity)
 
-    def _missing(self, values: dict[str, Any], node: Mapping, place: Place, reading: Reading) -> set[str]:
+    def _missing(self, values: dict[str, Any], node: MappingNode, place: Place, reading: Reading) -> set[str]:
         missing = [key for key in self.keys if key.required and not values.get(key.field)]
         for key in missing:
             reading.add(key.required, node.start, (*place, key.name), key=key.name, hint=f"add {key.name}")
@@ -685,8 +706,8 @@ class Table:
 # --- numbers ---------------------------------------------------------------------------------------------------------
 
 
-def ranges(definition: type[Definition]) -> AbcMapping[str, tuple[str, NumberRange, bool]]:
-    """Return the numeric fields of a definition: the key and the range of each, and whether it may be a template."""
+def ranges(definition: type[Definition]) -> Mapping[str, tuple[str, NumberRange, bool]]:
+    """Return key and range of each numeric field of a definition, and whether its value may be a template."""
     if definition not in _RANGES:
         hints = get_type_hints(definition, include_extras=True)
         keys = [_key(name, *get_args(hint)) for name, hint in hints.items() if _has_key(hint) and _is_number(hint)]
@@ -698,10 +719,10 @@ def ranges(definition: type[Definition]) -> AbcMapping[str, tuple[str, NumberRan
     return _RANGES[definition]
 
 
-def number_problems(made: Definition) -> Iterator[Problem]:
-    """Return a problem for each number that is out of the range of its key; None stands for no number."""
-    for field_name, (key, allowed, is_template) in ranges(type(made)).items():
-        value = getattr(made, field_name)
+def number_problems(definition: Definition) -> Iterator[Problem]:
+    """Return a problem for each number outside the range of its key. None is accepted."""
+    for field_name, (key, allowed, is_template) in ranges(type(definition)).items():
+        value = getattr(definition, field_name)
         if value is None or (is_template and isinstance(value, str)):
             continue
         if not allowed.fits(value):
@@ -709,9 +730,9 @@ def number_problems(made: Definition) -> Iterator[Problem]:
             yield Problem(f"{name} must be {allowed}, not {shown_number(value)}", key=key, place=(key,))
 
 
-def require_numbers(made: Definition) -> None:
-    """Raise `DefinitionError` for numbers of a definition that Python code made with a value out of range."""
-    problems = [replace(problem, place=()) for problem in number_problems(made)]
+def require_numbers(definition: Definition) -> None:
+    """Raise `DefinitionError` if Python code created a definition with a number outside its range."""
+    problems = [replace(problem, place=()) for problem in number_problems(definition)]
     if problems:
         raise DefinitionError(problems)
 
@@ -719,7 +740,7 @@ def require_numbers(made: Definition) -> None:
 _RANGES: dict[type[Definition], dict[str, tuple[str, NumberRange, bool]]] = {}
 
 
-# --- what a field's type says about its key --------------------------------------------------------------------------
+# --- kinds derived from the types of fields ---------------------------------------------------------------------------
 
 
 def _has_key(hint: Any) -> bool:
@@ -732,94 +753,93 @@ def _is_number(hint: Any) -> bool:
 
 
 def _key(name: str, hint: Any, key: Key) -> Key:
-    """Return the key of a field with what was not said of it."""
-    return replace(
-        key, name=key.name or _written(name), field=name, kind=_kind_of(hint) if key.kind is FOLLOWS else key.kind
-    )
+    """Return the key of a field with its default name and kind filled in."""
+    kind = _kind_of(hint) if key.kind is FOLLOWS else key.kind
+    return replace(key, name=key.name or _written(name), field=name, kind=kind)
 
 
 def _kind_of(hint: Any) -> Kind:
-    """Return the kind of a type."""
+    """Return the kind for the type of a field. A definition class is `One`, a tuple of definitions is `Many`."""
     hint = without_none(hint)
     if hint in _KINDS:
         return _KINDS[hint]
     return Many(get_args(hint)[0]) if get_origin(hint) is tuple else One(hint)
 
 
-_KINDS: AbcMapping[Any, Kind] = {
+_KINDS: Mapping[Any, Kind] = {
     str: Text(),
     bool: Flag(),
     int: Number(INTEGER),
     float: Number(),
     Any: Anything(),
     tuple[str, ...]: Texts(),
-    AbcMapping[str, Any]: MappingOf(Anything(), "a mapping"),
-    AbcMapping[str, str]: MappingOf(Text(), "a mapping of texts"),
-    AbcMapping[str, AnySequence[str]]: MappingOf(OneOrMore(), "a mapping of texts"),
+    Mapping[str, Any]: MappingOf(Anything(), "a mapping"),
+    Mapping[str, str]: MappingOf(Text(), "a mapping of texts"),
+    Mapping[str, Sequence[str]]: MappingOf(OneOrMore(), "a mapping of texts"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class _OfRecords:
-    """What a key holds whose value has keys of its own."""
+    """Base class of kinds whose values are definitions with keys of their own."""
 
     definition: type[Definition]
 
     @property
     def table(self) -> Table:
-        """The keys."""
+        """Table of the definition's keys."""
         return _TABLES[self.definition]
 
 
 @dataclass(frozen=True, slots=True)
 class One(_OfRecords):
-    """A mapping with keys of its own, or the text that stands for one of them."""
+    """A nested definition, or the string that stands for one of its keys."""
 
     besides: str = ""
-    """What else may have been meant, for the hint."""
+    """Alternative for the hint."""
 
     @property
     def holds(self) -> str:
-        """What kind of value it is."""
+        """Description of the values."""
         return f"a mapping, see {self.table.label}"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the definition, or `INVALID` after noting what is wrong."""
+        """Return the definition, or `INVALID` after adding a problem."""
         key = self.table.text_key
         example = self.table.example
         if key and isinstance(node, Scalar) and isinstance(node.value, str):
-            node = Mapping(((Scalar(key, key, node.start), node),), node.start, node.start)
-        if not isinstance(node, Mapping):
+            node = MappingNode(((Scalar(key, key, node.start), node),), node.start, node.start)
+        if not isinstance(node, MappingNode):
             hint = f"write {place[-1]}: {example}{self.besides}" if example else None
             return mismatch("a mapping", node, place, reading, hint)
         return self.table.read(node, place, reading)
 
     def write(self, value: Any) -> Any:
-        """Return the value as it would stand in a definition."""
+        """Return the form of the value in a definition file."""
         return self.table.write(value)
 
 
 @dataclass(frozen=True, slots=True)
 class Many(_OfRecords):
-    """A list of mappings with keys of their own."""
+    """A list of nested definitions."""
 
     @property
     def holds(self) -> str:
-        """What kind of value it is."""
+        """Description of the values."""
         return f"a list, see {self.table.label}"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the definitions, or `INVALID` after noting what is wrong."""
-        if not isinstance(node, Sequence):
+        """Return the definitions, or `INVALID` after adding a problem."""
+        if not isinstance(node, SequenceNode):
             return mismatch("a list", node, place, reading, self._hint(place))
         items = [self._item(item, (*place, index), reading) for index, item in enumerate(node.items)]
-        if not all(isinstance(item, Mapping) for item in node.items):
+        if not all(isinstance(item, MappingNode) for item in node.items):
             return INVALID
         return tuple(item for item in items if item is not INVALID)
 
     def _item(self, node: Node, place: Place, reading: Reading) -> Any:
         reading.locate(place, node.start, node.start)
-        if not isinstance(node, Mapping):
+        if not isinstance(node, MappingNode):
             return mismatch("a list of mappings", node, place, reading, self._hint(place[:-1]))
         return self.table.read(node, place, reading)
 
@@ -827,5 +847,5 @@ class Many(_OfRecords):
         return f"write {place[-1]}: [{self.table.example}]" if self.table.example else None
 
     def write(self, value: Any) -> Any:
-        """Return the value as it would stand in a definition."""
+        """Return the form of the value in a definition file."""
         return [self.table.write(item) for item in value]

@@ -1,7 +1,8 @@
-"""Tools: functions that agents may call, with what their callers must know of them.
+"""Tools: functions that agents may call, with the properties that callers need.
 
-``@tool`` marks a function as one and leaves it as it is. What is known of a tool (`ToolFunction`) is data: agents make
-what a model sees of it, the policy of approvals reads its hints, and what calls it is `divebook.steps.call`.
+``@tool`` registers a function as a tool and returns it unchanged. `ToolFunction` is data about the function: agents
+derive the tool's description for the model from it, the approval policy reads its hints, and `divebook.steps.call`
+calls it.
 """
 
 from __future__ import annotations
@@ -22,32 +23,32 @@ from divebook.workflow.step import Retry
 F = TypeVar("F", bound=Callable[..., Any])
 
 MOST = 60_000
-"""Characters of a result that a model gets, where its tool says nothing else."""
+"""Default for the number of characters of a result that a model gets."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _MADE = "__divebook_tool__"
 
 
 @dataclass(frozen=True, slots=True)
 class ToolHints:
-    """What a tool says it does to the world; None is unknown."""
+    """Effects of a tool, as its author declares them; None for unknown."""
 
     read_only: bool | None = None
-    """It changes nothing."""
+    """The tool changes nothing."""
     destructive: bool | None = None
-    """What it changes may be lost."""
+    """The tool may destroy data."""
     idempotent: bool | None = None
-    """Calling it twice with the same arguments does no more than calling it once."""
+    """Two calls with the same arguments have the same effect as one."""
     open_world: bool | None = None
-    """It reaches beyond this machine."""
+    """The tool accesses systems beyond this machine."""
 
     def to_dict(self) -> dict[str, bool]:
-        """Return what is known."""
-        said = {name: getattr(self, name) for name in ("read_only", "destructive", "idempotent", "open_world")}
-        return {name: value for name, value in said.items() if value is not None}
+        """Return the hints that are not None."""
+        values = {name: getattr(self, name) for name in ("read_only", "destructive", "idempotent", "open_world")}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 class FileSpellings(Protocol):
-    """Arguments of a tool that name files; see `divebook.documents.policy`."""
+    """Spellings of file arguments of a tool, for approval rules; see `divebook.documents.policy`."""
 
     def spellings(self, arguments: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
         """Return the arguments of a call in each spelling of the files that they reach."""
@@ -73,32 +74,32 @@ class ToolFunction(UserFunction):
 
     hints: ToolHints = field(default_factory=ToolHints)
     schema: Mapping[str, Any] | None = None
-    """JSON schema of its arguments; None takes it from the signature and the docstring."""
+    """JSON schema of the arguments; None derives it from the signature and the docstring."""
     result_schema: Mapping[str, Any] | None = None
-    """JSON schema of what a Python function returns, whose `schema` is given: arguments that a model leaves out have
-    their defaults. None for what is no such function."""
+    """JSON schema of the result of a Python function with an explicit `schema`, whose omitted arguments have their
+    defaults. None for other tools."""
     most: int = MOST
-    """Characters of a result that the model gets: its head and its tail. The log has the whole."""
+    """Largest number of characters of a result for the model: its head and its tail. The log has the whole result."""
     limit: int | None = None
-    """How often it may be called in one turn."""
+    """Largest number of calls in one turn; None for no limit."""
     concurrency: int | None = None
-    """How many of its calls may run at once in this process."""
+    """Largest number of concurrent calls in this process; None for no limit."""
     inline: bool = False
-    """Not recorded itself: what it does inside is."""
+    """True if the call itself is not recorded, but the operations inside it are."""
     confirmation: str = IF_DESTRUCTIVE
-    """The mode that decides where no rule of approvals does."""
+    """Approval mode for calls without an approval rule."""
     server: str = ""
-    """The MCP server that it belongs to."""
+    """Name of the MCP server to which the tool belongs; empty for none."""
     files: FileSpellings | None = None
-    """Which arguments name files, and how rules know these."""
+    """Spellings of its file arguments, for approval rules; None if it has no file arguments."""
     paths: tuple[str, ...] = ()
-    """Names of the arguments that name files of the workspace that its calls work in."""
+    """Names of arguments that are paths in the workspace of its calls."""
     fixed: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments that a definition fixes, with references in place of secrets; rules that ask or deny see them."""
+    """Arguments that a definition fixes, with references in place of secrets. Rules that ask or deny see them."""
     rule_name: str = ""
-    """The name by which rules know it, where a definition has models see another one."""
+    """Name of the tool in approval rules, if models see another name."""
     name_at_server: str = ""
-    """Its name there, where an agent has it under another one: ``server/tool``, since two have the same name."""
+    """Name of the tool at its server, if an agent has it as ``server/tool`` because two tools have the same name."""
     kind: ClassVar[str] = "tool"
 
     def __post_init__(self) -> None:
@@ -118,7 +119,7 @@ class ToolFunction(UserFunction):
             self._require_names()
 
     def _require_names(self) -> None:
-        """Raise unless each argument can be given by its name, as models give them."""
+        """Raise `DefinitionError` unless each argument can be passed by name, as models pass them."""
         for parameter in inspect.signature(self.function).parameters.values():
             if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
                 message = f"parameter {parameter.name!r} of {self.label} has no name for a model"
@@ -126,41 +127,42 @@ class ToolFunction(UserFunction):
 
     @property
     def own_name(self) -> str:
-        """Its name in the log, in rules and on cards."""
+        """Name of the tool in the log, in rules and on cards."""
         return self.name_at_server or self.name
 
     def inside(self, workspace: str | None) -> ToolFunction:
-        """Return it as an agent has it that has a workspace: its calls work there, if they are to work in one."""
+        """Return a copy for an agent with a workspace. Its calls work there if the tool's workspace is ``""``."""
         return replace(self, workspace=workspace) if self.workspace == "" and workspace else self
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether it may simply be called again when it is not known if a call took effect."""
+        """True if a call may be repeated when it is unknown whether it took effect."""
         return bool(self.idempotent or self.hints.idempotent or self.hints.read_only or self.takes.key)
 
 
 def is_tool_name(name: str) -> bool:
-    """Whether models take it as the name of a tool."""
+    """Return True if models accept a name as the name of a tool."""
     return _NAME.fullmatch(name) is not None
 
 
-def tool_of(given: Any) -> ToolFunction:
-    """Return what is known of a function that is given as a tool: what ``@tool`` or else its signature says.
+def tool_of(target: Any) -> ToolFunction:
+    """Return the tool of a function: that of its ``@tool`` decorator, or one derived from its signature.
 
     Raises
     ------
     DefinitionError
-        It cannot be a tool: it has no name, or takes arguments that have none.
+        The object cannot be a tool: it has no name, or takes arguments without names.
     """
-    if isinstance(given, ToolFunction):
-        return given
-    if not callable(given) and not isinstance(given, staticmethod | classmethod):
+    if isinstance(target, ToolFunction):
+        return target
+    if not callable(target) and not isinstance(target, staticmethod | classmethod):
         hint = "give a function, or the name of a tool as a text"
-        raise DefinitionError([Problem(f"a tool is a function, not {given!r}", hint=hint)])
-    said: ToolFunction | None = getattr(given, _MADE, None)
-    if said is not None:
-        return said if said.function is given else replace(said, function=given)  # a method found through an instance
-    function = as_function(given, "tool")
+        raise DefinitionError([Problem(f"a tool is a function, not {target!r}", hint=hint)])
+    decorated: ToolFunction | None = getattr(target, _MADE, None)
+    if decorated is not None:
+        # A method that is accessed through an instance is another object than the decorated function.
+        return decorated if decorated.function is target else replace(decorated, function=target)
+    function = as_function(target, "tool")
     return ToolFunction(function.__name__, function, inspect.getdoc(function) or "")
 
 
@@ -201,49 +203,49 @@ def tool(
     concurrency: int | None = None,
     workspace: str | None = None,
 ) -> Any:
-    """Make a function a tool of every environment of this process; a later one of the same name replaces it.
+    """Make a function a tool of all environments of this process. A later tool with the same name replaces it.
 
-    A model sees its name, its arguments as the signature says them, and what the docstring says of it and of each
-    (numpy, Google or Sphinx style). Agents name it in ``Tools``, or are given it: ``Agent("a", tools=[search])``. The
-    function stays what it was.
+    A model sees the name, the arguments from the signature, and the descriptions from the docstring (numpy, Google or
+    Sphinx style). Agents name the tool in ``Tools`` or receive it in Python: ``Agent("a", tools=[search])``. The
+    decorator returns the function unchanged.
 
-    What it raises ends the turn and fails the run, with a `divebook.errors.ToolError`: a fault or an outage is for you
-    to mend, and the resumed run makes that call again and no other. What the model is to hear, so that it calls
-    otherwise, is raised as ``pydantic_ai.ModelRetry("there is no such file")``.
+    An exception ends the turn and fails the run with a `divebook.errors.ToolError`. Fix the fault and resume: the
+    resumed run repeats only that call. To report an error to the model instead, so that it calls the tool differently,
+    raise ``pydantic_ai.ModelRetry("the file does not exist")``.
 
     Parameters
     ----------
     name
-        By default the function's.
+        Name of the tool; by default that of the function.
     description
-        By default the docstring's.
+        Description for the model; by default that of the docstring.
     read_only
-        It changes nothing, so that it need not be asked about and may be called again.
+        The tool changes nothing. It needs no approval, and a call may be repeated.
     destructive
-        What it changes may be lost: a person is asked first, unless a rule says otherwise.
+        The tool may destroy data. A person is asked first, unless a rule states something else.
     idempotent
-        Calling it twice does no more than calling it once: it is then simply called again where a process died during
-        the call. For any other a person is asked.
+        Two calls have the same effect as one. A call is repeated if the process died during it. For other tools a
+        person is asked.
     open_world
-        It reaches beyond this machine.
+        The tool accesses systems beyond this machine.
     approval
         A person must approve every call first, and may change its arguments.
     retry
-        Try a call that failed again.
+        Policy for repeating failed calls.
     timeout
-        Seconds that a call may take. That is a limit of yours and no fault: the model hears of it, and may go on
-        without the result, where the call cannot have done anything (`read_only`, `idempotent`). Of any other call a
-        person is asked what became of it.
+        Time limit of a call in seconds. If the call cannot have had an effect (`read_only`, `idempotent`), the model is
+        informed and may continue without the result. For any other call a person is asked for its outcome.
     executor
-        Where an ordinary function runs, as for ``@step``.
+        Executor of an ordinary function, as for ``@step``.
     most
-        Characters of a result that the model gets: half of them its head, half its tail. The log has the whole.
+        Largest number of characters of a result for the model: half of them its head, half its tail. The log has the
+        whole result.
     limit
-        How often it may be called in one turn; then the model hears that it is used up.
+        Largest number of calls in one turn. After that the model is informed that the limit is reached.
     concurrency
-        How many of its calls may run at once in this process.
+        Largest number of concurrent calls in this process.
     workspace
-        The workspace in which calls work, as for ``@step``; ``""`` is the one of the step, else of the workflow.
+        Workspace of the calls, as for ``@step``. ``""`` is the workspace of the step, or else of the workflow.
 
     Examples
     --------
@@ -257,11 +259,11 @@ def tool(
     hints = ToolHints(read_only, destructive, idempotent, open_world)
     policy = None if retry is None else Retry.of(retry)
 
-    def decorate(given: Any) -> Any:
-        function = as_function(given, "tool", None if name is given else name)
-        own = function.__name__ if name is given or name is None else name
-        made = ToolFunction(
-            own,
+    def decorate(target: Any) -> Any:
+        function = as_function(target, "tool", None if name is target else name)
+        tool_name = function.__name__ if name is target or name is None else name
+        tool_function = ToolFunction(
+            tool_name,
             function,
             description if description is not None else inspect.getdoc(function) or "",
             approval=approval,
@@ -275,8 +277,8 @@ def tool(
             workspace=workspace,
         )
         if "." not in function.__qualname__.rpartition("<locals>.")[2]:  # a method needs its object
-            REGISTERED_TOOLS[made.name] = made
-        setattr(function, _MADE, made)
+            REGISTERED_TOOLS[tool_function.name] = tool_function
+        setattr(function, _MADE, tool_function)
         source_of(function)
         return function
 
@@ -284,4 +286,4 @@ def tool(
 
 
 REGISTERED_TOOLS: dict[str, ToolFunction] = {}
-"""Tools made with `@tool`, by name."""
+"""Tools created with `@tool`, by name."""

@@ -1,7 +1,12 @@
-"""YAML text to located nodes and back: the one door to ruamel.yaml, which is loaded on first use.
+r"""Parsers of YAML and JSON text to nodes with positions, and a writer of YAML.
 
-Scalars follow the YAML 1.2 core schema: ``yes`` and dates are texts. Aliases and ``<<`` merges work, within a bound on
-the number of nodes they unfold to.
+This is the only module that imports ruamel.yaml, on first use. ruamel's own loaders return plain data without
+positions, while errors must state line and column of each key. The parser therefore takes ruamel's *events* (start of a
+mapping, scalar, end ...) and composes nodes from them (`_Composer`). Scalars follow the YAML 1.2 core schema: ``yes``
+and dates are strings. Aliases and ``<<`` merges work, with a limit on the number of nodes to which they expand.
+
+JSON has a scanner of its own (`_Scanner`), because a YAML parser splits ``\ud83d\ude00`` into two surrogates and
+fails at tabs, and the parser of the standard library does not report positions.
 """
 
 from __future__ import annotations
@@ -18,12 +23,12 @@ from divebook.workflow.table import (
     MAX_DEPTH,
     MAX_NODES,
     Anything,
-    Mapping,
+    MappingNode,
     Mark,
     Node,
     Reading,
     Scalar,
-    Sequence,
+    SequenceNode,
     size_of,
 )
 
@@ -44,7 +49,7 @@ TEXT_TAGS = {"!", "tag:yaml.org,2002:str"}
 
 
 def parse_yaml(reading: Reading) -> Node | None:
-    """Return the text of `reading` as nodes, None if it is empty; raises `DefinitionError` if it is not YAML."""
+    """Parse the text of `reading` as YAML. Return None if it is empty. Raise `DefinitionError` if it is not YAML."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
@@ -56,12 +61,12 @@ def parse_yaml(reading: Reading) -> Node | None:
     except YAMLError as error:
         reading.fail(f"not valid YAML: {str(error).splitlines()[0]}", _mark_of_character(reading.text, error))
     except (ValueError, IndexError, TypeError, AttributeError, AssertionError) as error:
-        # ruamel's scanner lets these escape on some malformed texts (test_reader_fuzz.py)
+        # ruamel's scanner raises these for some malformed texts (test_reader_fuzz.py)
         reading.fail(f"not valid YAML: {str(error) or type(error).__name__}", Mark(1, 1))
 
 
 def dump_yaml(value: Any) -> str:
-    """Return plain data as YAML, indented by two, texts of several lines as blocks."""
+    """Return plain data as YAML with an indentation of two. Strings of several lines become blocks."""
     from ruamel.yaml import YAML
     from ruamel.yaml.scalarstring import LiteralScalarString
 
@@ -102,7 +107,12 @@ def _advice(problem: str) -> str | None:
 
 
 class _Composer:
-    """Makes nodes of ruamel's events, within the bounds on depth and number."""
+    """Composer of nodes from ruamel's events, with limits on depth and number of nodes.
+
+    The events of ``a: [1]`` are: mapping start, scalar ``a``, sequence start, scalar ``1``, sequence end, mapping end.
+    `_node` consumes the events of one node and calls itself for the nodes inside. An alias refers to a node that is
+    already composed, and counts with its whole size, so that nested aliases cannot expand without limit.
+    """
 
     def __init__(self, reading: Reading, events: Iterator[Any]) -> None:
         self._reading = reading
@@ -158,15 +168,15 @@ class _Composer:
         except UnicodeDecodeError:
             self._reading.fail("the text holds half a character (a lone surrogate)", mark)
 
-    def _sequence(self, mark: Mark, depth: int) -> Sequence:
+    def _sequence(self, mark: Mark, depth: int) -> SequenceNode:
         items = []
         for event in self._events:
             if type(event).__name__ == "SequenceEndEvent":
                 break
             items.append(self._node(event, depth + 1))
-        return Sequence(tuple(items), mark, 1 + sum(map(size_of, items)))
+        return SequenceNode(tuple(items), mark, 1 + sum(map(size_of, items)))
 
-    def _mapping(self, mark: Mark, depth: int) -> Mapping:
+    def _mapping(self, mark: Mark, depth: int) -> MappingNode:
         entries: list[tuple[Scalar, Node]] = []
         merged: list[tuple[Scalar, Node]] = []
         end = mark
@@ -182,7 +192,7 @@ class _Composer:
                 entries.append((key, value))
         self._reading.find_duplicates(entries)
         entries = _with_merged(entries, merged)
-        return Mapping(tuple(entries), mark, end, 1 + sum(1 + size_of(value) for _, value in entries))
+        return MappingNode(tuple(entries), mark, end, 1 + sum(1 + size_of(value) for _, value in entries))
 
     def _key(self, node: Node, mark: Mark) -> Scalar:
         if not isinstance(node, Scalar):
@@ -192,13 +202,13 @@ class _Composer:
         return Scalar(node.text, node.text, mark)
 
     def _merged(self, value: Node) -> list[tuple[Scalar, Node]]:
-        sources = value.items if isinstance(value, Sequence) else (value,)
-        found: list[tuple[Scalar, Node]] = []
+        sources = value.items if isinstance(value, SequenceNode) else (value,)
+        entries: list[tuple[Scalar, Node]] = []
         for source in sources:
-            if not isinstance(source, Mapping):
+            if not isinstance(source, MappingNode):
                 self._reading.fail("<< takes a mapping or a list of mappings", value.start)
-            found = _with_merged(found, list(source.entries))
-        return found
+            entries = _with_merged(entries, list(source.entries))
+        return entries
 
 
 def _resolved(text: str) -> str | int | float | bool | None:
@@ -211,12 +221,13 @@ def _resolved(text: str) -> str | int | float | bool | None:
     return float(text) if FLOAT.fullmatch(text) else text
 
 
-def _with_merged(own: list[tuple[Scalar, Node]], merged: list[tuple[Scalar, Node]]) -> list[tuple[Scalar, Node]]:
-    keys = {key.value for key, _ in own}
-    return [*own, *(entry for entry in merged if entry[0].value not in keys)]
+def _with_merged(entries: list[tuple[Scalar, Node]], merged: list[tuple[Scalar, Node]]) -> list[tuple[Scalar, Node]]:
+    """Add entries of ``<<`` to the entries of a mapping, which have priority."""
+    keys = {key.value for key, _ in entries}
+    return [*entries, *(entry for entry in merged if entry[0].value not in keys)]
 
 
-# One value written in YAML, as people type it: an input, an answer, a bound.
+# --- single values typed by people: an input, an answer, a bound ------------------------------------------------------
 
 
 BRACKETS = {"[": "]", "{": "}"}
@@ -224,12 +235,12 @@ QUOTES = "\"'"
 
 
 def yaml_of(text: str, source: str, line_offset: int = 0) -> Any:
-    """Return what a YAML text means; raises `DefinitionError`, which names `source`.
+    """Parse YAML text into plain data. Raise `DefinitionError`, which contains `source`, if it is not valid.
 
     Parameters
     ----------
     line_offset
-        How many lines stand above the text where people see it.
+        Number of lines above the text where people see it.
     """
     reading = Reading(text, source, line_offset=line_offset)
     node = parse_yaml(reading)
@@ -240,7 +251,7 @@ def yaml_of(text: str, source: str, line_offset: int = 0) -> Any:
 
 
 def value_typed(text: str) -> Any:
-    """Return what a value means in YAML; a word that is not a scalar there (``*.py``, ``#1``) is text all the same."""
+    """Parse a value as YAML. A word that is not a scalar in YAML (``*.py``, ``#1``) is returned as a string."""
     is_written_out = text[:1] in {*QUOTES, *BRACKETS}
     reading = Reading(text, "value")
     try:
@@ -257,10 +268,7 @@ def value_typed(text: str) -> Any:
     return value
 
 
-# JSON text to located nodes.
-#
-# A scanner of its own, because a YAML parser splits ``\ud83d\ude00`` into two halves and stumbles over tabs, and the
-# standard library's gives no positions.
+# --- JSON -----------------------------------------------------------------------------------------------------------
 
 
 SPACE = re.compile(r"[ \t\n\r]*")
@@ -271,12 +279,14 @@ SCALAR = re.compile("|".join((STRING, NUMBER, *JSON_WORDS)))
 
 
 def parse_json(reading: Reading) -> Node | None:
-    """Return the text of `reading` as nodes, None if it is empty; raises `DefinitionError` if it is not JSON."""
+    """Parse the text of `reading` as JSON. Return None if it is empty. Raise `DefinitionError` if it is not JSON."""
     scanner = _Scanner(reading)
     return scanner.document() if reading.text.strip() else None
 
 
 class _Scanner:
+    """Recursive descent parser of JSON that records positions."""
+
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
         self._text = reading.text
@@ -319,8 +329,10 @@ class _Scanner:
         mark = self._mark()
         match = SCALAR.match(self._text, self._at)
         if match is None:
-            found = self._text[self._at : self._at + 1]
-            self._fail(f"a value was expected, not {found!r}" if found else "the text ends where a value was expected")
+            character = self._text[self._at : self._at + 1]
+            if character:
+                self._fail(f"a value was expected, not {character!r}")
+            self._fail("the text ends where a value was expected")
         self._at = match.end()
         return self._converted(match.group(), mark)
 
@@ -334,7 +346,7 @@ class _Scanner:
             self._reading.fail("the text holds half a character (a lone surrogate)", mark)
         return Scalar(value, value if isinstance(value, str) else text, mark)
 
-    def _sequence(self, depth: int) -> Sequence:
+    def _sequence(self, depth: int) -> SequenceNode:
         mark = self._mark()
         self._at += 1
         items: list[Node] = []
@@ -342,9 +354,9 @@ class _Scanner:
             if items and not self._take(","):
                 self._fail("',' or ']' expected")
             items.append(self._value(depth + 1))
-        return Sequence(tuple(items), mark, 1 + sum(map(size_of, items)))
+        return SequenceNode(tuple(items), mark, 1 + sum(map(size_of, items)))
 
-    def _mapping(self, depth: int) -> Mapping:
+    def _mapping(self, depth: int) -> MappingNode:
         mark = self._mark()
         self._at += 1
         entries: list[tuple[Scalar, Node]] = []
@@ -353,7 +365,7 @@ class _Scanner:
                 self._fail("',' or '}' expected")
             entries.append((self._key(), self._value(depth + 1)))
         self._reading.find_duplicates(entries)
-        return Mapping(tuple(entries), mark, self._mark(), 1 + sum(1 + size_of(value) for _, value in entries))
+        return MappingNode(tuple(entries), mark, self._mark(), 1 + sum(1 + size_of(value) for _, value in entries))
 
     def _key(self) -> Scalar:
         if self._peek() != '"':

@@ -18,8 +18,8 @@ from divebook.questions.question import (
     KINDS,
     example_answer,
     examples_in_full,
-    wanted_answer,
-    wanted_in_full,
+    expected_answer,
+    expected_in_full,
 )
 from divebook.text.format import in_notebook, in_shell
 from divebook.workflow.json_schemas import FITTING
@@ -144,8 +144,8 @@ def test_a_word_with_data_is_printed_in_full_where_it_is_wanted_and_where_it_was
         assert checked_answer(asked, face(example), FITTING, 0)["data"] == {"n": 1}
     with pytest.raises(InterruptError) as refused:
         checked_answer(asked, typed_answer("{n: 1}"), FITTING, 0)
-    assert wanted_in_full(asked) in str(refused.value)
-    assert example in wanted_in_full(asked)
+    assert expected_in_full(asked) in str(refused.value)
+    assert example in expected_in_full(asked)
 
 
 HOST = {"type": "object", "properties": {"host": {"type": "string"}}, "required": ["host"]}
@@ -183,7 +183,7 @@ def test_printed_magics_are_read_as_they_were_meant(word):
 
 def test_every_kind_says_what_it_wants_and_is_asked_by_definitions_but_one():
     assert set(KINDS) - set(DEFINABLE) == {"outcome_unknown", "agent_changed"}
-    assert all(wanted_answer(question(kind)) for kind in KINDS)
+    assert all(expected_answer(question(kind)) for kind in KINDS)
 
 
 def test_equal_questions_have_equal_content_whoever_asks_and_when():

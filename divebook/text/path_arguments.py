@@ -1,4 +1,7 @@
-"""Validation of path arguments, which callers pass as strings or path objects."""
+"""Validation of path arguments, which callers pass as strings or path objects.
+
+This is not part of `divebook.text.arguments`, because pure packages import that module and must not import `pathlib`.
+"""
 
 from __future__ import annotations
 
