@@ -32,7 +32,7 @@ from divebook.widgets.views import HOSTED_VIEW, Handlers, Pictured, ReplayView
 
 if TYPE_CHECKING:
     from divebook.environment.environment import Environment
-    from divebook.environment.variants import GivenDefinition
+    from divebook.environment.variants import DefinitionLike
     from divebook.projections.failures import Failure
     from divebook.widgets.feed import Feed
     from divebook.widgets.protocol import TakingOver
@@ -231,7 +231,7 @@ class ControllableRun(Protocol):
     def pause(self) -> Any:
         """Let nothing more begin."""
 
-    def resume(self, *, definition: GivenDefinition | None = None) -> Any:
+    def resume(self, *, definition: DefinitionLike | None = None) -> Any:
         """Take it up again, or be a new run from now on that goes on with another definition."""
 
     def cancel(self) -> Any:

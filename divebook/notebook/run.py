@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 from divebook.engine.forks import Change
 from divebook.engine.state import ExecutionState, awaited_signals
 from divebook.environment.environment import Environment
-from divebook.environment.settings import StartOptions, said_of
-from divebook.environment.variants import FROM_FAILURE, NEW, GivenDefinition
+from divebook.environment.starts import StartOptions, options_of
+from divebook.environment.variants import FROM_FAILURE, NEW, DefinitionLike
 from divebook.errors import ExecutionWaitingError, NotFoundError
 from divebook.events import Event
 from divebook.events.catalog import WAITING
@@ -34,7 +34,7 @@ from divebook.workflow.resources import NOTEBOOK_DATA, Config
 
 if TYPE_CHECKING:
     from divebook.config.answers import Answers
-    from divebook.environment.variants import GivenChange, StepChanges, TrialOptions
+    from divebook.environment.variants import ChangeLike, StepChanges, TrialOptions
     from divebook.notebook.lasting import RunReplay
     from divebook.replay.files import KeptFiles
     from divebook.replay.resume_changed import ResumePlan
@@ -214,7 +214,7 @@ class Run(ReadExecution):
         return self._environment.compare(self, other, *more)
 
     def what_if(
-        self, change: GivenChange = None, at: int | None = None, **options: Any
+        self, change: ChangeLike = None, at: int | None = None, **options: Any
     ) -> WhatIf | RepeatedWhatIf | Plan:
         """Go through it once more with one change, answered from its log; see `divebook.Environment.what_if`."""
         found: WhatIf | RepeatedWhatIf | Plan = self._environment.what_if(self.id, change, at, **options)
@@ -237,12 +237,12 @@ class Run(ReadExecution):
         return self
 
     @overload
-    def resume(self, *, definition: GivenDefinition | None = None) -> Self: ...
+    def resume(self, *, definition: DefinitionLike | None = None) -> Self: ...
 
     @overload
-    def resume(self, *, definition: GivenDefinition, plan: Literal[True]) -> ResumePlan: ...
+    def resume(self, *, definition: DefinitionLike, plan: Literal[True]) -> ResumePlan: ...
 
-    def resume(self, *, definition: GivenDefinition | None = None, plan: bool = False) -> Self | ResumePlan:
+    def resume(self, *, definition: DefinitionLike | None = None, plan: bool = False) -> Self | ResumePlan:
         """Take it up again where its log ends; returns at once, `wait` for the end.
 
         With ``definition="new"`` it is a new run from now on, which goes on with the definition of now and keeps all
@@ -277,7 +277,7 @@ class Run(ReadExecution):
         old = self._execution
         opening = recorded_opening(old.id, old.store)
         workflow = self._environment.workflows.get(old.workflow.name, old.workflow)
-        self._execution = self._environment.start(workflow, old.inputs, **said_of(opening, old.workflow))
+        self._execution = self._environment.start(workflow, old.inputs, **options_of(opening, old.workflow))
         return self
 
     def answer(self, interrupt_id: str, response: Any, by: str | None = None) -> Self:
