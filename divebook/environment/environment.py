@@ -11,7 +11,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, Self, Unpack, overload
 
-from divebook import extensions
 from divebook.agents import Agent, imports
 from divebook.agents.cache import ResponseCache, cache_of
 from divebook.agents.clients import CLIENTS
@@ -251,7 +250,7 @@ class Environment:
         self._variants = Variants(self._registry, self._control, self._durability, self._reuse, self._services)
         self._starter = Starter(self._registry, self._control, self._durability, self._variants.forked_child)
         self._apply(Settings(repository, interpreter, policy, durability_of_logs, notify, formatter, codec, telemetry))
-        extensions.extension(extensions.STEP_TYPES)(self)
+        _add_stages(self)
         # Each environment adds the stages of pipelines itself, so `take_in` must not copy those of another one.
         self._registry.custom_step_types.clear()
         CLIENTS.join(self)
@@ -550,7 +549,7 @@ class Environment:
         Raises
         ------
         NotFoundError, SetupError
-            There is no such tool, it is switched off, or an option does not fit.
+            The tool does not exist, it is switched off, or an option does not fit.
         """
         return self._registry.tools_for(definition)
 
@@ -570,7 +569,7 @@ class Environment:
         Raises
         ------
         NotFoundError
-            There is no such server.
+            The server does not exist.
         """
         return self._registry.servers_for(definition)
 
@@ -742,7 +741,7 @@ class Environment:
         return [self.create(workflow, inputs) for workflow in subscribed]
 
     def stream_text(self, *, always: bool) -> None:
-        """Stream text of models `always`, not only while there are listeners; see `Execution.subscribe_text`.
+        """Set whether to stream text of models always, not only to listeners; see `Execution.subscribe_text`.
 
         A listener that subscribes a moment after the start then gets a text from its beginning.
         """
@@ -918,7 +917,7 @@ class Environment:
         ExecutionError
             It has completed, or cannot continue.
         SetupError
-            There is no such strategy, or no failed step to skip.
+            The strategy does not exist, or no failed step can be skipped.
         """
         if strategy not in STRATEGIES:
             advice = did_you_mean(strategy, STRATEGIES) or f"there are {', '.join(STRATEGIES)}"
@@ -958,7 +957,7 @@ class Environment:
         Raises
         ------
         NotFoundError
-            There is no such question.
+            The question does not exist.
         InterruptError
             It has an answer already (the error shows it), has expired, or the answer does not fit: then it stays open.
         AnswerKeptError
@@ -1031,7 +1030,7 @@ class Environment:
         Raises
         ------
         NotFoundError
-            There is no valid rule of that id; the rules of a run end with it.
+            No valid rule has that id; the rules of a run end with it.
         """
         rules = self.rules()
         runs = [execution_id for execution_id, rule in rules if rule.rule_id == rule_id]
@@ -1245,7 +1244,7 @@ class Environment:
         Raises
         ------
         SetupError
-            There is no such event, or nothing there that could be changed so.
+            The event does not exist, or the state there does not contain what is to be changed.
         InputError
             A changed input has another type than its workflow declares.
         InterruptError
@@ -1404,6 +1403,12 @@ class Environment:
             The changed keys do not fit.
         """
         return self._variants.try_step(execution_id, step, changes, times, options)
+
+
+def _add_stages(environment: Environment) -> None:
+    from divebook.pipeline.stages import add_stages
+
+    add_stages(environment)
 
 
 def _require_types(arguments: Mapping[str, Any]) -> None:

@@ -173,8 +173,8 @@ class Registry:
         self._agents[agent.name] = agent
         self.origins.mark_as_code("agent", agent.name)
         # Without this, the next `define` would build the agent of this name from the old definition.
-        others = [definition for definition in self._definitions.agents if definition.name != agent.name]
-        self._definitions = replaced(self._definitions, agents=tuple(others))
+        remaining = [definition for definition in self._definitions.agents if definition.name != agent.name]
+        self._definitions = replaced(self._definitions, agents=tuple(remaining))
 
     def add_workflow(self, workflow: Workflow, *, replace: bool = False) -> None:
         """Add a workflow. Running executions keep the one that they were started with."""
@@ -747,10 +747,10 @@ def _relaxations(definitions: Definitions) -> list[str]:
     return [text for table in tables for text in table.relaxations] + trusted
 
 
-def _raise_first(kind: str, missing: Iterable[tuple[Problem, str]], known: Iterable[str], workflow: Workflow) -> None:
+def _raise_first(kind: str, missing: Iterable[tuple[Problem, str]], names: Iterable[str], workflow: Workflow) -> None:
     for problem, name in missing:
         where = workflow.written.where(problem.place)
-        raise NotFoundError(kind, name, known, f"{where}: {problem.message}" if where else problem.message)
+        raise NotFoundError(kind, name, names, f"{where}: {problem.message}" if where else problem.message)
 
 
 def _run_on_engine(work: Callable[[], Coroutine[Any, Any, T]]) -> T:

@@ -379,7 +379,10 @@ def require_options(options: Iterable[str], allowed: Collection[str], refusal: s
 
 
 def check_options(options: StartOptions) -> None:
-    """Raise `SetupError` for an unknown option, or a value of the wrong type."""
+    """Raise `SetupError` for an unknown option, or a value of the wrong type.
+
+    Texts of people (``key``, ``note``, ``notebook``, ``cell``) must be strings; a start key must not be blank.
+    """
     values: Mapping[str, Any] = options
     require_options(values, sorted(OPTION_NAMES), "an execution cannot be started with the option")
     for name in ("bounds", "identity"):

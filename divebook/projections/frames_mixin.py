@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from divebook import extensions
 from divebook.errors import SetupError
 from divebook.events import Event
 from divebook.projections.requests import CallMessage, RequestView, conversation_in, requests_of
@@ -88,7 +87,7 @@ class FramedLog(Framed):
     """Something with a log of its own."""
 
     @abstractmethod
-    def _log(self) -> Iterable[Event]:
+    def _log(self) -> Sequence[Event]:
         """Return the events, oldest first."""
 
     @property
@@ -122,7 +121,9 @@ class FramedLog(Framed):
             It had no value then, and no choice is known that was the cause of that; or the log does not say which item
             made the row.
         """
-        return extensions.extension(extensions.WHY)(self._log(), name, at, row=row, column=column)
+        from divebook.replay.provenance import why
+
+        return why(self._log(), name, at, row=row, column=column)
 
     def rows(self, step: str | None = None) -> pd.DataFrame:
         """Return what the rows of a frame gave, by their position: `divebook.analysis.lists.rows_frame`.
@@ -134,12 +135,14 @@ class FramedLog(Framed):
         step
             A step with `Each` and `Rows`; not needed if there is only one.
         """
-        made: pd.DataFrame = extensions.extension(extensions.FRAMES)("rows", (self._log(), step))
-        return made
+        from divebook.analysis.lists import frame_of
+
+        return frame_of("rows", (self._log(), step))
 
     def _frame(self, kind: str) -> pd.DataFrame:
-        made: pd.DataFrame = extensions.extension(extensions.FRAMES)(kind, self._log())
-        return made
+        from divebook.analysis.lists import frame_of
+
+        return frame_of(kind, self._log())
 
 
 def log_of(run: FramedLog) -> Iterable[Event]:
