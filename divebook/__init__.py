@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from divebook import extensions
 from divebook._version import __version__
 
 if TYPE_CHECKING:
@@ -160,22 +159,6 @@ __all__ = [
     "show",
     "tool",
 ]
-
-extensions.extend(extensions.ENVELOPE, "divebook.pipeline.progress:envelope_of")
-extensions.extend(extensions.CODE_CELLS, "divebook.notebook.cells:run_cells")
-extensions.extend(extensions.CELL_OF_CODE, "divebook.notebook.shell_state:cell_of")
-extensions.extend(extensions.FRAMES, "divebook.analysis.lists:frame_of")
-extensions.extend(extensions.INSPECT, "divebook.replay.inspect:Inspection")
-extensions.extend(extensions.WHY, "divebook.replay.provenance:why")
-extensions.extend(extensions.COMPARED, "divebook.analysis.lists:compared_frame")
-extensions.extend(extensions.REPLAY, "divebook.replay.replayer:replayer_of")
-extensions.extend(extensions.VERIFY, "divebook.replay.verify:verified")
-extensions.extend(extensions.PAGE, "divebook.export.page:write_page")
-extensions.extend(extensions.NOTEBOOK, "divebook.export.pytest:write_notebook")
-extensions.extend(extensions.KEEP, "divebook.notebook.session:keep")
-extensions.extend(extensions.RUN, "divebook.notebook.run:Run")
-extensions.extend(extensions.DISPLAY_ROWS, "divebook.notebook.map_rows:display_rows")
-extensions.extend(extensions.STEP_TYPES, "divebook.pipeline.stages:add_stages")
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,10 @@
-"""Begins to map a function, a workflow or an agent over the rows of a frame, or goes on with what has begun."""
+"""Maps: a function, workflow or agent is called for each row of a frame, in an execution that can be resumed.
+
+A map is an execution with a start key made from its name, so that the same call finds it again. Each call of
+`MappedRows.retry_failed` starts a further execution (a *round*) with the failed rows only; the frame of the results
+contains the latest result of each row. Example: ``map`` over 3 rows, of which row 1 failed, has the rounds
+``map NAME`` (rows 0, 1, 2) and ``1 after map NAME`` (row 1).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +13,6 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from divebook import extensions
 from divebook.agents import Agent
 from divebook.agents.agent import digest_of
 from divebook.environment.environment import Environment
@@ -32,52 +37,57 @@ from divebook.workflow.step import KEEP, Each, Retry, Step
 
 __all__ = ["PARALLEL", "MappedRows", "mapped"]
 
-# The executions of a map: what each is given, and the key under which it is found again.
+# --- inputs and start key of a map ---
 
 
-FRAME, STEP, ITEMS, GIVEN, ASKED = "frame", "rows", "items", "given", "asked"
-"""Names of inputs, and of the one step."""
+FRAME = "frame"
+ITEMS = "items"
+GIVEN = "given"
+ASKED = "asked"
+"""Names of inputs."""
+STEP = "rows"
+"""Name of the only step."""
 
 
 def key_of(name: str, number: int) -> str:
-    """Return the start key of what is kept under a name; `number` counts how often it was begun anew."""
+    """Return the start key of a map; `number` counts how often it was started again."""
     return f"map {name}" if number == 1 else f"map#{number} {name}"
 
 
-def inputs_of(workflow: Workflow, frame: Any, given: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the inputs of a map: the frame, and where its rows are items of a step these as well."""
+def inputs_of(workflow: Workflow, frame: Any, parameters: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the inputs of a map: the frame, its parameters, and its rows if they are items of a step."""
     (step,) = workflow.steps
     if step.action:
-        return {FRAME: frame, GIVEN: dict(given or {})}
+        return {FRAME: frame, GIVEN: dict(parameters or {})}
     if step.each is not None and step.each.rows is not None:
-        return {FRAME: frame, ITEMS: [], GIVEN: dict(given or {})}
+        return {FRAME: frame, ITEMS: [], GIVEN: dict(parameters or {})}
     from divebook.events.arrow.rows import records_of
 
-    return {FRAME: frame, ITEMS: records_of(frame), GIVEN: dict(given or {})}
+    return {FRAME: frame, ITEMS: records_of(frame), GIVEN: dict(parameters or {})}
 
 
 def known_by(environment: Environment, key: str) -> Execution | None:
-    """Return the execution of a start key, if there is one."""
-    found = environment.store.records(key=key)
-    return environment.execution(found[0].execution_id) if found else None
+    """Return the execution with a start key, or None."""
+    records = environment.store.records(key=key)
+    return environment.execution(records[0].execution_id) if records else None
 
 
-# What a map has given so far, as a frame, and how what failed is called again.
+# --- results of a map ---
 
 
 MOST_WORDS = 120
-"""Characters in which a repr says what the rows gave."""
+"""Maximum number of characters of the results in a repr."""
 
 
 class MappedRows:
-    """What a function gave for the rows of a frame.
+    """Results of a function for the rows of a frame.
 
     Attributes
     ----------
     execution
-        The execution that makes the calls, or has made them; of those that were called again the latest one.
+        The execution of the latest round.
     environment, key, workflow
-        Where it runs, the start key of the first one, and what all of them run.
+        Environment and workflow of all rounds, and the start key of the first one.
     """
 
     def __init__(self, environment: Environment, execution: Execution, key: str, workflow: Workflow) -> None:
@@ -89,19 +99,19 @@ class MappedRows:
     def wait(self, timeout: float | None = None) -> MappedRows:
         """Wait until all calls have been made, and return itself.
 
-        Where rows are left that wait for an answer, and nothing else can happen, a warning says so. Raises as
-        `Execution.wait` with `check` does.
+        If the remaining rows wait for an answer, this returns with a warning. Raises like `Execution.wait` with
+        `check`.
         """
         self.execution.wait(timeout)
         return self._looked_at()
 
     def __await__(self) -> Generator[Any, None, MappedRows]:
-        """Do what `wait` does, without holding up the loop."""
+        """Wait like `wait`, without blocking the event loop."""
         yield from self.execution.__await__()
         return self._looked_at()
 
     def _looked_at(self) -> MappedRows:
-        """Say what has become of it, or what it waits for; waits for nothing, on whatever loop."""
+        """Raise the error of the execution, or warn if it waits for an answer; does not block."""
         if self.execution.checked().status == WAITING:
             warnings.warn(f"{self!r}. Answer that; wait() then goes on waiting", stacklevel=3)
         return self
@@ -109,17 +119,21 @@ class MappedRows:
     @property
     def run(self) -> Any:
         """The `divebook.Run` that makes the calls, or has made them; its view shows the progress."""
-        return extensions.extension(extensions.RUN)(self.execution, self.environment)
+        from divebook.notebook.run import Run
+
+        return Run(self.execution, self.environment)
 
     def _ipython_display_(self) -> None:
         """Show the run, live while it makes calls."""
-        extensions.extension(extensions.DISPLAY_ROWS)(self)
+        from divebook.notebook.map_rows import display_rows
+
+        display_rows(self)
 
     @property
     def frame(self) -> Any:
-        """The frame with the columns of the results beside it, by its index; ``error`` says why a row failed.
+        """The frame joined with the columns of the results, by its index; ``error`` has the reason of a failure.
 
-        Rows that have not been called yet have nothing. The calls of those that had failed and were called again hold.
+        Rows without a call have no values. For rows that were called again, the latest call counts.
         """
         from divebook.events.arrow.rows import joined
 
@@ -128,32 +142,32 @@ class MappedRows:
     @property
     def failed(self) -> Any:
         """The rows of `frame` that failed."""
-        found = self.frame
-        return found[found["error"].notna()]
+        rows = self.frame
+        return rows[rows["error"].notna()]
 
     @property
     def done(self) -> int:
-        """How many rows have ended."""
+        """Number of rows that have ended."""
         return len(self._outcome())
 
     @property
     def spread(self) -> tuple[Distribution, ...]:
-        """What the first columns of the results hold: the most frequent values, or bins of numbers, with their counts.
+        """Distributions of the first columns of the results: most frequent values, or bins of numbers, with counts.
 
-        Of those columns that have few different values, or numbers; ``words`` is a line for one of them.
+        Only columns with few different values, or numbers, are included; ``words`` is a line of text for one.
         """
         return _spread_of(self._outcome())
 
     def retry_failed(self, *, unknown: bool = False) -> MappedRows:
-        """Call the function again for the rows that failed, with its code of now; the others keep what they have.
+        """Call the function again for the rows that failed, with its current code; other rows keep their results.
 
-        Where the calls broke off, so that rows are left which no call was made for, they go on.
+        If the execution itself failed before all rows were called, it is resumed instead.
 
         Parameters
         ----------
         unknown
-            Also for rows of which nobody knows what they gave, since a person said that their calls, which a process
-            had left, are not to be made again.
+            Also for rows with an unknown outcome: their calls were interrupted by the end of a process, and a person
+            decided not to repeat them.
 
         Raises
         ------
@@ -170,21 +184,21 @@ class MappedRows:
         outcome = self._outcome()
         positions = failed_in(outcome) if unknown else settled_in(outcome)
         if positions:
-            begun = recorded_opening(rounds[0].id, self.environment.store)
-            inputs = inputs_of(self.workflow, part_of(self._given, positions), begun.inputs.get(GIVEN))
+            first_opening = recorded_opening(rounds[0].id, self.environment.store)
+            inputs = inputs_of(self.workflow, part_of(self._given, positions), first_opening.inputs.get(GIVEN))
             key = self._round_key(len(rounds))
-            self.execution = self.environment.start(self.workflow, inputs, key=key, bounds=begun.bounds)
+            self.execution = self.environment.start(self.workflow, inputs, key=key, bounds=first_opening.bounds)
         return self
 
     def resumed(self) -> MappedRows:
-        """Have the calls go on that a process has left, or that broke off with an error, and return it."""
+        """Resume the calls after the end of a process or an error; return itself."""
         self.execution = self._rounds()[-1]
-        made = REGISTERED.get(self.workflow.steps[0].action or "")
+        called_action = REGISTERED.get(self.workflow.steps[0].action or "")
         status = self.execution.status
         # A person may have said of calls that may not be made twice that they failed.
-        if status == CANCELLED or (status == FAILED and made is not None and not made.is_repeatable):
-            way_on = f"environment.resume({self.execution.id!r}) goes on with it, again=True begins anew"
-            warnings.warn(f"{self.workflow.name} has ended as {status}, and stays so: {way_on}", stacklevel=4)
+        if status == CANCELLED or (status == FAILED and called_action is not None and not called_action.is_repeatable):
+            advice = f"environment.resume({self.execution.id!r}) goes on with it, again=True begins anew"
+            warnings.warn(f"{self.workflow.name} has ended as {status}, and stays so: {advice}", stacklevel=4)
         elif (status == FAILED or not self.execution.state.is_over) and not self.execution.is_live:
             with suppress(LeaseHeldError):  # another process makes them
                 self.execution = self.environment.resume(self.execution.id)
@@ -199,24 +213,24 @@ class MappedRows:
         outcome = self._outcome()
         failed = len(failed_in(outcome))
         settled = len(settled_in(outcome))
-        told = f", {failed:,} of which failed" if failed else ""
-        told += ": .retry_failed() calls those again" if settled else ""
+        details = f", {failed:,} of which failed" if failed else ""
+        details += ": .retry_failed() calls those again" if settled else ""
         if failed > settled:
-            told += f" ({failed - settled:,} of unknown outcome only with unknown=True)"
-        told += "" if self.execution.status == COMPLETED else f"; {self.execution.standing}"
-        gave = "".join(f"; {shared().text(spread.words)}" for spread in _spread_of(outcome))
-        return f"<{self.workflow.name}: {len(outcome):,} of {len(self):,} rows{told}{one_line(gave, MOST_WORDS)}>"
+            details += f" ({failed - settled:,} of unknown outcome only with unknown=True)"
+        details += "" if self.execution.status == COMPLETED else f"; {self.execution.standing}"
+        spreads = "".join(f"; {shared().text(spread.words)}" for spread in _spread_of(outcome))
+        return f"<{self.workflow.name}: {len(outcome):,} of {len(self):,} rows{details}{one_line(spreads, MOST_WORDS)}>"
 
     @property
     def _given(self) -> Any:
         return opened(self._rounds()[0].state.inputs[FRAME])
 
     def _rounds(self) -> list[Execution]:
-        """Return the executions: the first one, and one for each time that what had failed was called again."""
-        found: list[Execution] = []
-        while (known := known_by(self.environment, self._round_key(len(found)))) is not None:
-            found.append(known)
-        return found
+        """Return the executions of all rounds, the first one first."""
+        rounds: list[Execution] = []
+        while (execution := known_by(self.environment, self._round_key(len(rounds)))) is not None:
+            rounds.append(execution)
+        return rounds
 
     def _round_key(self, number: int) -> str:
         return f"{number} after {self.key}" if number else self.key
@@ -237,7 +251,7 @@ def _spread_of(outcome: Any) -> tuple[Distribution, ...]:
 
 
 def _parts(execution: Execution) -> list[Any]:
-    """Return what the rows of an execution have given, in parts: those of a function, or one of all others."""
+    """Return the results of the rows of an execution in parts: recorded batches of a function, or one part of items."""
     facts = [event.data for event in execution.history()]
     ended: dict[int, Ended] = {}
     for fact in facts:
@@ -250,21 +264,21 @@ def _parts(execution: Execution) -> list[Any]:
 
 
 class _ItemsPart(NamedTuple):
-    """Rows that were items of a step."""
+    """Results of rows that were items of a step."""
 
     ended: list[Ended]
 
     def open(self) -> Any:
-        """Return what they gave as a frame."""
+        """Return the results as a frame."""
         from divebook.events.arrow.rows import frame_of
 
         return frame_of(self.ended)
 
 
 PARALLEL = 8
-"""Calls at a time, unless it is said."""
+"""Default number of parallel calls."""
 _OWN: set[str] = set()
-"""Names of actions that maps have made: what one said of its function holds for no other."""
+"""Names of actions that maps have created. Their options apply to one map only."""
 
 
 def mapped(
@@ -285,7 +299,13 @@ def mapped(
     bounds: Bounds | Mapping[str, Any] | None = None,
     again: bool = False,
 ) -> MappedRows:
-    """Begin to call a function for each row of a frame in an environment, or go on; see `divebook.map`."""
+    """Start or resume the calls of a function for each row of a frame; see `divebook.map`.
+
+    1. Build a workflow with one step: an action for a function, a prompt or workflow step otherwise.
+    2. Find the latest execution of the name, which may have been started again several times.
+    3. Start one if there is none, or if `again` is set. Otherwise check that frame and parameters are the same, and
+       resume it.
+    """
     from divebook.events.arrow.rows import columns_of, part_of
 
     if not isinstance(function, Agent) and (prompt is not None or output is not None):
@@ -306,32 +326,39 @@ def mapped(
             step = _agent_step(environment, function, prompt, output, shared)
         else:
             step = _workflow_step(environment, function, [*columns], parameters or {}, shared)
-        asked = InputDefinition(ASKED, default=_asked(environment, function))
-        workflow = Workflow(name, [step], inputs=[*map(InputDefinition, (FRAME, ITEMS, GIVEN)), asked])
+        definition_input = InputDefinition(ASKED, default=_asked(environment, function))
+        workflow = Workflow(name, [step], inputs=[*map(InputDefinition, (FRAME, ITEMS, GIVEN)), definition_input])
     else:
         name = str(store or getattr(function, "__name__", ""))
-        named = _executor_named(environment, name, executor)
-        made = _action_of(name, function, {"idempotent": idempotent, "retry": retry, "timeout": timeout})
-        arguments_of(made, columns_of(part_of(frame, [])), parameters or {}, 0)  # what does not fit is said at once
+        executor_name = _executor_named(environment, name, executor)
+        mapped_action = _action_of(name, function, {"idempotent": idempotent, "retry": retry, "timeout": timeout})
+        arguments_of(mapped_action, columns_of(part_of(frame, [])), parameters or {}, 0)  # raises for what does not fit
         each = Each(rows=f"$(inputs.{FRAME})", parallel=parallel)
-        step = Step(STEP, action=made.name, parameters=_references(parameters), each=each, executor=named, store=STEP)
+        step = Step(
+            STEP,
+            action=mapped_action.name,
+            parameters=_references(parameters),
+            each=each,
+            executor=executor_name,
+            store=STEP,
+        )
         workflow = Workflow(name, [step], inputs=[InputDefinition(FRAME), InputDefinition(GIVEN)])
     number = 1
     while known_by(environment, key_of(name, number + 1)) is not None:
         number += 1
-    known = known_by(environment, key_of(name, number))
-    if known is None or again:
-        key = key_of(name, number if known is None else number + 1)
-        begun = environment.start(workflow, inputs_of(workflow, frame, parameters), key=key, bounds=bounds)
-        return MappedRows(environment, begun, key, workflow)
-    _require_same(environment, workflow, frame, known, parameters)
-    return MappedRows(environment, known, key_of(name, number), workflow).resumed()
+    existing = known_by(environment, key_of(name, number))
+    if existing is None or again:
+        key = key_of(name, number if existing is None else number + 1)
+        execution = environment.start(workflow, inputs_of(workflow, frame, parameters), key=key, bounds=bounds)
+        return MappedRows(environment, execution, key, workflow)
+    _require_same(environment, workflow, frame, existing, parameters)
+    return MappedRows(environment, existing, key_of(name, number), workflow).resumed()
 
 
 def _agent_step(
     environment: Environment, agent: Agent, prompt: str | None, output: Any, shared: Mapping[str, Any]
 ) -> Step:
-    """Return the step that asks an agent for each row."""
+    """Return the step that calls an agent for each row."""
     if prompt is None:
         raise SetupError(f"agent {agent.name!r} needs a prompt; write prompt='Is this praise? ${{state.row.text}}'")
     if _asked(environment, environment.agents.get(agent.name, agent)) != _asked(environment, agent):
@@ -345,35 +372,37 @@ def _workflow_step(
     environment: Environment,
     flow: Workflow,
     columns: Sequence[str],
-    given: Mapping[str, Any],
+    parameters: Mapping[str, Any],
     shared: Mapping[str, Any],
 ) -> Step:
     """Return the step that runs a workflow for each row."""
     declared = {one.name: one for one in flow.inputs}
-    missing = [name for name, one in declared.items() if name not in (*columns, *given) and not one.has_default]
-    unknown = [name for name in given if name not in declared]
+    missing = [name for name, one in declared.items() if name not in (*columns, *parameters) and not one.has_default]
+    unknown = [name for name in parameters if name not in declared]
     if missing or unknown:
         wrong = f"takes {', '.join(missing)}" if missing else f"does not take {', '.join(unknown)}"
-        told = ", ".join(columns) or "none"
-        raise SetupError(f"workflow {flow.name!r} {wrong}; the frame has the columns {told}: name its inputs so")
+        column_names = ", ".join(columns) or "none"
+        raise SetupError(
+            f"workflow {flow.name!r} {wrong}; the frame has the columns {column_names}: name its inputs so"
+        )
     if environment.workflows.get(flow.name, flow) != flow:
         _require_unneeded(environment, "workflow", flow.name)
     if environment.workflows.get(flow.name) != flow:
         environment.add_workflow(flow, replace=True)
     inputs = {name: f"$(state.row[{name!r}])" for name in columns if name in declared}
-    inputs |= _references(given)
+    inputs |= _references(parameters)
     return Step(STEP, workflow=flow.name, inputs=inputs, **shared)
 
 
-def _asked(environment: Environment, asked: Agent | Workflow) -> str:
-    """Return a digest of what an agent, or a workflow, does, with the code of its functions."""
-    if isinstance(asked, Workflow):
-        return short_hash([asked.fingerprint, environment.code_of(asked)])
-    return digest_of(asked)
+def _asked(environment: Environment, definition: Agent | Workflow) -> str:
+    """Return a digest of an agent or workflow, including the code of its functions."""
+    if isinstance(definition, Workflow):
+        return short_hash([definition.fingerprint, environment.code_of(definition)])
+    return digest_of(definition)
 
 
 def _require_unneeded(environment: Environment, kind: str, name: str) -> None:
-    """Raise where a run that has not ended here needs the agent or workflow of a name, in whose place another comes."""
+    """Raise if an agent or workflow cannot be replaced, because a run that has not ended needs it."""
     for run in (environment.execution(record.execution_id) for record in environment.store.unended()):
         if run.was_driven and names(run.workflow, kind, name, environment.workflows):
             raise SetupError(
@@ -382,27 +411,27 @@ def _require_unneeded(environment: Environment, kind: str, name: str) -> None:
             )
 
 
-def _references(given: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return parameters as expressions for what is given: their own texts are no templates."""
-    return {name: f"$(inputs.{GIVEN}[{name!r}])" for name in given or {}}
+def _references(parameters: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return parameters as references to the input that contains them, so that their texts are not templates."""
+    return {name: f"$(inputs.{GIVEN}[{name!r}])" for name in parameters or {}}
 
 
 def _executor_named(environment: Environment, name: str, executor: object) -> str | None:
-    """Return the name under which the environment has the executor of a map, whatever that was given as."""
+    """Return the name of the executor of a map; an executor without one is registered under a new name."""
     if executor is None or (isinstance(executor, str) and not is_address(executor)):
         return executor
-    known = executor if isinstance(executor, str) else f"executor of {name}"
-    environment.add_executor(known, executor, replace=True)
-    return known
+    executor_name = executor if isinstance(executor, str) else f"executor of {name}"
+    environment.add_executor(executor_name, executor, replace=True)
+    return executor_name
 
 
 def _action_of(name: str, function: Any, options: Mapping[str, Any]) -> Action:
-    """Return a function as an action: the one that it is, or one of the map's own.
+    """Return the action of a function, or register one for the map.
 
-    Of a ``@step`` it is the function itself: what records its calls is of this process, and a row is none.
+    The function behind a ``@step`` is used, since its wrapper can record calls only inside a workflow function.
     """
-    made = step_of(function)
-    function = function if made is None else made.function
+    step = step_of(function)
+    function = function if step is None else step.function
     if not callable(function):
         raise SetupError(f"map takes a function and not {function!r}; give it a function, a Workflow or an Agent")
     if name in ("", "<lambda>"):
@@ -410,35 +439,35 @@ def _action_of(name: str, function: Any, options: Mapping[str, Any]) -> Action:
         raise SetupError(f"a {what} has no name by which it is found again: name it with store=, or write def")
     if not name.isprintable() or not name.strip("<> "):
         raise SetupError(f"store={name!r} is no name: use letters")
-    known = (each for called, each in REGISTERED.items() if called not in _OWN)
-    declared = next((each for each in known if each.function is function), None)
+    registered = (each for action_name, each in REGISTERED.items() if action_name not in _OWN)
+    declared = next((each for each in registered if each.function is function), None)
     if declared is not None:
         return declared
-    called = f"{name}.{getattr(function, '__name__', 'call').strip('<>')}"
-    action(called, **options)(function)
-    _OWN.add(called)
-    return REGISTERED[called]
+    action_name = f"{name}.{getattr(function, '__name__', 'call').strip('<>')}"
+    action(action_name, **options)(function)
+    _OWN.add(action_name)
+    return REGISTERED[action_name]
 
 
 def _require_same(
-    environment: Environment, workflow: Workflow, frame: Any, known: Execution, given: Mapping[str, Any] | None
+    environment: Environment, workflow: Workflow, frame: Any, execution: Execution, parameters: Mapping[str, Any] | None
 ) -> None:
-    """Raise unless a map is of the same frame and parameters; warn where its function has changed since."""
-    opening = recorded_opening(known.id, environment.store)
+    """Raise unless an existing map has the same frame and parameters; warn if its function has changed."""
+    opening = recorded_opening(execution.id, environment.store)
     name = workflow.name
     if storable(frame, FRAME) != opening.inputs[FRAME]:
         raise SetupError(
             f"{name} was begun with another frame ({opening.inputs[FRAME].summary()}); with again=True it begins anew, "
             "with another store= both are kept"
         )
-    if storable(dict(given or {}), GIVEN) != opening.inputs.get(GIVEN, {}):
+    if storable(dict(parameters or {}), GIVEN) != opening.inputs.get(GIVEN, {}):
         raise SetupError(
             f"{name} was begun with other parameters; with again=True it begins anew, with another store= both are kept"
         )
-    before = known.workflow.steps[0]
+    before = execution.workflow.steps[0]
     is_other = opening.code is not None and dict(opening.code) != environment.code_of(workflow)
-    asked = {one.name: one.default for one in workflow.inputs}.get(ASKED)
-    is_other = is_other or opening.inputs.get(ASKED, asked) != asked
+    digest = {one.name: one.default for one in workflow.inputs}.get(ASKED)
+    is_other = is_other or opening.inputs.get(ASKED, digest) != digest
     if is_other or (before.prompt, before.output) != (workflow.steps[0].prompt, workflow.steps[0].output):
         warnings.warn(
             f"{name} was begun with other code of its function, or another prompt, agent or workflow, whose results it "

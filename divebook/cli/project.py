@@ -16,7 +16,6 @@ from divebook.config.modules import add_values, import_actions
 from divebook.documents import FileDocuments
 from divebook.environment.environment import Environment
 from divebook.errors import InputError, SetupError, StoreError
-from divebook.extensions import CODE_CELLS, extension
 from divebook.store import EventStore, open_store
 from divebook.store.registry import DEFAULT, VARIABLE, path_of
 from divebook.text.format import in_shell
@@ -75,8 +74,10 @@ def _add_notebook(environment: Environment, path: Path) -> None:
     cells = python_of_notebook(text, str(path))
     environment.define(_resolved(definitions_of_notebook(text, str(path), code_runs=True), path))
     if cells:
+        from divebook.notebook.cells import run_cells
+
         note(f"running {cells_text(cells)} of {path}", "yellow")
-        add_values(environment, extension(CODE_CELLS)(cells.items(), path))
+        add_values(environment, run_cells(cells.items(), path))
 
 
 def choose_workflow(environment: Environment, wanted: str | None, file: Path) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from divebook.analysis.lists import QueueLine
     from divebook.config.schedules import Due
     from divebook.environment.environment import Environment
-    from divebook.environment.settings import StartOptions
+    from divebook.environment.starts import StartOptions
     from divebook.workers import Worker
 
 

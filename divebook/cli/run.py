@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from divebook.cli.result import Progress
     from divebook.config.answers import Answers
     from divebook.environment.environment import Environment
-    from divebook.environment.settings import StartOptions
+    from divebook.environment.starts import StartOptions
     from divebook.replay.resume_changed import ResumePlan
     from divebook.runtime.execution import Execution
     from divebook.workflow.definition import Workflow

@@ -1,4 +1,4 @@
-"""An environment: a store, what it offers to executions, and everything that is started in it."""
+"""Environments: agents, workflows and settings over one store, and the executions of that store."""
 
 from divebook.environment.environment import Environment
 

@@ -1,4 +1,4 @@
-"""The container of agents, workflows, actions and documents over one store; starts executions and finds past ones."""
+"""Environment: agents, workflows, actions and documents over one store, and the executions of that store."""
 
 from __future__ import annotations
 
@@ -6,146 +6,170 @@ import asyncio
 import functools
 import os
 import weakref
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Self, Unpack
+from typing import Any, Literal, Self, Unpack, overload
 
-from divebook import extensions
+from divebook.agents import Agent, imports
+from divebook.agents.cache import ResponseCache, cache_of
 from divebook.agents.clients import CLIENTS
 from divebook.documents import DocumentRepository, FileDocuments, Policy
-from divebook.engine.bounds import within
-from divebook.engine.state import ExecutionState
-from divebook.environment.queues import Queueing
-from divebook.environment.registry import Holdings
-from divebook.environment.settings import (
-    WARN,
-    EnvironmentWorkspaces,
-    GivenTelemetry,
-    StartOptions,
-    Surroundings,
-    as_bounds,
-    check_options,
-    opening_of,
-    started_before,
+from divebook.engine.approvals import StandingRule
+from divebook.engine.forks import Change
+from divebook.environment.queues import DEFAULT_QUEUE, enqueued_event
+from divebook.environment.registry import Registry
+from divebook.environment.settings import EnvironmentWorkspaces, Settings, TelemetrySetting
+from divebook.environment.starts import WARN, Starter, StartOptions, as_bounds, existing_execution, require_options
+from divebook.environment.variants import (
+    FROM_FAILURE,
+    FROM_START,
+    STRATEGIES,
+    ChangeLike,
+    DefinitionLike,
+    StepChanges,
+    TrialOptions,
+    Variants,
+    WhatIfOptions,
+    edited_operations,
 )
-from divebook.environment.variants import Mending, Trials
-from divebook.errors import ExecutionError, ExecutionNotFoundError, NotFoundError, SetupError, StartKeyTakenError
-from divebook.events import catalog
-from divebook.events.codec import storable
+from divebook.errors import (
+    ExecutionError,
+    NotFoundError,
+    Problem,
+    SetupError,
+    StartKeyTakenError,
+    did_you_mean,
+)
 from divebook.events.event import to_datetime
-from divebook.events.recorded import opened
 from divebook.interrupts import interruptible_result
+from divebook.projections.comparison import Comparison
 from divebook.projections.formatter import Formatter
+from divebook.projections.log_frames import FramedLog, log_of
+from divebook.projections.model_requests import RequestView, requests_of
+from divebook.questions import Question
+from divebook.questions.bounds import Bounds
+from divebook.replay.files import KeptFiles
+from divebook.replay.inspect import Inspection
+from divebook.replay.provenance import Provenance, why
+from divebook.replay.recorded_answers import ReuseInputs
 from divebook.replay.rehearsal import answers_for
-from divebook.runtime.children import Child, Opened
-from divebook.runtime.clock import Chance, Clock, SystemChance, SystemClock
+from divebook.replay.replayer import Replayer, replayer_of
+from divebook.replay.resume_changed import ResumePlan
+from divebook.replay.trial import StepTrial
+from divebook.replay.verify import Verification
+from divebook.replay.what_if import Plan, RepeatedWhatIf, WhatIf
+from divebook.runtime.clock import Chance, Clock, Ids, SystemChance, SystemClock
 from divebook.runtime.compute.dask import Executors
+from divebook.runtime.driver import Driver
 from divebook.runtime.execution import Execution
 from divebook.runtime.loop import ENGINE
-from divebook.runtime.manager import Control
+from divebook.runtime.manager import Control, refuse_final
+from divebook.runtime.messages import Annotating, annotation, this_person
 from divebook.runtime.notify import Hook
+from divebook.runtime.queueing import move_out, next_attempt
 from divebook.runtime.recorder import SurroundedCalls
-from divebook.runtime.step import Services
+from divebook.runtime.step import Handler, Services
 from divebook.scripting import Interpreter, default_interpreter
 from divebook.steps.action import WORKSPACE_ACTIONS, ScriptStep, condition_holds, filled, items_of
 from divebook.steps.actions import Action, action_of, built_in_actions
 from divebook.steps.call import StandingPolicy
-from divebook.steps.conversations import BOOK_WORKFLOW, ConversationStore, DurableLog
-from divebook.steps.function import roots_of
+from divebook.steps.conversations import ConversationStore, DurableLog, Thread
 from divebook.steps.handlers import built_in_handlers
 from divebook.steps.prompt import ContentBuilder
-from divebook.store import EventStore, open_store
+from divebook.store import EventStore, ExecutionRecord, MemoryStore, open_store, transfer
 from divebook.store.append import Durability, durability_called
 from divebook.store.codec import Codec
-from divebook.text.arguments import has_methods, is_list_of_strings, list_of, require
-from divebook.workflow.code import code_of
+from divebook.store.leases import QueuedExecution, WorkerRecord
+from divebook.text.arguments import has_methods, id_of, is_list_of_strings, list_of, require
+from divebook.text.path_arguments import as_path
+from divebook.text.redaction import logger
+from divebook.tools.mcp.servers import Server
 from divebook.workflow.definition import Definitions, Workflow, require_name
-from divebook.workflow.functions import bind_inputs
-from divebook.workflow.servers import ApprovalRule, MCPServerDefinition, WorkspaceDefinition
+from divebook.workflow.resources import AgentDefinition, Config, ScheduleDefinition
+from divebook.workflow.servers import ApprovalRule, Approvals, MCPServerDefinition, WorkspaceDefinition
 from divebook.workflow.tools import ToolFunction
 
+_log = logger(__name__)
 _USERS: weakref.WeakKeyDictionary[EventStore, weakref.WeakSet[Environment]] = weakref.WeakKeyDictionary()
 """The open environments over each store: `open_store` shares files."""
-
-
+_FILTERS = ("tag", "origin", "parent", "notebook", "cell", "key")
+"""Filters of `Environment.executions`."""
 _STORE = "a path, a URL, or an instance of a subclass of divebook.store.EventStore"
 _EXPECTED: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
-    "name": ("a string", lambda given: isinstance(given, str)),
-    "store": (_STORE, lambda given: isinstance(given, EventStore | str | Path)),
+    "name": ("a string", lambda value: isinstance(value, str)),
+    "store": (_STORE, lambda value: isinstance(value, EventStore | str | Path)),
     "documents": (
         "a DocumentRepository, such as FileDocuments('texts') or MemoryDocuments()",
-        lambda given: isinstance(given, DocumentRepository),
+        lambda value: isinstance(value, DocumentRepository),
     ),
-    "documents_dir": ("the path of a folder", lambda given: isinstance(given, str | os.PathLike)),
+    "documents_dir": ("the path of a folder", lambda value: isinstance(value, str | os.PathLike)),
     "printer": ("a function that takes a string", callable),
-    "durability": ("'full' or 'relaxed'", lambda given: isinstance(given, str)),
+    "durability": ("'full' or 'relaxed'", lambda value: isinstance(value, str)),
     "notify": (
         "a function, a command as a string or a list of strings, or addresses",
-        lambda given: callable(given) or isinstance(given, str) or is_list_of_strings(given),
+        lambda value: callable(value) or isinstance(value, str) or is_list_of_strings(value),
     ),
-    "clock": ("an object with now() and sleep(seconds)", lambda given: has_methods(given, "now", "sleep")),
-    "chance": ("an object with bits(count)", lambda given: has_methods(given, "bits")),
-    "interpreter": ("a divebook.scripting.Interpreter", lambda given: isinstance(given, Interpreter)),
-    "executors": ("a mapping of names to executors", lambda given: isinstance(given, Mapping)),
+    "clock": ("an object with now() and sleep(seconds)", lambda value: has_methods(value, "now", "sleep")),
+    "chance": ("an object with bits(count)", lambda value: has_methods(value, "bits")),
+    "interpreter": ("a divebook.scripting.Interpreter", lambda value: isinstance(value, Interpreter)),
+    "executors": ("a mapping of names to executors", lambda value: isinstance(value, Mapping)),
     "formatter": (
         "an instance of a subclass of divebook.Formatter",
-        lambda given: isinstance(given, Formatter),
+        lambda value: isinstance(value, Formatter),
     ),
-    "policy": ("a divebook.Policy, such as Policy('files')", lambda given: isinstance(given, Policy)),
-    "codec": ("an object with encrypt(data) and decrypt(data)", lambda given: has_methods(given, "encrypt", "decrypt")),
+    "policy": ("a divebook.Policy, such as Policy('files')", lambda value: isinstance(value, Policy)),
+    "codec": ("an object with encrypt(data) and decrypt(data)", lambda value: has_methods(value, "encrypt", "decrypt")),
 }
-"""By argument of `Environment` what fits, in words and as a condition."""
+"""By argument of `Environment` the expected value, in words and as a condition."""
 
 
-def _require_settings(given: Mapping[str, Any]) -> None:
-    for name, (expected, fits) in _EXPECTED.items():
-        value = given[name]
-        require(value, name, expected, fits=value is None or fits(value))
-
-
-class Environment(Holdings, Mending, Trials, Queueing):
+class Environment:
     """Agents, workflows, actions and documents over one store.
+
+    An environment is composed of a registry (`divebook.environment.registry`: definitions by name, and their checks),
+    settings, a starter of executions, variants of executions (`divebook.environment.variants`), and the control of the
+    executions of the store (`divebook.runtime.manager`).
 
     Parameters
     ----------
     name
         Shown to people.
     store
-        Where events rest: a store, or a place for `open_store`; by default ``.divebook/executions.db``.
+        Where events are stored: a store, or a place for `open_store`; by default ``.divebook/executions.db``.
     agents, workflows, actions, tools, servers, workspaces
-        What it begins with; names must not repeat.
+        Initial definitions; names must not repeat.
     documents, documents_dir
-        What document actions read and write, or a folder of it; by default the current one.
+        Documents that actions read and write, or a folder of them; by default the current one.
     printer
-        Takes what the ``Print`` action and scripts print.
+        Receives the output of the ``Print`` action and of scripts.
     durability
         How logs are written: ``full`` (every event survives a power failure) or ``relaxed`` (several times faster, may
-        lose the latest events then); by default what the settings or else the store say.
+        lose the latest events then); by default the value of the settings, else of the store.
     notify
-        Told of every new question: a function, a command that reads JSON, or addresses for Apprise (``pip install
-        'divebook[notify]'``); by default what ``DIVEBOOK_NOTIFY`` names. See `divebook.runtime.notify`.
+        Called for every new question: a function, a command that reads JSON, or addresses for Apprise (``pip install
+        'divebook[notify]'``); by default the value of ``DIVEBOOK_NOTIFY``. See `divebook.runtime.notify`.
     clock, chance
         Time and randomness; tests pass their own.
     executor
-        Where functions of actions and ``@step`` run that do not say, coroutine functions excepted: ``"thread"`` (the
-        default), ``"process"`` (one for each processor), a name of `executors`, a `concurrent.futures.Executor`, a
+        Where functions of actions and ``@step`` run that name no executor, coroutine functions excepted: ``"thread"``
+        (the default), ``"process"`` (one for each processor), a name of `executors`, a `concurrent.futures.Executor`, a
         function that makes one, or a Dask client, cluster or address. Actions that take a ``context`` run in threads.
     executors
-        Executors by the names under which functions and steps may ask for them; who made them closes them.
+        Executors by the names that functions and steps may use. The caller closes them.
     approvals
         Rules for calls of tools: see `divebook.ApprovalRule`.
     formatter
-        Hears, step by step, what its executions do; see `divebook.Formatter`.
+        Called step by step with the progress of executions; see `divebook.Formatter`.
     codec
-        Encrypts values before the store writes them, for all who use it here; by default
+        Encrypts values before the store writes them, for all users of the store in this process; by default
         `divebook.store.codec.FernetCodec` with the keys of the variable ``DIVEBOOK_KEY``, if it is set.
     policy
-        What definitions may reach beyond their folder and the public internet; by default what the variable
-        ``DIVEBOOK_ALLOW`` says. See `divebook.documents.policy`.
+        What definitions may reach beyond their folder and the public internet; by default the value of the variable
+        ``DIVEBOOK_ALLOW``. See `divebook.documents.policy`.
     telemetry
-        Whether OpenTelemetry is told what its executions do (``pip install 'divebook[otel]'``), where (an address) or
-        how: see `divebook.telemetry.Telemetry`; by default what the variable ``DIVEBOOK_TELEMETRY`` says (``1``).
+        Whether to report executions to OpenTelemetry (``pip install 'divebook[otel]'``), to which address, or how: see
+        `divebook.telemetry.Telemetry`; by default the value of the variable ``DIVEBOOK_TELEMETRY`` (``1``).
 
     Examples
     --------
@@ -181,105 +205,158 @@ class Environment(Holdings, Mending, Trials, Queueing):
         formatter: Formatter | None = None,
         policy: Policy | None = None,
         codec: Codec | None = None,
-        telemetry: GivenTelemetry | None = None,
+        telemetry: TelemetrySetting | None = None,
     ) -> None:
         if not name:
             raise SetupError("environment name is required")
-        _require_settings(locals())
+        _require_types(locals())
         if documents is not None and documents_dir is not None:
             raise SetupError("documents dir and repo cannot both be set: a repository has its own folder")
-        place = documents if documents_dir is None else FileDocuments(documents_dir)
-        kept = durability_called(durability)
-        self._has_opened = store is None or isinstance(store, str | Path)
-        self.store = open_store(store) if store is None or isinstance(store, str | Path) else store
+        self.name = name
+        self.description = ""
+        repository = documents if documents_dir is None else FileDocuments(documents_dir)
+        durability_of_logs = durability_called(durability)
+        if store is None or isinstance(store, str | Path):
+            self.store = open_store(store)
+            self._has_opened_store = True
+        else:
+            self.store = store
+            self._has_opened_store = False
+        self._is_closed = False
         self._closers: list[Callable[[], object]] = []
-        self._listening: list[Callable[[], object]] = []
-        self._is_closed, self._surrounded = False, SurroundedCalls()
-        self._printer, self._clock, self._chance = printer, clock or SystemClock(), chance or SystemChance()
-        books = DurableLog(self.store, self._begin_book, self._clock)
-        self._policy, self.threads = StandingPolicy(self.approvals_for, books), ConversationStore(books)
-        own = {made.name: made for made in map(action_of, list_of(actions, "actions", "actions=[shout]"))}
-        super().__init__(name, own, approvals, self.store.sealing)
-        self._settle(Surroundings(place, interpreter, policy, kept, notify, formatter, codec, telemetry))
+        self._unsubscribers: list[Callable[[], object]] = []
+        self._printer = printer
+        self._clock = clock or SystemClock()
+        self._chance = chance or SystemChance()
+        self._surrounded_calls = SurroundedCalls()
         self._executors = Executors(executor, executors)
-        self._control = Control(
-            self.store, self._services, self._check, self.code_of, clock=self._clock, chance=self._chance
+        registered_actions = [action_of(each) for each in list_of(actions, "actions", "actions=[shout]")]
+        self._registry = Registry(self.store, self._executors, registered_actions, approvals)
+        self.servers = self._registry.servers
+        durable_log = DurableLog(self.store, self._begin_log, self._clock)
+        self._policy = StandingPolicy(self._registry.approvals_for, durable_log)
+        self.threads = ConversationStore(durable_log)
+        self._reuse = ReuseInputs(
+            self._registry.reads_only, self._clock, functools.partial(edited_operations, self._registry)
         )
-        extensions.extension(extensions.STEP_TYPES)(self)
-        self._step_types.clear()  # what comes with divebook is made for each environment
+        self._control = Control(
+            self.store,
+            self._services,
+            self._registry.check,
+            self._registry.code_of,
+            clock=self._clock,
+            chance=self._chance,
+        )
+        self._variants = Variants(self._registry, self._control, self._durability, self._reuse, self._services)
+        self._starter = Starter(self._registry, self._control, self._durability, self._variants.forked_child)
+        self._apply(Settings(repository, interpreter, policy, durability_of_logs, notify, formatter, codec, telemetry))
+        _add_stages(self)
+        # Each environment adds the stages of pipelines itself, so `take_in` must not copy those of another one.
+        self._registry.custom_step_types.clear()
         CLIENTS.join(self)
         _USERS.setdefault(self.store, weakref.WeakSet()).add(self)
-        for add, each, argument in (
-            (self.add_agent, agents, "agents"),
-            (self.add_tool, tools, "tools"),
-            (self.add_workflow, workflows, "workflows"),
-            (self.add_server, servers, "servers"),
-            (self.add_workspace, workspaces, "workspaces"),
-        ):
-            for one in list_of(each, argument, f"{argument}=[...]"):
-                add(one)
+        for agent in list_of(agents, "agents", "agents=[...]"):
+            self.add_agent(agent)
+        for tool in list_of(tools, "tools", "tools=[...]"):
+            self.add_tool(tool)
+        for workflow in list_of(workflows, "workflows", "workflows=[...]"):
+            self.add_workflow(workflow)
+        for server in list_of(servers, "servers", "servers=[...]"):
+            self.add_server(server)
+        for workspace in list_of(workspaces, "workspaces", "workspaces=[...]"):
+            self.add_workspace(workspace)
 
-    def _settle(self, given: Surroundings) -> None:
-        """Let what it is given hold here, in place of what held before."""
-        self._given = given
-        for stop in self._listening:
-            stop()
-        self._listening = given.listen_to(self.store, self._surrounded)
-        if given.codec is not None:
-            self.store.sealing.codec = given.codec
-        self.reach(given.documents or FileDocuments("."), given.policy or Policy.given())
-        self._actions = built_in_actions(self.documents, self._printer, lambda: to_datetime(self._clock.now()))
-        self._actions |= WORKSPACE_ACTIONS
-        interpreter = given.interpreter or default_interpreter()
-        self._handlers |= built_in_handlers(
-            self._agent_for,
-            self.action,
+    def _apply(self, settings: Settings) -> None:
+        """Apply settings in place of the previous ones."""
+        self._settings = settings
+        for unsubscribe in self._unsubscribers:
+            unsubscribe()
+        self._unsubscribers = settings.listen_to(self.store, self._surrounded_calls)
+        if settings.codec is not None:
+            self.store.sealing.codec = settings.codec
+        self.reach(settings.documents or FileDocuments("."), settings.policy or Policy.given())
+        actions = built_in_actions(self.documents, self._printer, lambda: to_datetime(self._clock.now()))
+        interpreter = settings.interpreter or default_interpreter()
+        handlers = built_in_handlers(
+            self._registry.agent_or_default,
+            self._registry.action,
             ContentBuilder(interpreter, self.documents, self._printer, self.policy),
             ScriptStep(interpreter, self.documents, self._printer),
-            drive_child=self._drive_child,
-            begin_successor=self._begin_successor,
+            drive_child=self._starter.drive_child,
+            begin_successor=self._starter.begin_successor,
             offers=self,
         )
+        self._registry.set_built_ins({**actions, **WORKSPACE_ACTIONS}, handlers)
 
     def _services(self, control: Control) -> Services:
-        above = control.inbox, control.claim_expired, control.texts, self._executors, self._policy, self.as_written
-        beyond = functools.partial(answers_for, control.store, self._grounds)
-        self.on_close((lender := EnvironmentWorkspaces(self, control.store)).close)
-        return Services(self._handlers, condition_holds, items_of, filled, *above, lender, self._surrounded, beyond)
+        """Return the services of the runners of a control, which may drive the executions of another store."""
+        workspaces = EnvironmentWorkspaces(self._registry, control.store)
+        self.on_close(workspaces.close)
+        return Services(
+            self._registry.handlers,
+            condition_holds,
+            items_of,
+            filled,
+            control.inbox,
+            control.claim_expired,
+            control.texts,
+            self._executors,
+            self._policy,
+            self._registry.as_written,
+            workspaces,
+            self._surrounded_calls,
+            functools.partial(answers_for, control.store, self._reuse),
+        )
 
-    def add_executor(self, name: str, executor: object, *, replace: bool = False) -> None:
-        """Let functions and steps name an executor (``Executor: name``); who made it closes it."""
-        self._executors.add(name, executor, replace=replace)
+    def _begin_log(self, key: str) -> str:
+        return self._starter.begin_log(key)  # the starter is created later than the log
+
+    def _durability(self, durability: str | None) -> Durability | None:
+        """Return the durability for an option of a start; None if the store decides."""
+        return durability_called(durability or self._settings.durability or self.config.durability or None)
+
+    def _handle(self, driver: Driver) -> Execution:
+        return Execution(self._control, driver)
+
+    @classmethod
+    def from_definitions(cls, definitions: Definitions, **settings: Any) -> Environment:
+        """Create an environment from a whole definition, which must have a name; `settings` are those of the class."""
+        environment = cls(require_name(definitions), **settings)
+        environment.define(definitions)
+        return environment
+
+    def beside(self, store: EventStore) -> Environment:
+        """Return an environment over another store with the definitions and settings of this one."""
+        require(store, "store", _STORE, fits=isinstance(store, EventStore))
+        environment = Environment(self.name, store=store)
+        environment.take_in(self)
+        return environment
 
     def take_in(self, other: Self) -> None:
-        """Have what another environment has, and what it was given; what it has wins.
+        """Add the definitions and settings of another environment; those of the other one win.
 
-        Its store, printer, clock and chance stay where they are: those belong to who runs it.
+        Store, printer, clock and chance do not change.
         """
         require(other, "what an environment takes in", "another Environment", fits=isinstance(other, Environment))
-        given = self._given.plus(other._given)
-        if given != self._given:
-            self._settle(given)
-        super().take_in(other)
+        settings = self._settings.plus(other._settings)
+        if settings != self._settings:
+            self._apply(settings)
+        self._registry.merge_from(other._registry)
+        self.name = other.name
+        self.description = other.description or self.description
         self._executors.take_in(other._executors)
-
-    def _check(self, workflow: Workflow, ahead: Container[str] | None = None, to_begin: Iterable[str] = ()) -> None:
-        super()._check(workflow, ahead, to_begin)
-        for step in workflow.steps:
-            if step.executor and (ahead is None or step.name in ahead):
-                self._executors.named(step.executor)
 
     # --- closing ---------------------------------------------------------------------------------------------------
 
     def on_close(self, closer: Callable[[], object]) -> None:
-        """Have something called when this environment is closed; the last one comes first."""
+        """Register a function that `close` calls; the last one is called first."""
         self._closers.append(closer)
 
     def close(self) -> None:
-        """Close what this environment has opened; calling it twice is the same as once.
+        """Close everything that this environment has opened. A second call has no effect.
 
-        Executions that it still drives are left as they are and can be resumed elsewhere; `Execution.wait` for those
-        that are to end. A store that it was given, or that another environment uses, stays open.
+        Executions that it still drives keep their state and can be resumed elsewhere; use `Execution.wait` for those
+        that must end first. A store that was passed in, or that another environment uses, stays open.
         """
         if ENGINE.is_current():
             raise ExecutionError("close() on the engine's own thread would wait for itself; call it in another thread")
@@ -291,11 +368,11 @@ class Environment(Holdings, Mending, Trials, Queueing):
         if self.servers:
             interruptible_result(ENGINE.call(lambda: ENGINE.promise(self.servers.close())))
         interruptible_result(ENGINE.call(lambda: ENGINE.promise(CLIENTS.leave(self))))
-        for closer in (*reversed(self._closers), *self._listening):
+        for closer in (*reversed(self._closers), *self._unsubscribers):
             closer()
         users = _USERS[self.store]
         users.discard(self)
-        if self._has_opened and not users:
+        if self._has_opened_store and not users:
             self.store.close()
 
     def __enter__(self) -> Self:
@@ -310,20 +387,254 @@ class Environment(Holdings, Mending, Trials, Queueing):
     async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self.close)
 
-    @classmethod
-    def from_definitions(cls, definitions: Definitions, **settings: Any) -> Environment:
-        """Make an environment of a whole definition, which must have a name; `settings` are those of the class."""
-        (environment := cls(require_name(definitions), **settings)).define(definitions)
-        return environment
+    def __repr__(self) -> str:
+        agents = len(self.agents)
+        workflows = len(self.own_workflows)
+        return f"<Environment {self.name!r}: {agents} agents, {workflows} workflows>"
 
-    # --- executions ------------------------------------------------------------------------------------------------
+    # --- definitions -----------------------------------------------------------------------------------------------
 
-    def stream_text(self, *, always: bool) -> None:
-        """Let models stream `always`, not only while somebody listens; see `Execution.subscribe_text`.
+    def define(self, definitions: Definitions) -> None:
+        """Add everything that a text, file or folder defines. A new definition replaces an old one of the same name.
 
-        A listener that begins a moment after the start then gets a text from its beginning.
+        Two texts, one after the other, have the same effect as a folder of both: settings of the second also apply to
+        agents of the first. Agents that steps name must exist when an execution starts, not before, so that cells can
+        run in any order.
         """
-        self._control.texts.always = always
+        self._registry.define(definitions)
+        self.name = definitions.name or self.name
+        self.description = definitions.description or self.description
+
+    def not_yet(self, definitions: Definitions) -> list[Problem]:
+        """Return warnings about names that steps of definitions use and that do not exist yet.
+
+        They may be defined later, before an execution starts.
+        """
+        return self._registry.not_yet(definitions)
+
+    @property
+    def config(self) -> Config:
+        """The merged settings of all definitions."""
+        return self._registry.config
+
+    @property
+    def agents(self) -> dict[str, Agent]:
+        """Its agents by name, in the order in which they were added."""
+        return self._registry.agents
+
+    def agent(self, name: str) -> Agent:
+        """Return the agent of that name; raises `NotFoundError`."""
+        return self._registry.agent(name)
+
+    @property
+    def default_agent(self) -> Agent | None:
+        """The agent of prompt steps that name none: the first supervisor, else the first agent."""
+        return self._registry.default_agent
+
+    def add_agent(self, agent: Agent | Any, *, replace: bool = False) -> None:
+        """Add an agent, also one of pydantic-ai as it is; a taken name is an error unless `replace` is set."""
+        self._registry.add_agent(agent, replace=replace)
+
+    def check_agent(self, agent: Agent) -> None:
+        """Raise unless everything that an agent names exists, once, and may be used: see `divebook.steps.prompt`."""
+        self._registry.check_agent(agent)
+
+    @property
+    def workflows(self) -> dict[str, Workflow]:
+        """Its workflows by name: those of this process made with `@workflow`, and its own, which win."""
+        return self._registry.workflows
+
+    @property
+    def own_workflows(self) -> tuple[Workflow, ...]:
+        """Its own workflows, without those of the process."""
+        return tuple(self._registry.registered_workflows.values())
+
+    def workflow(self, name: str) -> Workflow:
+        """Return the workflow of that name; raises `NotFoundError`."""
+        return self._registry.workflow(name)
+
+    @property
+    def default_workflow(self) -> Workflow | None:
+        """The workflow that the settings name for runs that name none."""
+        return self._registry.default_workflow
+
+    def add_workflow(self, workflow: Workflow, *, replace: bool = False) -> None:
+        """Add a workflow; executions that are already running keep the one they were started with."""
+        self._registry.add_workflow(workflow, replace=replace)
+
+    def as_written(self, workflow: Workflow) -> Workflow:
+        """Return a workflow of a log with the text it was read from in this environment, if any: errors name lines."""
+        return self._registry.as_written(workflow)
+
+    def code_of(self, workflow: Workflow) -> dict[str, str]:
+        """Return the digests of the Python functions that a workflow may call, by kind and name."""
+        return self._registry.code_of(workflow)
+
+    @property
+    def actions(self) -> dict[str, Action]:
+        """Every action steps may call: built in, made with `@action`, given to this environment; later ones win."""
+        return self._registry.actions
+
+    def action(self, name: str) -> Action:
+        """Return the action of that name; raises `NotFoundError`."""
+        return self._registry.action(name)
+
+    def add_step_type(self, name: str, handler: Handler, check: Callable[[Workflow], None] | None = None) -> None:
+        """Set the handler of the steps of a type, in place of the previous one.
+
+        Parameters
+        ----------
+        name
+            One of `divebook.workflow.step.STEP_TYPES`.
+        handler
+            Coroutine function from a `StepContext` to an `Outcome`.
+        check
+            Raises, before anything is recorded, unless everything exists that a workflow with such steps needs.
+        """
+        self._registry.add_step_type(name, handler, check)
+
+    def step_handler(self, name: str) -> Handler:
+        """Return the handler of the steps of a type; raises `NotFoundError`."""
+        return self._registry.step_handler(name)
+
+    def add_executor(self, name: str, executor: object, *, replace: bool = False) -> None:
+        """Add an executor that functions and steps may name (``Executor: name``). The caller closes it."""
+        self._executors.add(name, executor, replace=replace)
+
+    @property
+    def schedules(self) -> tuple[ScheduleDefinition, ...]:
+        """Its schedules; a worker that has them enqueues their workflows when they are due."""
+        return self._registry.schedules
+
+    def add_schedule(self, schedule: ScheduleDefinition, *, replace: bool = False) -> None:
+        """Add a schedule; a taken name is an error unless `replace` is set."""
+        self._registry.add_schedule(schedule, replace=replace)
+
+    # --- tools of agents, and permissions --------------------------------------------------------------------------
+
+    @property
+    def tools(self) -> dict[str, ToolFunction]:
+        """Every tool that was made with `@tool` or given to this environment; later ones win.
+
+        Built-in tools are made for each agent that names them: `divebook.tools.builtin`.
+        """
+        return self._registry.tools
+
+    def add_tool(self, tool: ToolFunction | Callable[..., Any], *, replace: bool = False) -> None:
+        """Add a tool; a taken name is an error unless `replace` is set."""
+        self._registry.add_tool(tool, replace=replace)
+
+    def add_server(self, server: MCPServerDefinition, *, replace: bool = False) -> None:
+        """Add an MCP server; a taken name is an error unless `replace` is set.
+
+        It starts when an agent first needs it, and ends with the environment.
+        """
+        self._registry.add_server(server, replace=replace)
+
+    def mcp_tools(self) -> dict[str, ToolFunction]:
+        """Return the tools of its MCP servers, by ``server/tool``; starts the servers that do not run.
+
+        Each can be given to an agent, whose rules then apply: ``Agent("a", tools=[tools["files/read"]])``.
+
+        Raises
+        ------
+        ServerError
+            A server cannot be asked.
+        """
+        return self._registry.mcp_tools()
+
+    def tools_for(self, definition: AgentDefinition) -> list[ToolFunction]:
+        """Return the tools that an agent names, in its order.
+
+        Raises
+        ------
+        NotFoundError, SetupError
+            The tool does not exist, it is switched off, or an option does not fit.
+        """
+        return self._registry.tools_for(definition)
+
+    def subordinates_for(self, definition: AgentDefinition) -> list[Agent]:
+        """Return the agents that an agent may delegate to: those it names, all others if it is the only supervisor.
+
+        Raises
+        ------
+        NotFoundError
+            It names one that does not exist.
+        """
+        return self._registry.subordinates_for(definition)
+
+    def servers_for(self, definition: AgentDefinition) -> list[Server]:
+        """Return the MCP servers whose tools an agent may call: those it names; all if a tool can be of any server.
+
+        Raises
+        ------
+        NotFoundError
+            The server does not exist.
+        """
+        return self._registry.servers_for(definition)
+
+    def limited(self, tool: ToolFunction) -> ToolFunction:
+        """Return a tool with the limits that its entry in ``Tools`` sets."""
+        return self._registry.limited(tool)
+
+    def approvals_for(self, agent: str) -> Approvals:
+        """Return the rules and modes for the calls of an agent: those of all, and its own; '' for no agent.
+
+        Those of texts can only make decisions stricter, unless the policy allows more.
+        """
+        return self._registry.approvals_for(agent)
+
+    @property
+    def workspaces(self) -> dict[str, WorkspaceDefinition]:
+        """Its workspaces by name."""
+        return self._registry.workspaces
+
+    def workspace(self, name: str) -> WorkspaceDefinition:
+        """Return the definition of a workspace; raises `NotFoundError`."""
+        return self._registry.workspace(name)
+
+    def add_workspace(self, workspace: WorkspaceDefinition, *, replace: bool = False) -> None:
+        """Add a workspace; a taken name is an error unless `replace` is set."""
+        self._registry.add_workspace(workspace, replace=replace)
+
+    def check_workspace(self, name: str) -> None:
+        """Raise unless a workspace exists, and the policy allows its commands, secrets and image."""
+        self._registry.check_workspace(name)
+
+    def reach(self, documents: DocumentRepository, policy: Policy) -> None:
+        """Set the documents that tools can reach, and the policy."""
+        self._registry.reach(documents, policy)
+        self.documents = documents
+        self.policy = policy
+
+    def policy_for_agent(self, name: str) -> Policy:
+        """Return the permissions of an agent: one that Python code defines has more than one of a text."""
+        return self._registry.policy_for_agent(name)
+
+    def policy_of(self, workspace: WorkspaceDefinition) -> Policy:
+        """Return the permissions of a workspace: all, if Python code added it, else what the policy allows."""
+        return self._registry.policy_of(workspace)
+
+    def may_apply_unasked(self, workspace: WorkspaceDefinition, fingerprint: str) -> bool:
+        """Return whether a workflow may apply changes of a workspace without a question.
+
+        Python code allows this, for a workspace that it added, to its own workflows only.
+        """
+        return self._registry.may_apply_unasked(workspace, fingerprint)
+
+    def folder_of(self, workspace: WorkspaceDefinition) -> Path:
+        """Return the folder that a workspace names; raises `SetupError` for one that it may not reach."""
+        return self._registry.folder_of(workspace)
+
+    def require_reachable(self, workspace: WorkspaceDefinition, path: str | Path) -> Path:
+        """Return a folder that a workspace may use; raises `SetupError`."""
+        return self._registry.require_reachable(workspace, path)
+
+    def require_permitted(self, workspace: WorkspaceDefinition) -> None:
+        """Raise `SetupError` unless the policy allows the commands and the secrets of a workspace."""
+        self._registry.require_permitted(workspace)
+
+    # --- starting executions ---------------------------------------------------------------------------------------
 
     def start(
         self,
@@ -333,25 +644,17 @@ class Environment(Holdings, Mending, Trials, Queueing):
     ) -> Execution:
         """Start an execution and return once it is in the store; `create` and `Execution.start` in one.
 
-        With a `key` it is started once: a second start with that key, from whatever process, returns the execution that
-        exists, as it stands, and raises `StartKeyTakenError` if that is one of another workflow. If that one was
+        With a `key` it is started once: a second start with that key, from any process, returns the existing execution
+        in its current state, and raises `StartKeyTakenError` if that is one of another workflow. If that one was
         started with other inputs, a `StartKeyWarning` names the difference; `on_conflict` refuses that, or returns it
         silently.
-        `divebook.environment.settings.StartOptions` lists the options.
+        `divebook.environment.starts.StartOptions` lists the options.
         """
-        created = self.create(workflow, inputs, **options)
+        execution = self.create(workflow, inputs, **options)
         try:
-            return created.start()
-        except StartKeyTakenError as taken:
-            return self._started_before(taken, created, options.get("on_conflict", WARN))
-
-    def fire(self, trigger: str, inputs: Mapping[str, Any] | None = None) -> list[Execution]:
-        """Create a pending execution of every workflow that lists a trigger of that name; start those you want."""
-        require(trigger, "the trigger", "its name as a string", fits=isinstance(trigger, str))
-        subscribed = [w for w in self._workflows.values() if trigger in {entry.name for entry in w.triggers}]
-        if not subscribed:
-            raise NotFoundError("trigger", trigger, {e.name for w in self._workflows.values() for e in w.triggers})
-        return [self.create(workflow, inputs) for workflow in subscribed]
+            return execution.start()
+        except StartKeyTakenError as conflict:
+            return self._existing(conflict, execution, options.get("on_conflict", WARN))
 
     def create(
         self,
@@ -359,7 +662,7 @@ class Environment(Holdings, Mending, Trials, Queueing):
         inputs: Mapping[str, Any] | None = None,
         **options: Unpack[StartOptions],
     ) -> Execution:
-        """Return a pending execution, of which nothing is recorded before it is started.
+        """Return a pending execution. Nothing of it is recorded before it is started.
 
         Parameters
         ----------
@@ -368,7 +671,7 @@ class Environment(Holdings, Mending, Trials, Queueing):
         inputs
             Plain data by name.
         options
-            Bounds, identity, durability, start key, model, tags: see `divebook.environment.settings.StartOptions`.
+            Bounds, identity, durability, start key, model, tags: see `divebook.environment.starts.StartOptions`.
             A key that another execution has raises `StartKeyTakenError`.
 
         Raises
@@ -376,78 +679,740 @@ class Environment(Holdings, Mending, Trials, Queueing):
         InputError, NotFoundError, DefinitionError, UnstorableValueError
             Before anything is recorded.
         """
-        if not workflow or not isinstance(workflow, Workflow | str):
-            known = f"name one of: {', '.join(self._workflows) or 'none is defined'}"
-            raise SetupError(f"workflow is required, not {workflow!r}; {known}")
-        check_options(options)
-        self._check(found := self.workflow(workflow) if isinstance(workflow, str) else workflow)
-        if isinstance(workflow, Workflow):
-            self._code_workflows.add(workflow.fingerprint)
-        options["model"] = self._model_called(found, options.get("model"), self.store) or self._stand_in_for(found)
-        self._check_models(found, options["model"], self.store)
-        bound = storable(bind_inputs(found, inputs or {}, coerce_text=options.get("coerce_text", False)), "inputs")
-        opening = opening_of(found, bound, self.code_of(found), options)
-        return self._handle(self._control.create(found, opening, self._kept(options.get("durability"))))
+        return self._starter.create(workflow, inputs, options)
 
-    def code_of(self, workflow: Workflow) -> dict[str, str]:
-        """Return the digests of the Python functions that a workflow may call, by kind and name."""
-        return code_of(roots_of(workflow, self.actions))
+    def enqueue(
+        self,
+        workflow: Workflow | str,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        queue: str = DEFAULT_QUEUE,
+        priority: int = 0,
+        at: datetime | None = None,
+        **options: Unpack[StartOptions],
+    ) -> Execution:
+        """Put an execution into a queue and return once it is in the store; a worker of that queue drives it.
 
-    def _kept(self, durability: str | None = None) -> Durability | None:
-        return durability_called(durability or self._given.durability or self.config.durability or None)
+        It has the status ``enqueued`` until a worker starts it. `Execution.wait` waits for its end, in any process.
+        Its answers and signals reach its worker; `resume` drives it in this process.
 
-    async def _drive_child(self, child: Child, *, again: bool) -> ExecutionState:
-        """Run a workflow that another one asks for; see `WorkflowContext.run`."""
-        opening = self._opening_of if child.like is None else self._fork_of
-        return await self._control.drive_child(child, functools.partial(opening, child), again=again)
+        Parameters
+        ----------
+        inputs
+            Plain data by name.
+        queue
+            A name; queues need not be created.
+        priority
+            An integer; executions of a queue with a higher one start first.
+        at
+            When it may start at the earliest; a time without a zone is local.
+        options
+            As for `Environment.start`. With a `key` it is enqueued once: a second call with that key returns the
+            existing execution in its current state; `on_conflict` determines what happens if that has other inputs.
 
-    def _fork_of(self, child: Child) -> Opened:
+        Raises
+        ------
+        SetupError
+            The queue, the priority or the time does not fit.
+        StartKeyTakenError
+            An execution of another workflow has the key.
+        """
+        enqueued = enqueued_event(queue, priority, at)
+        execution = self.create(workflow, inputs, **options)
         try:
-            return *self._forked_child(child), self._kept()
-        except ExecutionNotFoundError:  # what it had done was deleted
-            if child.like is None or child.like.tools not in catalog.GOING_ON:
-                raise
-            return self._opening_of(child)
+            return self._handle(self._control.enqueue(execution._driver, enqueued))  # noqa: SLF001 - it is ours
+        except StartKeyTakenError as conflict:
+            return self._existing(conflict, execution, options.get("on_conflict", WARN))
 
-    async def _begin_successor(self, asked: Child) -> str:
-        """Start the execution as which another one goes on, once; see `WorkflowContext.continue_as_new`."""
-        same = self.workflows.get(asked.workflow) or self.execution(asked.parent).workflow
-        key = f"continues/{asked.parent}"
-        asked = await self._control.left_for_successor(asked)
-        found, opening, durability = self._opening_of(asked, same, origin=catalog.RUN, key=key)
-        driver = self._control.create(found, opening, durability)
-        try:
-            await self._control.begin_successor(driver, asked.parent)
-        except StartKeyTakenError as taken:  # before the process that started it had recorded that
-            return taken.execution_id
-        return driver.id
+    def _existing(self, conflict: StartKeyTakenError, execution: Execution, on_conflict: str) -> Execution:
+        """Return the existing execution with the start key of an execution that was not started for that reason."""
+        opening = execution._driver.opening  # noqa: SLF001 - it is ours
+        inputs = None if opening is None else opening.inputs
+        return self.execution(existing_execution(conflict, execution.workflow.name, self.store, inputs, on_conflict))
 
-    def _begin_book(self, key: str) -> str:
-        """Start what a book is an execution of, once."""
-        opening = opening_of(BOOK_WORKFLOW, {}, {}, {"key": key}, origin=catalog.BOOK)
-        driver = self._control.create(BOOK_WORKFLOW, opening, self._kept())
-        try:
-            self._control.start(driver)
-        except StartKeyTakenError as taken:
-            return started_before(taken, BOOK_WORKFLOW.name, self.store)
-        return driver.id
+    def fire(self, trigger: str, inputs: Mapping[str, Any] | None = None) -> list[Execution]:
+        """Create a pending execution of every workflow that lists a trigger of that name; start those you want."""
+        require(trigger, "the trigger", "its name as a string", fits=isinstance(trigger, str))
+        workflows = self.own_workflows
+        subscribed = [workflow for workflow in workflows if trigger in {entry.name for entry in workflow.triggers}]
+        if not subscribed:
+            triggers = {entry.name for workflow in workflows for entry in workflow.triggers}
+            raise NotFoundError("trigger", trigger, triggers)
+        return [self.create(workflow, inputs) for workflow in subscribed]
 
-    def _opening_of(
-        self, child: Child, known: Workflow | None = None, *, origin: str | None = None, key: str | None = None
-    ) -> tuple[Workflow, catalog.ExecutionStarted, Durability | None]:
-        found = known or self.workflow(child.workflow)
-        self._check(found)
-        self._check_models(found, child.model, self.store)
-        bounds = within(as_bounds(found.bounds or {}), child.bounds)
-        options: StartOptions = {"bounds": bounds, "model": child.model, "key": key}
-        inputs = storable(bind_inputs(found, opened(child.inputs)), "inputs")
-        opening = opening_of(found, inputs, self.code_of(found), options, parent=child.parent, origin=origin)
-        return found, replace(opening, state=child.variables or None), self._kept()
+    def stream_text(self, *, always: bool) -> None:
+        """Set whether to stream text of models always, not only to listeners; see `Execution.subscribe_text`.
 
-    def beside(self, store: EventStore) -> Environment:  # noqa: D102 - as documented where it is promised
-        require(store, "store", _STORE, fits=isinstance(store, EventStore))
-        (beside := Environment(self.name, store=store)).take_in(self)
-        return beside
+        A listener that subscribes a moment after the start then gets a text from its beginning.
+        """
+        self._control.texts.always = always
 
-    def __repr__(self) -> str:
-        return f"<Environment {self.name!r}: {len(self._agents)} agents, {len(self._workflows)} workflows>"
+    # --- executions of the store -----------------------------------------------------------------------------------
+
+    def execution(self, execution_id: str) -> Execution:
+        """Return an execution, live or past; a unique prefix of an id is enough.
+
+        Its log is read when first needed, so finding an execution costs the same whatever its length.
+        """
+        return self._handle(self._control.look_up(execution_id))
+
+    def executions(
+        self,
+        status: str | None = None,
+        workflow: str | None = None,
+        limit: int = 0,
+        offset: int = 0,
+        **filters: Any,
+    ) -> list[ExecutionRecord]:
+        """Return the records of executions in the store, newest first; `limit` 0 returns all.
+
+        The `filters` are those of `EventStore.records`: ``tag``, ``origin``, ``parent``, ``notebook``, ``cell``.
+        """
+        require_options(filters, _FILTERS, "executions cannot be filtered by")
+        return self.store.records(status=status, workflow=workflow, limit=limit, offset=offset, **filters)
+
+    def queued(self, *, withheld: bool = False) -> list[QueuedExecution]:
+        """Return the executions in the queues that have not ended, queue by queue, in the order of their start.
+
+        With `withheld`, return those that workers do not start instead: a person has paused them, or they were
+        interrupted too often. `resume` continues one.
+        """
+        return self.store.queued(withheld=withheld)
+
+    def workers(self) -> list[WorkerRecord]:
+        """Return the running workers, with what each can run."""
+        return self.store.workers()
+
+    def cancel(self, execution_id: str) -> Execution:
+        """Cancel an execution: one of this process is stopped, any other is marked as cancelled.
+
+        A process that drives it finds at its next step that it may no longer write, and stops there. Its child
+        executions are cancelled next, level by level: when `Execution.wait` returns, none of them runs or waits any
+        more. If this process ends before that, `recover` cancels the rest.
+        """
+        return self._handle(self._control.cancel(execution_id))
+
+    @overload
+    def resume(
+        self,
+        execution_id: str,
+        bounds: Bounds | Mapping[str, Any] | None = None,
+        *,
+        definition: DefinitionLike | None = None,
+    ) -> Execution: ...
+
+    @overload
+    def resume(
+        self,
+        execution_id: str,
+        bounds: Bounds | Mapping[str, Any] | None = None,
+        *,
+        definition: DefinitionLike,
+        plan: Literal[True],
+    ) -> ResumePlan: ...
+
+    def resume(
+        self,
+        execution_id: str,
+        bounds: Bounds | Mapping[str, Any] | None = None,
+        *,
+        definition: DefinitionLike | None = None,
+        plan: bool = False,
+    ) -> Execution | ResumePlan:
+        """Continue an execution where its log ends, or with a corrected definition where that differs from the log.
+
+        Completed steps do not run again. A failed or cancelled execution continues at the step it stopped in. Without a
+        `definition` it continues with the one it was started with; `bounds` replace its bounds. One that has completed,
+        or that this process runs already, is returned unchanged. A call that returned a result that the log could not
+        store leads to a question and is not made again, unless it is idempotent.
+
+        With a `definition` a new execution of origin ``resume`` continues: it shares all events before the first
+        operation in which the definition differs, and reuses later results for the same requests. Completed calls
+        count, also if their function was edited since. The old execution does not change; if it had not ended, it is
+        cancelled first. While such a continuation has not ended, the same call returns it: two simultaneous calls, or
+        a call that is repeated after a crash, start only one.
+
+        Parameters
+        ----------
+        definition
+            ``new`` for the current definition of the workflow of that name, or a `Workflow` of that name.
+        plan
+            With a `definition`: return only what would be reused and what would run, without a single call.
+
+        Raises
+        ------
+        ExecutionNotFoundError
+            The store has no such execution.
+        ExecutionError
+            It was rolled back, or has a successor; with new `bounds`: it has completed, or this process runs it;
+            with a `definition`: it runs.
+        SetupError
+            The definition makes the same calls as the log, is of another workflow, or takes other inputs.
+        NotFoundError
+            No workflow of that name is defined.
+        LeaseHeldError
+            Another process is running it.
+
+        Examples
+        --------
+        A program that is started again after a crash finds its run by the key, and continues it::
+
+            execution = environment.start("audit", inputs, key="monday")
+            environment.resume(execution.id).wait()
+
+        A step was corrected, after which a run had failed::
+
+            print(environment.resume(run.id, definition="new", plan=True))  # 12 operations reused, 3 live, about $0.04
+            environment.resume(run.id, definition="new").wait()
+        """
+        if definition is not None:
+            return self._variants.resume_changed(execution_id, bounds, definition, plan=plan)
+        if plan:
+            raise SetupError('only a resumption with another definition has a plan; write definition="new"')
+        return self._handle(self._control.resume(execution_id, None if bounds is None else as_bounds(bounds)))
+
+    def recover(self, execution_id: str) -> Execution:
+        """Resume an interrupted execution automatically; see `divebook.runtime.queueing`.
+
+        One whose parent has ended is cancelled instead, with its child executions: none of its calls is made.
+
+        Raises
+        ------
+        NeedsPersonError
+            It was resumed automatically several times, and interrupted each time before it made progress.
+
+        Examples
+        --------
+        ::
+
+            for record in environment.recoverable():
+                environment.recover(record.execution_id)
+        """
+        driver = self._control.find(execution_id)
+        if self._control.ends_with_parent(driver) or (driver.state.parent is not None and driver.state.is_over):
+            return self._handle(driver)  # it has ended, or ends, with an execution above it that was recovered before
+        attempt = next_attempt(self.store, execution_id, self._clock.now())
+        return self._handle(self._control.resume(execution_id, recovery=attempt))
+
+    def recoverable(self) -> list[ExecutionRecord]:
+        """Return the executions that can continue and that no running process drives, newest first.
+
+        A waiting execution can continue once its time has come, there is a message for it, or its parent has ended.
+        """
+        return self._control.recoverable()
+
+    def retry(self, execution_id: str, strategy: str = FROM_FAILURE) -> Execution:
+        """Retry a failed execution, in one of three ways.
+
+        Parameters
+        ----------
+        strategy
+            ``from_failure``: the execution continues at the step it stopped in, as by `resume`. ``from_start``: a new
+            execution with the same inputs, of the current definition of the workflow. ``skip_failed``: a fork in which
+            each failed step counts as completed, with the output ``SKIPPED: <error>`` and without the variable that it
+            sets.
+
+        Raises
+        ------
+        ExecutionError
+            It has completed, or cannot continue.
+        SetupError
+            The strategy does not exist, or no failed step can be skipped.
+        """
+        if strategy not in STRATEGIES:
+            advice = did_you_mean(strategy, STRATEGIES) or f"there are {', '.join(STRATEGIES)}"
+            raise SetupError(f"unsupported retry strategy: {strategy} ({advice})")
+        if strategy == FROM_FAILURE:
+            refuse_final(self._control.find(execution_id))
+            return self.resume(execution_id)
+        if strategy == FROM_START:
+            workflow, inputs, options = self._variants.options_for_restart(execution_id)
+            return self.start(workflow, inputs, **options)
+        return self._variants.fork_without_failed_steps(execution_id)
+
+    # --- questions, signals and rules ------------------------------------------------------------------------------
+
+    def answer(
+        self, interrupt_id: str, response: Any, execution_id: str | Execution | None = None, by: str | None = None
+    ) -> Execution:
+        """Answer a question; its execution continues at once, here or in the process that drives it.
+
+        Parameters
+        ----------
+        interrupt_id
+            Id of the question, as in `Execution.interrupts`, or ``ask_...@exec_...`` with the execution, which is
+            needed if several executions ask a question of that id.
+        response
+            An answer for the kind of question: a text, or a value that fits its schema (clarification); True, False or
+            ``"no: REASON"`` (confirmation); ``"approve"``, ``"reject"`` or ``"modify"`` (agent_review); a number,
+            ``"raise"`` or ``"stop"`` (resource_exhausted); ``"retry"``, ``"fail"`` or
+            ``{"choice": "done", "result": ...}`` (unknown outcome). In full form: ``{"text": ..., "approved": ...,
+            "decision": ..., "data": ...}``, where a call is approved for instance ``{"approved": True, "data":
+            {"parameters": {...}, "rule": {"scope": "always"}}}``.
+        execution_id
+            The execution that asks, or its id: avoids the search through those that wait.
+        by
+            Who answers; by default the user of this process.
+
+        Raises
+        ------
+        NotFoundError
+            The question does not exist.
+        InterruptError
+            It has an answer already (the error shows it), has expired, or the answer does not fit: then it stays open.
+        AnswerKeptError
+            The answer is stored, and the execution cannot continue in this process.
+        """
+        require(interrupt_id, "the question", "its id as a string", fits=isinstance(interrupt_id, str))
+        asker = None if execution_id is None else id_of(execution_id, "execution_id")
+        return self._handle(self._control.answering.answer(interrupt_id, response, asker, by))
+
+    def answer_alike(self, interrupt_id: str, response: Any, by: str | None = None) -> list[Execution]:
+        """Give one answer to a question and to all similar open ones, of every execution; return those that continue.
+
+        Questions are similar if the same step of the same workflow asks them, of the same kind, for the same sort of
+        answer and, for calls, about the same tool or action of the same agent. Changed arguments and rules apply to the
+        named question alone. Questions that were answered meanwhile do not change.
+
+        Raises
+        ------
+        InterruptError
+            The answer does not fit the named question, or each question of its kind needs an answer of its own.
+        """
+        drivers = self._control.answering.answer_alike(interrupt_id, response, by)
+        return [self._handle(driver) for driver in drivers]
+
+    def question(self, interrupt_id: str, execution_id: str | None = None) -> Question:
+        """Return a question, answered or not, of an execution that has not ended; raises `NotFoundError`."""
+        return self._control.answering.question(interrupt_id, execution_id)
+
+    def interrupts(self) -> list[tuple[str, Question]]:
+        """Return every open question, with the id of its execution, newest execution first."""
+        return self._control.answering.questions()
+
+    def signal(self, execution_id: str, name: str, payload: Any = None, by: str | None = None) -> Execution:
+        """Send a signal to an execution; it is stored until a step receives it.
+
+        Steps receive signals with ``Type: wait`` and ``Signal: name``, or with ``ctx.wait_signal``.
+
+        Parameters
+        ----------
+        payload
+            Plain data.
+        by
+            Who sends it; by default the user of this process.
+
+        Raises
+        ------
+        ExecutionError
+            The execution has ended.
+        """
+        return self._handle(self._control.answering.signal(execution_id, name, payload, by))
+
+    def rules(self) -> list[tuple[str | None, StandingRule]]:
+        """Return the valid rules that people made when they approved calls, each with the id of its run.
+
+        Rules of runs come first. Rules for every execution have None in place of the id.
+        """
+        now = self._clock.now()
+        permanent = self._policy.standing()
+        rules = [*self._control.answering.rules(), *((None, rule) for rule in permanent)]
+        return [(name, rule) for name, rule in rules if rule.expires_us is None or now < rule.expires_us]
+
+    def revoke(self, rule_id: str, by: str | None = None) -> None:
+        """Revoke a rule that a person made, for all later calls.
+
+        Parameters
+        ----------
+        by
+            Who revokes it; by default the user of this process.
+
+        Raises
+        ------
+        NotFoundError
+            No valid rule has that id; the rules of a run end with it.
+        """
+        rules = self.rules()
+        runs = [execution_id for execution_id, rule in rules if rule.rule_id == rule_id]
+        if not runs:
+            raise NotFoundError("rule", rule_id, [rule.rule_id for _, rule in rules])
+        for execution_id in runs:
+            if execution_id is None:
+                self._policy.revoke(rule_id, by or this_person())
+            else:
+                self._control.answering.revoke(execution_id, rule_id, by)
+
+    def thread(self, id: str) -> Thread:
+        """Return a conversation over several runs; raises `NotFoundError` if it has no messages."""
+        if self.threads.line(id).head is None:
+            raise NotFoundError("thread", id, self.threads.ids, f"thread not found: {id}")
+        return Thread(id, self.threads, this_person())
+
+    # --- annotations -----------------------------------------------------------------------------------------------
+
+    def tag(self, execution_id: str, *tags: str) -> tuple[str, ...]:
+        """Add tags to an execution of any status; return all tags in its log.
+
+        This adds an event to its log, also after its end: see `annotate`.
+
+        Raises
+        ------
+        SetupError
+            A tag is not a word.
+        ExecutionNotFoundError
+            The store has no such execution.
+        """
+        return self.annotate(execution_id, tags=tags).tags if tags else self.store.record(execution_id).tags
+
+    def untag(self, execution_id: str, *tags: str) -> tuple[str, ...]:
+        """Remove tags from an execution; return the remaining ones. See `tag`."""
+        return self.annotate(execution_id, untag=tags).tags if tags else self.store.record(execution_id).tags
+
+    def note(self, execution_id: str, text: str) -> None:
+        """Set the note of an execution; an empty text removes it. See `annotate`."""
+        self.annotate(execution_id, note=text)
+
+    def label(self, execution_id: str, **labels: Any) -> None:
+        """Set labels of an execution: ``label(id, quality="good")``; None removes one. See `annotate`."""
+        self.annotate(execution_id, labels=labels)
+
+    def annotate(
+        self,
+        execution_id: str,
+        *,
+        tags: Iterable[str] = (),
+        untag: Iterable[str] = (),
+        note: str | None = None,
+        labels: Mapping[str, Any] | None = None,
+        by: str | None = None,
+    ) -> ExecutionRecord:
+        """Change tags, note and labels of an execution of any status, with one event of its log; return its record.
+
+        The annotation has no effect on the execution, and one that has ended stays ended. If another process drives it,
+        that process writes the event.
+
+        Parameters
+        ----------
+        by
+            Author; by default the user of this process.
+
+        Raises
+        ------
+        SetupError
+            A tag, the note or the name of a label is not a text, or there is nothing to change.
+        UnstorableValueError
+            The value of a label cannot be recorded.
+        ExecutionNotFoundError
+            The store has no such execution.
+        """
+        event = annotation(tags=tags, untagged=untag, note=note, labels=labels, by=by or this_person())
+        control = self._control
+        ids = Ids(self._clock, self._chance)
+        annotating = Annotating(self.store, self._clock, ids, lambda name: control.delivered(control.find(name)))
+        whole_id = self.store.resolve(execution_id)
+        annotating.annotate(whole_id, event)
+        return self.store.record(whole_id)
+
+    # --- reading executions ----------------------------------------------------------------------------------------
+
+    def inspect(self, execution_id: str) -> Inspection:
+        """Return what an execution waited for and spent: critical path, time by kind, further attempts, costs."""
+        return Inspection(self.execution(execution_id).history())
+
+    def why(
+        self,
+        execution_id: str,
+        name: str,
+        at: int | None = None,
+        *,
+        row: int | None = None,
+        column: str | None = None,
+    ) -> Provenance:
+        """Return the origin of the value of a variable of an execution: events, steps, calls, variables, inputs.
+
+        `str` of it is an explanation in words; `Provenance.frame` is a DataFrame. The log is read once; further
+        questions need no time. Parameters and errors are those of `divebook.replay.provenance.why`.
+        """
+        return why(self.execution(execution_id).history(), name, at, row=row, column=column)
+
+    def files(self, execution_id: str, workspace: str | None = None) -> KeptFiles:
+        """Return the files of a workspace of an execution, at any of its events: to view, copy or restore them.
+
+        Raises
+        ------
+        NotFoundError
+            It has used no such workspace, or none whose files are stored.
+        """
+        execution = self.execution(execution_id)
+        return KeptFiles(execution.store, execution.history(), workspace)
+
+    def replay(self, execution_id: str) -> Replayer:
+        """Return a replayer of the log of an execution, as `Execution.replay` does."""
+        return replayer_of(self.execution(execution_id))
+
+    def compare(self, *runs: FramedLog | str) -> Comparison:
+        """Compare two or more runs: runs, executions, or ids of executions in the store.
+
+        The first one is compared with each of the others.
+
+        Raises
+        ------
+        UnrelatedError
+            They are of different workflows, and none was made from the other.
+        ExecutionNotFoundError
+            The store has no such execution.
+        """
+        logs: list[Any] = []
+        for run in runs:
+            # A class has the attribute as well.
+            is_log = hasattr(run, "_log") and not isinstance(run, type)
+            logs.append(log_of(run if is_log else self.execution(run)))  # type: ignore[arg-type]
+        return Comparison(logs)
+
+    @functools.cached_property
+    def responses(self) -> ResponseCache:
+        """The responses of models that agents with a `Cache` use again: in a folder beside the file of the store."""
+        return cache_of(self.store, lambda: self._clock.now() / 1_000_000)
+
+    def requests_of(self, run: str) -> list[RequestView]:
+        """Return the requests that an execution made to models; raises `ExecutionNotFoundError`."""
+        return requests_of(self.store.read(run))
+
+    # --- files of executions ---------------------------------------------------------------------------------------
+
+    def export_log(
+        self, execution_id: str, file: str | os.PathLike[str], *, overwrite: bool = False, move: bool = False
+    ) -> int:
+        """Write an execution to a file of JSON lines; return the number of its events.
+
+        With `move` it ends here, with the status ``moved``, and continues where the file is imported.
+        """
+        path = as_path(file, "the file of a log")
+        whole_id = self.store.resolve(execution_id)
+        if not move:
+            return transfer.export(self.store, whole_id, path, overwrite=overwrite)
+        return move_out(self.store, whole_id, path, self._clock, Ids(self._clock, self._chance), overwrite=overwrite)
+
+    def import_log(self, file: str | os.PathLike[str], *, rename: bool = False, as_fork: bool = False) -> Execution:
+        """Import the execution of such a file; see `divebook.store.transfer.import_`.
+
+        One that had not ended is a read-only snapshot, which cannot continue, unless it moved here or becomes a fork.
+        The file may also be a history of messages of pydantic-ai, or a trace: see `divebook.agents.imports.read`.
+        """
+        log = imports.read(as_path(file, "the file of a log"))
+        execution_id = transfer.import_(log, self.store, rename=rename, as_fork=as_fork)
+        for caveat in transfer.caveats(log, as_fork=as_fork):
+            _log.warning("execution %s from %s: %s", execution_id, file, caveat)
+        return self.execution(execution_id)
+
+    def open(self, file: str | os.PathLike[str]) -> Execution:
+        """Return the run in a file, ``run.html``, ``run.ipynb`` or ``run.jsonl``; the store does not change.
+
+        It is in a store in memory; one that had not ended is a read-only snapshot. `import_log` adds it to this store.
+
+        Raises
+        ------
+        StoreError, InvalidEventError
+            The file cannot be read, was damaged, or holds no log; its text names the part.
+        """
+        return self.beside(MemoryStore()).import_log(file)
+
+    # --- variants of executions ------------------------------------------------------------------------------------
+
+    def fork(
+        self,
+        execution_id: str,
+        at: int | None = None,
+        change: Change | Mapping[str, Any] | None = None,
+        **options: Unpack[StartOptions],
+    ) -> Execution:
+        """Start an execution that shares the first events of another one, and continues live after those.
+
+        Nothing is copied, and the other execution does not change. Its calls that were running are made again, its open
+        questions are asked in both. Functions are the current ones. With a `key` it is started once, as by `start`.
+
+        Parameters
+        ----------
+        at
+            The last shared event. Events that follow from one rule are not separated, and an end is not shared.
+            Without it: before what changes, else at the end; in a completed execution, the latest event from which on
+            the change has an effect.
+        change
+            What differs from there on (`divebook.engine.forks.Change`): ``{"variables": {"x": 1}}``, ``inputs``,
+            ``results`` by operation, ``answers`` by question, ``prompts`` by step, ``model``, ``definition``.
+
+        Raises
+        ------
+        SetupError
+            The event does not exist, or the state there does not contain what is to be changed.
+        InputError
+            A changed input has another type than its workflow declares.
+        InterruptError
+            An answer does not fit its question.
+        """
+        return self._variants.fork(execution_id, at, change, options)
+
+    @overload
+    def what_if(
+        self, execution_id: str, change: ChangeLike = None, at: int | None = None, **options: Unpack[WhatIfOptions]
+    ) -> WhatIf: ...
+
+    @overload
+    def what_if(
+        self,
+        execution_id: str,
+        change: ChangeLike = None,
+        at: int | None = None,
+        *,
+        repeat: int,
+        **options: Unpack[WhatIfOptions],
+    ) -> RepeatedWhatIf: ...
+
+    @overload
+    def what_if(
+        self,
+        execution_id: str,
+        change: ChangeLike = None,
+        at: int | None = None,
+        *,
+        plan: Literal[True],
+        **options: Unpack[WhatIfOptions],
+    ) -> Plan: ...
+
+    def what_if(
+        self,
+        execution_id: str,
+        change: ChangeLike = None,
+        at: int | None = None,
+        *,
+        repeat: int | None = None,
+        plan: bool = False,
+        **options: Unpack[WhatIfOptions],
+    ) -> WhatIf | RepeatedWhatIf | Plan:
+        """Run an execution again with one change, answered from its log; return the result.
+
+        The execution itself does not change. Operations are answered with the change, with a recorded result of the
+        same call, that of the same place first, and else by their kind: scripts are computed, sleeps skipped, clock and
+        chance continue from the recorded values, questions have their recorded answers or wait, models are called.
+        The outcome of another workflow is replayed as a whole; with other inputs it is a what-if itself. Each what-if
+        is an execution of origin ``what-if``; `resume` continues one whose process ended.
+
+        Parameters
+        ----------
+        change
+            What differs, as for `Change`: ``{"inputs": {"city": "Bonn"}}``; nothing by default.
+        at
+            The event after which it differs; by default where the change has its whole effect.
+        repeat
+            Number of what-ifs, returned as a list. Results can differ if models are called.
+        plan
+            Return only what would be taken from the log and what would run again, without a single call.
+        options
+            `WhatIfOptions`: ``tools`` and ``bounds``.
+
+        Raises
+        ------
+        ReplayMismatchError
+            Even without a change, a replay does not reproduce the log.
+        SetupError
+            What is to be changed does not exist.
+        """
+        return self._variants.what_if(execution_id, change, at, repeat, options, plan=plan)
+
+    def verify(self, execution_id: str, definition: Workflow | None = None, *, any_code: bool = False) -> Verification:
+        """Drive a definition against the log of an execution, and compare everything it does; no call is made.
+
+        Scripts, templates and conditions are computed again; every operation is answered from the log. Events are equal
+        byte for byte, in each path and concurrent call, except for values of the clock, of prices or of chance outside
+        an operation: delays, expiries, reservations, durations.
+
+        Parameters
+        ----------
+        definition
+            By default the one in the log. Functions and agents are those of this environment.
+        any_code
+            Functions may have changed: only what they do counts.
+        """
+        return self._variants.verify(execution_id, definition, any_code=any_code)
+
+    @overload
+    def run_again(self, execution_id: str, **options: Unpack[StartOptions]) -> Execution: ...
+
+    @overload
+    def run_again(self, execution_id: str, *, plan: Literal[True], **options: Unpack[StartOptions]) -> ResumePlan: ...
+
+    def run_again(
+        self, execution_id: str, *, plan: bool = False, **options: Unpack[StartOptions]
+    ) -> Execution | ResumePlan:
+        """Run the current definition of a workflow with the inputs of an earlier execution, and reuse its results.
+
+        The new execution shares the longest beginning that the definition, its agents and its functions would repeat.
+        After that no call is repeated whose result is recorded, unless a function that it called was edited. The
+        earlier one may have completed; if it had not ended, it is cancelled first.
+
+        Parameters
+        ----------
+        plan
+            Return only what would be reused and what would run, without a single call.
+        options
+            As for `start`.
+
+        Raises
+        ------
+        ExecutionError, SetupError, NotFoundError, LeaseHeldError
+            As `resume` does with a definition.
+        """
+        return self._variants.run_again(execution_id, options, plan=plan)
+
+    def try_step(
+        self,
+        execution_id: str,
+        step: str,
+        changes: StepChanges = None,
+        *,
+        times: int = 1,
+        **options: Unpack[TrialOptions],
+    ) -> StepTrial:
+        """Run one step of an execution again with the state it had, and return the results beside the recorded one.
+
+        In a workflow function, which is one step, `step` can also be an agent that its code calls: it is called again
+        with the recorded prompt, which the key ``Prompt`` can name as ``${state.asked}``; `visit` selects the call.
+
+        The execution does not change. Each try is an execution of origin ``trial`` that shares the events before the
+        step and ends after it; `resume` continues one whose process ended. Models are called; actions and tools have
+        the recorded result of the same call, and else do not run; questions have their recorded answers or wait. A
+        failure is not caught, and is the result of the try.
+
+        Parameters
+        ----------
+        changes
+            Keys of the step in place of its own, as in a definition: ``{"Prompt": "Shorter: ${state.text}"}``, or
+            as YAML; or a function from the workflow to the one with the changed step.
+        times
+            Number of tries.
+        options
+            `TrialOptions`: ``variables``, ``inputs``, ``model``, ``visit``, ``item``, ``tools``, ``bounds``.
+
+        Raises
+        ------
+        NotFoundError
+            The workflow has no such step; the run had no such variable or input as it entered it.
+        SetupError
+            The run never entered it, or not so often; `times` is less than one.
+        DefinitionError
+            The changed keys do not fit.
+        """
+        return self._variants.try_step(execution_id, step, changes, times, options)
+
+
+def _add_stages(environment: Environment) -> None:
+    from divebook.pipeline.stages import add_stages
+
+    add_stages(environment)
+
+
+def _require_types(arguments: Mapping[str, Any]) -> None:
+    """Raise `SetupError` for an argument of `Environment` with a value of the wrong type."""
+    for name, (expected, fits) in _EXPECTED.items():
+        value = arguments[name]
+        require(value, name, expected, fits=value is None or fits(value))

@@ -1,8 +1,8 @@
-"""What an environment holds: what its agents may use, workflows, actions, and who carries out which type of step."""
+"""Registry of workflows, agents, actions, tools and step types of an environment."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any, Self, TypeAlias, TypeVar
@@ -16,16 +16,16 @@ from divebook.documents.policy import APPROVALS, KINDS, VARIABLE, require_allowe
 from divebook.engine.operations import TOOL_CALL
 from divebook.errors import AlreadyRegisteredError, DefinitionError, NotFoundError, Problem, SetupError
 from divebook.interrupts import interruptible_result
+from divebook.runtime.compute.dask import Executors
 from divebook.runtime.forks import require_definition
 from divebook.runtime.loop import ENGINE
 from divebook.runtime.operations import OperationRequest
 from divebook.runtime.step import Handler
 from divebook.steps.actions import REGISTERED, Action
-from divebook.steps.function import require_function
+from divebook.steps.function import require_function, roots_of
 from divebook.steps.prompt import ASSIGN_WORK, asked_agents, check_agent, check_declared, check_model, require_named
 from divebook.steps.syntax import syntax_problems
 from divebook.store import EventStore
-from divebook.store.codec import Sealing
 from divebook.text.arguments import list_of, require
 from divebook.text.names import same_name
 from divebook.text.redaction import logger
@@ -33,6 +33,7 @@ from divebook.tools.builtin import ABSENT, OFFERED, declared, limited
 from divebook.tools.files import ToolReach
 from divebook.tools.mcp.servers import ServedDocuments, Server, Servers
 from divebook.tools.workspace import PROCESS_TOOLS, SHELL, WORKSPACE_TOOLS, workspace_tool
+from divebook.workflow.code import code_of
 from divebook.workflow.definition import (
     Definitions,
     Workflow,
@@ -51,69 +52,189 @@ from divebook.workflow.dialect import OWN, TOOLS
 from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
 from divebook.workflow.resources import AgentDefinition, Config, ScheduleDefinition, ToolDefinition
 from divebook.workflow.servers import SCHEME, ApprovalRule, Approvals, MCPServerDefinition, WorkspaceDefinition
-from divebook.workflow.step import STEP_TYPES
+from divebook.workflow.step import STEP_TYPES, Step
 from divebook.workflow.tools import REGISTERED_TOOLS, ToolFunction, tool_of
 from divebook.workspace.docker.engine import require_image
 
-# What agents may use: tools, MCP servers, agents that they may give work to, and the rules about it.
-
-
 T = TypeVar("T")
-_Origin: TypeAlias = tuple[str, str]
-"""``agent``, ``workspace`` or ``tool``, and its name."""
+_DefinitionName: TypeAlias = tuple[str, str]
+"""``agent``, ``workspace`` or ``tool``, and the name of the definition."""
+StepType: TypeAlias = tuple[Handler, Callable[[Workflow], None] | None]
+"""Handler of the steps of a type, and the check of workflows with such steps."""
 _log = logger(__name__)
 
 
-class Outfit:
-    """Agents, tools and MCP servers by name, and what there is of them for one agent.
+class Registry:
+    """Workflows, agents, actions, tools, servers, workspaces and step types of one environment, by name.
+
+    The registry also checks that a workflow can run: everything that its steps name exists, and the policy allows it.
 
     Parameters
     ----------
+    store
+        Contains the runs that model names such as ``recorded:exec_...`` refer to.
+    executors
+        Executors that functions and steps may name.
+    actions
+        Actions of this environment, besides the built-in ones and those made with `@action`.
     approvals
-        Rules for the calls of all agents.
-    sealing
-        What encrypts the tokens of servers that are kept in a file, if anything does.
+        Rules for the tool calls of all agents.
     """
 
-    def __init__(self, approvals: Iterable[ApprovalRule | Mapping[str, Any]], sealing: Sealing) -> None:
-        self._defined = Definitions()
+    def __init__(
+        self,
+        store: EventStore,
+        executors: Executors,
+        actions: Iterable[Action],
+        approvals: Iterable[ApprovalRule | Mapping[str, Any]],
+    ) -> None:
+        self._store = store
+        self._executors = executors
+        self._definitions = Definitions()
+        """Everything defined by texts, and the workspaces and schedules added by code."""
+        self._workflows: dict[str, Workflow] = {}
         self._agents: dict[str, Agent] = {}
         self._tools: dict[str, ToolFunction] = {}
-        example = "approvals=[ApprovalRule(...)]"
-        self._approvals = Approvals().plus(list_of(approvals, "approvals", example))
-        self._trusted: set[str] = set()
-        """Workspaces that code gave it, which may run programs and lie anywhere."""
-        self._of_text: set[_Origin] = set()
-        """What was read from a text; a person vouches for everything else, since Python code defines it."""
-        self._code_workflows: set[str] = set()
-        self._text_workflows: set[str] = set()
-        """Fingerprints of the workflows that Python code gave it, and of those that were read from a text."""
-        self._text_config, self._code_config = Config(), Config()
-        """Settings that were read from texts, and those that Python code made."""
-        self.servers = Servers(_on_engine, sealing)
+        self._built_in_actions: dict[str, Action] = {}
+        self.custom_actions = {action.name: action for action in actions}
+        """Actions that were given to this environment."""
+        self._approvals = Approvals().plus(list_of(approvals, "approvals", "approvals=[ApprovalRule(...)]"))
+        self.servers = Servers(_run_on_engine, store.sealing)
+        self.origins = DefinitionOrigins()
+        self.handlers: dict[str, Handler] = {}
+        """Step handlers by step type. Runners share this dictionary."""
+        self._step_checks: dict[str, Callable[[Workflow], None]] = {}
+        self.custom_step_types: dict[str, StepType] = {}
+        """Step types that were added to this environment, without the built-in ones."""
 
     def reach(self, documents: DocumentRepository, policy: Policy) -> None:
-        """Let tools reach these documents, and what a policy allows."""
+        """Set the documents and the policy of tools."""
         self.documents = documents
         self.policy = policy
         documents.include(SCHEME, ServedDocuments(self.servers))
-        self._reach = ToolReach(documents, policy, getattr(documents, "root", Path()))
+        self._tool_reach = ToolReach(documents, policy, getattr(documents, "root", Path()))
 
-    def _define_origin(self, definitions: Definitions) -> None:
-        """Keep which of the definitions are of a text, and separate their settings from those of Python code.
+    def set_built_ins(self, actions: Mapping[str, Action], handlers: Mapping[str, Handler]) -> None:
+        """Set the actions and step handlers that come with divebook."""
+        self._built_in_actions = dict(actions)
+        self.handlers |= handlers
 
-        Something that is defined again loses the trust that it had: a text may take the name of what code defined.
+    # --- adding ----------------------------------------------------------------------------------------------------
+
+    def define(self, definitions: Definitions) -> None:
+        """Add everything that a text, file or folder defines; see `Environment.define`."""
+        expected = "Definitions; divebook.load('flows.yaml') reads them, and add_agent and add_workflow take one thing"
+        require(definitions, "definitions", expected, fits=isinstance(definitions, Definitions))
+        problems = syntax_problems(definitions)
+        if problems:
+            names = {workflow.written.name for workflow in definitions.workflows}
+            raise DefinitionError(problems, names.pop() if len(names) == 1 and "" not in names else "definition")
+        check_providers(definitions, is_known_provider)
+        merged = merge(self._definitions, definitions)
+        # All agents are built again, since settings of the new text also hold for agents that were defined before.
+        agents = {agent.name: _build_agent(agent, merged.config, definitions) for agent in merged.agents}
+        self._definitions = merged
+        self.origins.record(definitions)
+        self._warn_of_relaxations(definitions)
+        self._register_documents(definitions)
+        self._agents |= agents
+        for server in definitions.mcp_servers:
+            policy = self.policy if definitions.is_text else self.policy.of_code()
+            self.servers.add(server, policy, replace=True)
+        for workflow in definitions.workflows:
+            self.add_workflow(workflow, replace=True)
+
+    def merge_from(self, other: Self) -> None:
+        """Add everything that another registry contains.
+
+        Definitions of the other registry replace those of the same name. Approval rules of both apply.
         """
-        names = _origins(definitions.agents, definitions.workspaces, definitions.tools)
-        self._trusted -= {workspace.name for workspace in definitions.workspaces}
-        if definitions.is_text:
-            self._text_workflows |= {workflow.fingerprint for workflow in definitions.workflows}
-            self._of_text |= names
-            self._text_config = merge_config(self._text_config, definitions.config)
-        else:
-            self._of_text -= names
-            self._code_config = merge_config(self._code_config, definitions.config)
-        if definitions.is_text and APPROVALS not in self.policy.allowed and (ignored := _relaxations(definitions)):
+        before = [agent for agent in self._definitions.agents if agent.name not in other._agents]
+        after = replaced(other._definitions, warnings=())
+        self._definitions = merge(replaced(self._definitions, agents=tuple(before)), after)
+        self._register_documents(self._definitions)
+        names = _names_of(other._agents.values(), other._definitions.workspaces, other._definitions.tools)
+        self.origins.merge_from(other.origins, names)
+        self._agents |= other._agents
+        self._tools |= other._tools
+        self._approvals = self._approvals.plus(unknown(other._approvals.rules, self._approvals.rules))
+        self.servers.take_in(other.servers)
+        self._workflows |= other._workflows
+        self.custom_actions |= other.custom_actions
+        for name, (handler, check) in {**self.custom_step_types, **other.custom_step_types}.items():
+            self.add_step_type(name, handler, check)
+
+    def add_agent(self, agent: Agent | Any, *, replace: bool = False) -> None:
+        """Add an agent of divebook or pydantic-ai, and its servers."""
+        agent = agent_of(agent)
+        if agent.name in self._agents and not replace:
+            raise AlreadyRegisteredError("agent", agent.name)
+        for server in agent.servers:
+            self.add_server(server, replace=replace)
+        self._agents[agent.name] = agent
+        self.origins.mark_as_code("agent", agent.name)
+        # Without this, the next `define` would build the agent of this name from the old definition.
+        remaining = [definition for definition in self._definitions.agents if definition.name != agent.name]
+        self._definitions = replaced(self._definitions, agents=tuple(remaining))
+
+    def add_workflow(self, workflow: Workflow, *, replace: bool = False) -> None:
+        """Add a workflow. Running executions keep the one that they were started with."""
+        expected = "a Workflow; write @workflow above an async function, or Workflow('name', [Step(...)])"
+        require(workflow, "a workflow", expected, fits=isinstance(workflow, Workflow))
+        if workflow.name in self._workflows and not replace:
+            raise AlreadyRegisteredError("workflow", workflow.name)
+        self._workflows[workflow.name] = workflow
+        self.origins.mark_workflow_as_code(workflow)
+
+    def add_tool(self, tool: ToolFunction | Callable[..., Any], *, replace: bool = False) -> None:
+        """Add a tool."""
+        function = tool_of(tool)
+        if function.name in self._tools and not replace:
+            raise AlreadyRegisteredError("tool", function.name)
+        self._tools[function.name] = function
+
+    def add_server(self, server: MCPServerDefinition, *, replace: bool = False) -> None:
+        """Add an MCP server. The first agent that needs it starts it."""
+        expected = "a divebook.MCPServerDefinition('name', ...)"
+        require(server, "a server", expected, fits=isinstance(server, MCPServerDefinition))
+        everything = Policy(*KINDS)  # who writes Python may start programs anyway
+        self.servers.add(server, everything, replace=replace)
+
+    def add_workspace(self, workspace: WorkspaceDefinition, *, replace: bool = False) -> None:
+        """Add a workspace."""
+        expected = "a divebook.WorkspaceDefinition('name', ...)"
+        require(workspace, "a workspace", expected, fits=isinstance(workspace, WorkspaceDefinition))
+        if workspace.name in self.workspaces and not replace:
+            raise AlreadyRegisteredError("workspace", workspace.name)
+        self.origins.trust_workspace(workspace.name)
+        self._definitions = merge(replaced(self._definitions, warnings=()), Definitions(workspaces=(workspace,)))
+
+    def add_schedule(self, schedule: ScheduleDefinition, *, replace: bool = False) -> None:
+        """Add a schedule."""
+        if not replace and schedule.name in {definition.name for definition in self.schedules}:
+            raise AlreadyRegisteredError("schedule", schedule.name)
+        self._definitions = merge(replaced(self._definitions, warnings=()), Definitions(schedules=(schedule,)))
+
+    def add_step_type(self, name: str, handler: Handler, check: Callable[[Workflow], None] | None = None) -> None:
+        """Set the handler of the steps of a type; see `Environment.add_step_type`."""
+        if name not in STEP_TYPES:
+            raise NotFoundError("step type", name, STEP_TYPES)
+        self.handlers[name] = handler
+        self.custom_step_types[name] = handler, check
+        if check is not None:
+            self._step_checks[name] = check
+
+    def _register_documents(self, definitions: Definitions) -> None:
+        for document in definitions.documents:
+            if document.path:
+                self.documents.register(document.name, document.path)
+
+    def _warn_of_relaxations(self, definitions: Definitions) -> None:
+        """Warn if a text contains approval rules that would skip questions, which its policy does not allow."""
+        if not definitions.is_text or APPROVALS in self.policy.allowed:
+            return
+        ignored = _relaxations(definitions)
+        if ignored:
             _log.warning(
                 "the definition would ask less than a person allows: %s. This has no effect; to allow it: %s=%s or "
                 "--allow %s",
@@ -123,98 +244,167 @@ class Outfit:
                 APPROVALS,
             )
 
-    def take_in(self, other: Self) -> None:
-        """Have all that another one has; what that has wins, and of rules all hold."""
-        before = [agent for agent in self._defined.agents if agent.name not in other._agents]
-        after = replaced(other._defined, warnings=())
-        self._defined = merge(replaced(self._defined, agents=tuple(before)), after)
-        for document in self._defined.documents:
-            if document.path:
-                self.documents.register(document.name, document.path)
-        names = _origins(other._agents.values(), other._defined.workspaces, other._defined.tools)
-        self._of_text = (self._of_text - names) | other._of_text
-        self._code_workflows |= other._code_workflows
-        self._text_workflows |= other._text_workflows
-        self._text_config = merge_config(self._text_config, other._text_config)
-        self._code_config = merge_config(self._code_config, other._code_config)
-        self._agents |= other._agents
-        self._tools |= other._tools
-        self._trusted = (self._trusted - other.workspaces.keys()) | other._trusted
-        self._approvals = self._approvals.plus(unknown(other._approvals.rules, self._approvals.rules))
-        self.servers.take_in(other.servers)
+    # --- finding ---------------------------------------------------------------------------------------------------
 
     @property
     def config(self) -> Config:
-        """The settings of all definitions that were taken in."""
-        return self._defined.config
+        """Merged settings of all definitions."""
+        return self._definitions.config
+
+    @property
+    def schedules(self) -> tuple[ScheduleDefinition, ...]:
+        """Schedules of this environment."""
+        return self._definitions.schedules
 
     @property
     def agents(self) -> dict[str, Agent]:
-        """Its agents by name, in the order in which they came."""
+        """Agents by name, in the order in which they were added."""
         return dict(self._agents)
 
     def agent(self, name: str) -> Agent:
-        """Return the agent of that name; raises `NotFoundError`."""
-        known = same_name(name, self._agents)
-        if known is None:
+        """Return the agent of a name; raises `NotFoundError`."""
+        registered_name = same_name(name, self._agents)
+        if registered_name is None:
             raise NotFoundError("agent", name, self._agents)
-        return self._agents[known]
+        return self._agents[registered_name]
+
+    @property
+    def default_agent(self) -> Agent | None:
+        """Agent of prompt steps that name none: the first supervisor, else the first agent."""
+        supervisors = [agent for agent in self._agents.values() if agent.is_supervisor]
+        return next(iter(supervisors or self._agents.values()), None)
+
+    def agent_or_default(self, name: str | None) -> Agent | None:
+        """Return the agent of a name, or the default agent for None."""
+        return self.default_agent if name is None else self.agent(name)
+
+    @property
+    def workflows(self) -> dict[str, Workflow]:
+        """Workflows by name: those of this process made with `@workflow`, and those of this environment, which win."""
+        return {name: entry.workflow for name, entry in WORKFLOW_FUNCTIONS.items()} | self._workflows
+
+    @property
+    def registered_workflows(self) -> Mapping[str, Workflow]:
+        """Workflows of this environment by name, without those of the process."""
+        return self._workflows
+
+    def workflow(self, name: str) -> Workflow:
+        """Return the workflow of a name; raises `NotFoundError`."""
+        workflows = self.workflows
+        registered_name = same_name(name, workflows)
+        if registered_name is None:
+            raise NotFoundError("workflow", name, workflows)
+        return workflows[registered_name]
+
+    @property
+    def default_workflow(self) -> Workflow | None:
+        """Workflow that the settings name for runs that name none."""
+        check_default_workflow(self.config, self._workflows)
+        return self._workflows.get(self.config.default_workflow)
+
+    def as_written(self, workflow: Workflow) -> Workflow:
+        """Return the equal workflow of this registry, which has its source text, or the given one if there is none."""
+        registered = self._workflows.get(workflow.name, workflow)
+        return registered if registered == workflow else workflow
+
+    def code_of(self, workflow: Workflow) -> dict[str, str]:
+        """Return the digests of the Python functions that a workflow may call, by kind and name."""
+        return code_of(roots_of(workflow, self.actions))
+
+    @property
+    def actions(self) -> dict[str, Action]:
+        """All actions: built-in ones, those made with `@action`, those of this environment; later ones win."""
+        return {**self._built_in_actions, **REGISTERED, **self.custom_actions}
+
+    def action(self, name: str) -> Action:
+        """Return the action of a name; raises `NotFoundError`."""
+        for actions in (self.custom_actions, REGISTERED, self._built_in_actions):
+            registered_name = same_name(name, actions)
+            if registered_name is not None:
+                return actions[registered_name]
+        raise NotFoundError("action", name, self.actions, f'action "{name}" not found')
+
+    def step_handler(self, name: str) -> Handler:
+        """Return the handler of a step type; raises `NotFoundError`."""
+        if name not in self.handlers:
+            raise NotFoundError("step type", name, self.handlers)
+        return self.handlers[name]
 
     @property
     def tools(self) -> dict[str, ToolFunction]:
-        """Every tool that was made with `@tool` or given to this environment; later ones win.
-
-        Those that come with divebook are made for each agent that names them: `divebook.tools.builtin`.
-        """
+        """Tools made with `@tool` or added to this environment; later ones win."""
         return {**REGISTERED_TOOLS, **self._tools}
 
-    def mcp_tools(self) -> dict[str, ToolFunction]:
-        """Return the tools of its MCP servers, by ``server/tool``; starts the servers that do not run.
+    @property
+    def workspaces(self) -> dict[str, WorkspaceDefinition]:
+        """Workspaces by name."""
+        return {workspace.name: workspace for workspace in self._definitions.workspaces}
 
-        Each can be given to an agent, whose rules then hold for it: ``Agent("a", tools=[tools["files/read"]])``.
+    def workspace(self, name: str) -> WorkspaceDefinition:
+        """Return the definition of a workspace; raises `NotFoundError`."""
+        workspaces = self.workspaces
+        if name not in workspaces:
+            raise NotFoundError("workspace", name, workspaces)
+        return workspaces[name]
 
-        Raises
-        ------
-        ServerError
-            A server cannot be asked.
-        """
-        from divebook.agents.tools import served_tool
-
-        return {
-            f"{server.name}/{tool.name}": served_tool(server, tool)
-            for server in self.servers.values()
-            for tool in server.tools()
-        }
-
-    def _reads_only(self, wanted: OperationRequest) -> bool:
-        """Return whether a call is one of a tool that is declared to change nothing."""
-        is_own = wanted.operation_type == TOOL_CALL and not wanted.parameters.get("server")
-        tool = self.tools.get(wanted.parameters.get("tool", "")) if is_own else None
-        return tool is not None and tool.hints.read_only is True
+    # --- tools of agents -------------------------------------------------------------------------------------------
 
     def tools_for(self, definition: AgentDefinition) -> list[ToolFunction]:
-        """Return the tools that an agent names, in its order.
+        """Return the tools that an agent names, in its order; see `Environment.tools_for`.
 
-        Raises
-        ------
-        NotFoundError, SetupError
-            There is no such tool, it is switched off, or an option does not fit.
+        An agent with a workspace that names no workspace tool gets all of them. The shell needs a workspace with one.
         """
         names = [*definition.tools]
         if definition.workspace is not None and not set(WORKSPACE_TOOLS) & set(names):
-            own = self.workspace(definition.workspace)
-            names += [name for name in WORKSPACE_TOOLS if own.shell or name != SHELL]
-        found = {name: self._tool(name, definition) for name in names}
-        return [tool for tool in found.values() if tool is not None]
+            workspace = self.workspace(definition.workspace)
+            names += [name for name in WORKSPACE_TOOLS if workspace.shell or name != SHELL]
+        tools = {name: self._tool_for(name, definition) for name in names}
+        return [tool for tool in tools.values() if tool is not None]
+
+    def _tool_for(self, name: str, definition: AgentDefinition) -> ToolFunction | None:
+        """Return a tool for an agent, or None if no function is needed for it.
+
+        The name is looked up in this order:
+
+        1. the workspace tools, unless a tool of this environment has the name;
+        2. tools of this environment and built-in tools, with the options of ``Tools`` and ``ToolConfig``;
+        3. None for ``assign_work``, which every turn makes itself;
+        4. None if a server may have the tool: servers list their tools only when they are asked;
+        5. None in the legacy dialect, whose agents do without tools that are not installed; else an error.
+        """
+        tools = self.tools
+        if name in (*WORKSPACE_TOOLS, *PROCESS_TOOLS) and name not in tools:
+            workspace = None if definition.workspace is None else self.workspace(definition.workspace)
+            return self.limited(workspace_tool(name, workspace))
+        config = definition.tool_config.get(name, {})
+        if not isinstance(config, Mapping):
+            raise SetupError(f"ToolConfig of agent {definition.name}: {name} holds {config!r}, not options by name")
+        entries = {entry.name: entry for entry in self._definitions.tools}
+        try:
+            policy = self._policy_for(("agent", definition.name), ("tool", name))
+            reach = self._tool_reach._replace(policy=policy)
+            tool = declared(name, tools.get(name), entries.get(name), config, reach)
+        except SetupError as error:
+            raise SetupError(f"agent {definition.name}: {error}", error.place) from error
+        if tool is not None or name == ASSIGN_WORK:
+            return tool
+        if name not in ABSENT:
+            if self.servers or "/" in name:
+                return None
+            message = f"agent {definition.name} names an unknown tool: {name}"
+            raise NotFoundError("tool", name, {*tools, *OFFERED}, message)
+        if definition.dialect == OWN:
+            raise SetupError(f"agent {definition.name} names the tool {name}, which is not there: {ABSENT[name]}")
+        return None
+
+    def limited(self, tool: ToolFunction) -> ToolFunction:
+        """Return a tool with the limits that its entry in ``Tools`` sets."""
+        names = (tool.name, f"{tool.server}/{tool.name}")
+        entry = next((entry for entry in self._definitions.tools if entry.name in names), None)
+        return limited(tool, entry)
 
     def subordinates_for(self, definition: AgentDefinition) -> list[Agent]:
-        """Return the agents that one may give work to: those it names, all others if it is the only supervisor.
-
-        Raises
-        ------
-        NotFoundError
-            It names one that does not exist.
-        """
+        """Return the agents that an agent may delegate to; see `Environment.subordinates_for`."""
         if definition.subordinates:
             require_named("agent", definition.subordinates, self._agents, definition.name)
             return [self._agents[name] for name in definition.subordinates]
@@ -225,413 +415,130 @@ class Outfit:
         return [agent for agent in self._agents.values() if agent.name != definition.name]
 
     def servers_for(self, definition: AgentDefinition) -> list[Server]:
-        """Return the MCP servers whose tools an agent may call: those it names, and all where a tool may be of any.
+        """Return the MCP servers of an agent; see `Environment.servers_for`.
 
-        Raises
-        ------
-        NotFoundError
-            There is no such server.
+        ``server/tool`` names one server. A tool name that is neither a function nor built in can belong to any server,
+        so all servers are returned then.
         """
-        named = {*definition.servers, *(tool.partition("/")[0] for tool in definition.tools if "/" in tool)}
-        known = {tool.name for tool in self.tools_for(definition)} | set(TOOLS)
-        if any("/" not in name and name not in known for name in definition.tools):
-            named |= self.servers.keys()
-        require_named("mcp server", sorted(named), list(self.servers), definition.name)
-        return [self.servers[name] for name in sorted(named)]
+        names = {*definition.servers, *(tool.partition("/")[0] for tool in definition.tools if "/" in tool)}
+        functions = {tool.name for tool in self.tools_for(definition)} | set(TOOLS)
+        if any("/" not in name and name not in functions for name in definition.tools):
+            names |= self.servers.keys()
+        require_named("mcp server", sorted(names), list(self.servers), definition.name)
+        return [self.servers[name] for name in sorted(names)]
 
-    def limited(self, tool: ToolFunction) -> ToolFunction:
-        """Return a tool that an agent may call with the limits that stand about it under ``Tools``."""
-        names = (tool.name, f"{tool.server}/{tool.name}")
-        return limited(tool, next((said for said in self._defined.tools if said.name in names), None))
+    def mcp_tools(self) -> dict[str, ToolFunction]:
+        """Return the tools of all MCP servers by ``server/tool``; starts servers that do not run."""
+        from divebook.agents.tools import served_tool
 
-    @property
-    def workspaces(self) -> dict[str, WorkspaceDefinition]:
-        """Its workspaces by name."""
-        return {found.name: found for found in self._defined.workspaces}
+        return {
+            f"{server.name}/{tool.name}": served_tool(server, tool)
+            for server in self.servers.values()
+            for tool in server.tools()
+        }
 
-    def workspace(self, name: str) -> WorkspaceDefinition:
-        """Return what is said of a workspace; raises `NotFoundError`."""
-        known = self.workspaces
-        if name not in known:
-            raise NotFoundError("workspace", name, known)
-        return known[name]
+    def reads_only(self, request: OperationRequest) -> bool:
+        """Return whether an operation is a call of a tool function that declares to change nothing."""
+        if request.operation_type != TOOL_CALL or request.parameters.get("server"):
+            return False
+        tool = self.tools.get(request.parameters.get("tool", ""))
+        return tool is not None and tool.hints.read_only is True
 
-    def add_workspace(self, workspace: WorkspaceDefinition, *, replace: bool = False) -> None:
-        """Take a workspace in; a taken name is an error unless `replace` is set."""
-        expected = "a divebook.WorkspaceDefinition('name', ...)"
-        require(workspace, "a workspace", expected, fits=isinstance(workspace, WorkspaceDefinition))
-        if workspace.name in self.workspaces and not replace:
-            raise AlreadyRegisteredError("workspace", workspace.name)
-        self._trusted.add(workspace.name)  # who writes Python may run programs anyway
-        self._of_text.discard(("workspace", workspace.name))
-        self._defined = merge(replaced(self._defined, warnings=()), Definitions(workspaces=(workspace,)))
+    def approvals_for(self, agent: str) -> Approvals:
+        """Return the approval rules and modes for the calls of an agent; see `Environment.approvals_for`.
+
+        The rules are collected in two tables. Rules of sources that the policy trusts with approvals decide alone;
+        the others can only make a decision stricter. With the rules ``allow read`` of code and ``allow erase`` of a
+        text, ``erase`` still needs a question.
+        """
+        trusted = self._approvals
+        stricter = Approvals()
+
+        def plus(table: Approvals, more: Approvals, agent_name: str | None) -> Approvals:
+            servers = {**table.servers, **more.servers}
+            return replaced(table, mode=more.mode or table.mode, servers=servers).plus(more.rules, agent_name)
+
+        sources: list[tuple[Approvals, Policy, str | None]] = [
+            (Approvals(config.approvals, config.confirmation_mode), policy, None)
+            for config, policy in (
+                (self.origins.code_config, self.policy.of_code()),
+                (self.origins.text_config, self.policy),
+            )
+        ]
+        sources += [(server.definition.approvals, server.policy, None) for server in self.servers.values()]
+        if agent in self._agents:
+            rules_of_agent = Approvals(self._agents[agent].definition.approvals)
+            sources.append((rules_of_agent, self.policy_for_agent(agent), agent))
+        for more, policy, agent_name in sources:
+            if APPROVALS in policy.allowed:
+                trusted = plus(trusted, more, agent_name)
+            else:
+                stricter = plus(stricter, more, agent_name)
+        return replaced(trusted, stricter=stricter)
+
+    # --- permissions -----------------------------------------------------------------------------------------------
 
     def policy_of(self, workspace: WorkspaceDefinition) -> Policy:
-        """Return what a workspace may reach: all, if code gave it, and else what is allowed."""
-        return Policy(*KINDS) if workspace.name in self._trusted else self._policy_for(("workspace", workspace.name))
-
-    def may_apply_unasked(self, workspace: WorkspaceDefinition, fingerprint: str) -> bool:
-        """Return whether a workflow may have changes of a workspace applied without a question.
-
-        Python code allows this with a workspace of its own to its own workflows only. A workflow of a text, or of a
-        log that came from elsewhere, may name that workspace too, but nobody has vouched for what it writes.
-        """
-        is_of_code = fingerprint in self._code_workflows - self._text_workflows
-        return APPROVALS in (self.policy_of(workspace) if is_of_code else self.policy).allowed
+        """Return the permissions of a workspace: all, if Python code added it."""
+        if self.origins.is_trusted_workspace(workspace.name):
+            return Policy(*KINDS)
+        return self._policy_for(("workspace", workspace.name))
 
     def policy_for_agent(self, name: str) -> Policy:
-        """Return the permissions of an agent: one that Python code defines has more than one of a text."""
+        """Return the permissions of an agent: more, if Python code defines it."""
         return self._policy_for(("agent", name))
 
-    def _policy_for(self, *origins: _Origin) -> Policy:
-        is_of_code = self._of_text.isdisjoint(origins) and not any(map(self._has_headers_of_text, origins))
-        return self.policy.of_code() if is_of_code else self.policy
+    def _policy_for(self, *names: _DefinitionName) -> Policy:
+        is_code = self.origins.are_code(names) and not any(self._has_headers_of_text(name) for name in names)
+        return self.policy.of_code() if is_code else self.policy
 
-    def _has_headers_of_text(self, origin: _Origin) -> bool:
-        """Return whether a text made the settings of an agent's provider, whichever of the two came first."""
-        of_text = self._text_config.providers
-        config = self._defined.config
-        if origin[0] != "agent" or not of_text:
+    def _has_headers_of_text(self, name: _DefinitionName) -> bool:
+        """Return whether a text made the settings of an agent's provider, whichever of the two was defined first."""
+        text_providers = self.origins.text_config.providers
+        kind, agent_name = name
+        if kind != "agent" or not text_providers:
             return False
-        entries = (provider_settings(agent, config) for agent in self._defined.agents if agent.name == origin[1])
-        return any(entry is other for entry in entries for other in of_text)
+        config = self._definitions.config
+        entries = [provider_settings(agent, config) for agent in self._definitions.agents if agent.name == agent_name]
+        return any(entry is text_entry for entry in entries for text_entry in text_providers)
+
+    def may_apply_unasked(self, workspace: WorkspaceDefinition, fingerprint: str) -> bool:
+        """Return whether a workflow may apply changes of a workspace without a question.
+
+        Only a workflow of Python code has the permissions of a workspace of Python code. A workflow of a text, or of a
+        log from elsewhere, may name that workspace as well, but no person vouches for what it writes.
+        """
+        policy = self.policy_of(workspace) if self.origins.is_code_workflow(fingerprint) else self.policy
+        return APPROVALS in policy.allowed
 
     def folder_of(self, workspace: WorkspaceDefinition) -> Path:
-        """Return the folder that a workspace names; raises `SetupError` for one that it may not reach."""
+        """Return the folder that a workspace names; raises `SetupError` if it may not reach it."""
         return self.require_reachable(workspace, workspace.folder or ".")
 
     def require_reachable(self, workspace: WorkspaceDefinition, path: str | Path) -> Path:
-        """Return a folder where a workspace may lie; raises `SetupError`."""
-        folder = Path.cwd() if workspace.name in self._trusted else self._reach.folder
-        return self.policy_of(workspace).file(path, folder)
+        """Return a folder that a workspace may use; raises `SetupError`."""
+        is_trusted = self.origins.is_trusted_workspace(workspace.name)
+        base = Path.cwd() if is_trusted else self._tool_reach.folder
+        return self.policy_of(workspace).file(path, base)
 
     def require_permitted(self, workspace: WorkspaceDefinition) -> None:
-        """Raise `SetupError` unless the policy allows the commands and the secrets of a workspace."""
+        """Raise `SetupError` unless the policy allows the commands and secrets of a workspace."""
         policy = self.policy_of(workspace)
         if workspace.shell:
             policy.commands(f"workspace {workspace.name}")
         require_allowed(workspace.secrets, policy)
 
-    def check_workspace(self, name: str) -> None:
-        """Raise unless there is a workspace, and what it does is allowed."""
-        found = self.workspace(name)
-        self.require_permitted(found)
-        if found.image is not None and found.shell:
-            require_image(found.image)
+    # --- checks before a start -------------------------------------------------------------------------------------
 
-    def _tool(self, name: str, definition: AgentDefinition) -> ToolFunction | None:
-        if name in (*WORKSPACE_TOOLS, *PROCESS_TOOLS) and name not in self.tools:
-            own = None if definition.workspace is None else self.workspace(definition.workspace)
-            return self.limited(workspace_tool(name, own))
-        known = self.tools
-        said = {tool.name: tool for tool in self._defined.tools}
-        config = definition.tool_config.get(name, {})
-        if not isinstance(config, Mapping):
-            raise SetupError(f"ToolConfig of agent {definition.name}: {name} holds {config!r}, not options by name")
-        try:
-            policy = self._policy_for(("agent", definition.name), ("tool", name))
-            made = declared(name, known.get(name), said.get(name), config, self._reach._replace(policy=policy))
-        except SetupError as error:
-            raise SetupError(f"agent {definition.name}: {error}", error.place) from error
-        if made is not None or name == ASSIGN_WORK:
-            return made
-        if name not in ABSENT and (self.servers or "/" in name):
-            return None  # servers say what they offer when they are asked
-        if name not in ABSENT:
-            raise NotFoundError(
-                "tool", name, {*known, *OFFERED}, f"agent {definition.name} names an unknown tool: {name}"
-            )
-        if definition.dialect == OWN:
-            raise SetupError(f"agent {definition.name} names the tool {name}, which is not there: {ABSENT[name]}")
-        return None
-
-    def check_agent(self, agent: Agent) -> None:
-        """Raise unless what an agent names is there, once, and may be used: see `divebook.steps.prompt`."""
-        check_agent(agent, self, self._tools)
-        own = agent.definition
-        headers = None if own.model_settings is None else own.model_settings.request_headers
-        require_allowed([own.api_key, headers], self.policy_for_agent(agent.name))
-        for server in self.servers_for(own):
-            server.check()
-        if own.workspace is not None:
-            self.check_workspace(own.workspace)
-
-    def approvals_for(self, agent: str) -> Approvals:
-        """Return the rules and modes for the calls of an agent: those of all, and its own; '' for no agent.
-
-        Those of texts can only make verdicts stricter, unless the policy allows more.
-        """
-        tables = {True: self._approvals, False: Approvals()}
-        """By whether a person vouches for them."""
-
-        def add(more: Approvals, policy: Policy, of: str | None = None) -> None:
-            is_vouched = APPROVALS in policy.allowed
-            table = tables[is_vouched]
-            mode = more.mode or table.mode
-            servers = {**table.servers, **more.servers}
-            tables[is_vouched] = replaced(table, mode=mode, servers=servers).plus(more.rules, of)
-
-        for config, policy in ((self._code_config, self.policy.of_code()), (self._text_config, self.policy)):
-            add(Approvals(config.approvals, config.confirmation_mode), policy)
-        for server in self.servers.values():
-            add(server.definition.approvals, server.policy)
-        if agent in self._agents:
-            add(Approvals(self._agents[agent].definition.approvals), self.policy_for_agent(agent), agent)
-        return replaced(tables[True], stricter=tables[False])
-
-    def add_tool(self, tool: ToolFunction | Callable[..., Any], *, replace: bool = False) -> None:
-        """Take a tool in; a taken name is an error unless `replace` is set."""
-        made = tool_of(tool)
-        if made.name in self._tools and not replace:
-            raise AlreadyRegisteredError("tool", made.name)
-        self._tools[made.name] = made
-
-    def add_server(self, server: MCPServerDefinition, *, replace: bool = False) -> None:
-        """Take an MCP server in; a taken name is an error unless `replace` is set.
-
-        It is started when an agent first needs it, and ends with the environment.
-        """
-        expected = "a divebook.MCPServerDefinition('name', ...)"
-        require(server, "a server", expected, fits=isinstance(server, MCPServerDefinition))
-        self.servers.add(server, Policy(*KINDS), replace=replace)  # who writes Python may start programs anyway
-
-
-def _origins(
-    agents: Iterable[AgentDefinition | Agent],
-    workspaces: Iterable[WorkspaceDefinition],
-    tools: Iterable[ToolDefinition],
-) -> set[_Origin]:
-    lists = {"agent": agents, "workspace": workspaces, "tool": tools}
-    return {(kind, one.name) for kind, several in lists.items() for one in several}
-
-
-def _relaxations(definitions: Definitions) -> list[str]:
-    """Return what of definitions could make calls of tools go unasked, in words."""
-    config = definitions.config
-    agents = definitions.agents
-    tables = [Approvals(config.approvals, config.confirmation_mode), *(Approvals(agent.approvals) for agent in agents)]
-    tables += [server.approvals for server in definitions.mcp_servers]
-    trusted = [f"Trusted of mcp server {server.name}" for server in definitions.mcp_servers if server.trusted]
-    return [words for table in tables for words in table.relaxations] + trusted
-
-
-def _on_engine(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run something on the engine's loop, and wait for it in another thread."""
-    if ENGINE.is_current():
-        raise SetupError("an MCP server cannot be read here: read it in an action, a tool or a script")
-    return interruptible_result(ENGINE.call(lambda: ENGINE.promise(work())))
-
-
-StepType: TypeAlias = tuple[Handler, Callable[[Workflow], None] | None]
-"""What carries out steps of a type, and looks at a workflow with such."""
-
-
-class Holdings(Outfit):
-    """Agents, workflows, actions, tools and types of step by name; `divebook.Environment` runs them."""
-
-    def __init__(
-        self,
-        name: str,
-        own_actions: Mapping[str, Action],
-        approvals: Iterable[ApprovalRule | Mapping[str, Any]],
-        sealing: Sealing,
-    ) -> None:
-        super().__init__(approvals, sealing)
-        self.name = name
-        self.description = ""
-        self._workflows: dict[str, Workflow] = {}
-        self._actions: dict[str, Action] = {}
-        """Those that come with divebook."""
-        self._own_actions = dict(own_actions)
-        self._handlers: dict[str, Handler] = {}
-        self._checks: dict[str, Callable[[Workflow], None]] = {}
-        self._step_types: dict[str, StepType] = {}
-        """Those that were given to it."""
-
-    def take_in(self, other: Self) -> None:
-        """Have all that another one has; what that has wins."""
-        super().take_in(other)
-        self.name = other.name
-        self.description = other.description or self.description
-        self._workflows |= other._workflows
-        self._own_actions |= other._own_actions
-        for name, (handler, check) in {**self._step_types, **other._step_types}.items():
-            self.add_step_type(name, handler, check)
-
-    @property
-    def workflows(self) -> dict[str, Workflow]:
-        """Its workflows by name: those of this process made with `@workflow`, and its own, which win."""
-        return {name: entry.workflow for name, entry in WORKFLOW_FUNCTIONS.items()} | self._workflows
-
-    @property
-    def own_workflows(self) -> tuple[Workflow, ...]:
-        """Its own workflows, without those of the process."""
-        return tuple(self._workflows.values())
-
-    @property
-    def actions(self) -> dict[str, Action]:
-        """Every action steps may call: built in, made with `@action`, given to this environment; later ones win."""
-        return {**self._actions, **REGISTERED, **self._own_actions}
-
-    def action(self, name: str) -> Action:
-        """Return the action of that name; raises `NotFoundError`."""
-        for known in (self._own_actions, REGISTERED, self._actions):
-            registered = same_name(name, known)
-            if registered is not None:
-                return known[registered]
-        raise NotFoundError("action", name, self.actions, f'action "{name}" not found')
-
-    @property
-    def default_agent(self) -> Agent | None:
-        """The agent of prompt steps that name none: the first supervisor, else the first agent."""
-        supervisors = [agent for agent in self._agents.values() if agent.is_supervisor]
-        return next(iter(supervisors or self._agents.values()), None)
-
-    def workflow(self, name: str) -> Workflow:
-        """Return the workflow of that name; raises `NotFoundError`."""
-        workflows = self.workflows
-        known = same_name(name, workflows)
-        if known is None:
-            raise NotFoundError("workflow", name, workflows)
-        return workflows[known]
-
-    def as_written(self, workflow: Workflow) -> Workflow:
-        """Return a workflow of a log with the text that it was read from here, if it was: errors name lines of that."""
-        known = self._workflows.get(workflow.name, workflow)
-        return known if known == workflow else workflow
-
-    @property
-    def default_workflow(self) -> Workflow | None:
-        """The workflow that the settings name for runs that name none."""
-        check_default_workflow(self.config, self._workflows)
-        return self._workflows.get(self.config.default_workflow)
-
-    def _agent_for(self, name: str | None) -> Agent | None:
-        return self.default_agent if name is None else self.agent(name)
-
-    def add_agent(self, agent: Agent | Any, *, replace: bool = False) -> None:
-        """Take an agent in, also one of pydantic-ai as it is; a taken name is an error unless `replace` is set."""
-        agent = agent_of(agent)
-        if agent.name in self._agents and not replace:
-            raise AlreadyRegisteredError("agent", agent.name)
-        for server in agent.servers:
-            self.add_server(server, replace=replace)
-        self._agents[agent.name] = agent
-        self._of_text.discard(("agent", agent.name))
-        others = [other for other in self._defined.agents if other.name != agent.name]
-        self._defined = replaced(self._defined, agents=tuple(others))  # so that settings do not make it anew
-
-    @property
-    def schedules(self) -> tuple[ScheduleDefinition, ...]:
-        """Its schedules; a worker that is given them enqueues their workflows when they are due."""
-        return self._defined.schedules
-
-    def add_schedule(self, schedule: ScheduleDefinition, *, replace: bool = False) -> None:
-        """Take a schedule in; a taken name is an error unless `replace` is set."""
-        if not replace and schedule.name in {known.name for known in self.schedules}:
-            raise AlreadyRegisteredError("schedule", schedule.name)
-        self._defined = merge(replaced(self._defined, warnings=()), Definitions(schedules=(schedule,)))
-
-    def add_workflow(self, workflow: Workflow, *, replace: bool = False) -> None:
-        """Take a workflow in; executions that are already running keep the one they were started with."""
-        expected = "a Workflow; write @workflow above an async function, or Workflow('name', [Step(...)])"
-        require(workflow, "a workflow", expected, fits=isinstance(workflow, Workflow))
-        if workflow.name in self._workflows and not replace:
-            raise AlreadyRegisteredError("workflow", workflow.name)
-        self._workflows[workflow.name] = workflow
-        self._code_workflows.add(workflow.fingerprint)
-
-    def add_step_type(self, name: str, handler: Handler, check: Callable[[Workflow], None] | None = None) -> None:
-        """Let steps of a type be carried out by a handler; one that was there before goes.
+    def check(self, workflow: Workflow, ahead: Container[str] | None = None, to_begin: Iterable[str] = ()) -> None:
+        """Raise unless everything that the steps of a workflow name exists and is allowed.
 
         Parameters
         ----------
-        name
-            One of `divebook.workflow.step.STEP_TYPES`.
-        handler
-            Coroutine function from a `StepContext` to an `Outcome`.
-        check
-            Raises before anything is recorded, unless all that a workflow with such steps needs is there.
-        """
-        if name not in STEP_TYPES:
-            raise NotFoundError("step type", name, STEP_TYPES)
-        self._handlers[name] = handler
-        self._step_types[name] = handler, check
-        if check is not None:
-            self._checks[name] = check
-
-    def step_handler(self, name: str) -> Handler:
-        """Return what carries out steps of a type; raises `NotFoundError`."""
-        if name not in self._handlers:
-            raise NotFoundError("step type", name, self._handlers)
-        return self._handlers[name]
-
-    def define(self, definitions: Definitions) -> None:
-        """Take in all that a text, file or folder defines; what has the name of something old replaces it.
-
-        Two texts, one after the other, are what a folder of both is: settings hold for agents that came before them.
-        Agents named by steps must be known by the time an execution starts, not before, so that cells can come in any
-        order.
-        """
-        expected = "Definitions; divebook.load('flows.yaml') reads them, and add_agent and add_workflow take one thing"
-        require(definitions, "definitions", expected, fits=isinstance(definitions, Definitions))
-        problems = syntax_problems(definitions)
-        if problems:
-            names = {workflow.written.name for workflow in definitions.workflows}
-            raise DefinitionError(problems, names.pop() if len(names) == 1 and "" not in names else "definition")
-        check_providers(definitions, is_known_provider)
-        defined = merge(self._defined, definitions)
-        agents = {agent.name: self._agent_of(agent, defined.config, definitions) for agent in defined.agents}
-        self._defined = defined
-        self._define_origin(definitions)
-        self.name = definitions.name or self.name
-        self.description = definitions.description or self.description
-        for document in definitions.documents:
-            if document.path:
-                self.documents.register(document.name, document.path)
-        self._agents |= agents
-        for server in definitions.mcp_servers:
-            self.servers.add(server, self.policy if definitions.is_text else self.policy.of_code(), replace=True)
-        for workflow in definitions.workflows:
-            self.add_workflow(workflow, replace=True)
-
-    @staticmethod
-    def _agent_of(definition: AgentDefinition, config: Config, new: Definitions) -> Agent:
-        try:
-            return Agent(
-                with_defaults(definition, config),
-                default_provider=config.default_provider,
-                default_model=config.default_model,
-            )
-        except SetupError as error:
-            place = ("Agents", new.agents.index(definition), *error.place) if definition in new.agents else error.place
-            raise SetupError(str(error), place) from error
-
-    def _stand_in_for(self, workflow: Workflow) -> str | None:
-        """Return the scripted model where a file of the old system names a provider that cannot be asked here.
-
-        Such files, which leave the model to the provider, run as they are that way (tests/cli/test_run.py). In our own
-        dialect the step fails, and says what to install or set.
-        """
-        if workflow.manner.is_strict:
-            return None
-        asked = [self._agent_for(step.agent) for step in workflow.steps if step.type == "prompt"]
-        lacking = [agent.missing for agent in asked if agent is not None]
-        if not lacking or not all(lacking):
-            return None
-        _log.warning(
-            "the provider that workflow %r names cannot be asked here, so a scripted model stands in for it: this run "
-            "and what resumes it hold no text of a model. For real answers: %s, and start it anew",
-            workflow.name,
-            lacking[0],
-        )
-        return SCRIPTED
-
-    def _check(self, workflow: Workflow, ahead: Container[str] | None = None, to_begin: Iterable[str] = ()) -> None:
-        """Raise unless the agents, and in our own dialect the actions, that the steps name exist.
-
-        Of an execution that goes on only the steps `ahead` count: what finished steps needed may be gone. The workflows
-        `to_begin` must exist as well.
+        ahead
+            The steps that an execution may still run; None for all. What finished steps needed may be gone.
+        to_begin
+            Names of further workflows that must exist.
         """
         require_definition(workflow)
         for name in to_begin:
@@ -639,69 +546,216 @@ class Holdings(Outfit):
         steps = [step for step in workflow.steps if ahead is None or step.name in ahead]
         if workflow.start.type == FUNCTION and workflow.manner.is_strict:
             require_function(workflow.name)
-        for step_type in {step.type for step in steps} & self._checks.keys():
-            self._checks[step_type](workflow)
-        problems = [workflow.written.located(found) for found in missing_agents(workflow, self._agents, ahead)]
+        for step_type in {step.type for step in steps} & self._step_checks.keys():
+            self._step_checks[step_type](workflow)
+        problems = [workflow.written.located(problem) for problem in missing_agents(workflow, self._agents, ahead)]
         if problems:
             raise DefinitionError(problems, workflow.written.name or f"workflow {workflow.name!r}")
-        for agent in asked_agents(steps, self._agent_for, self):
-            self.check_agent(agent)
-        for named in (workflow.workspace, *(step.workspace for step in steps)):
-            if named is not None:
-                self.check_workspace(named)
+        self._check_agents_and_workspaces(workflow, steps)
         if workflow.manner.is_strict:
-            check_declared(self._defined.tools, self.tools, self._agents.values(), self.servers)
+            check_declared(self._definitions.tools, self.tools, self._agents.values(), self.servers)
             self._check_names(workflow, ahead)
+        for step in steps:
+            if step.executor:
+                self._executors.named(step.executor)
 
-    def _model_called(self, workflow: Workflow, named: str | None, store: EventStore) -> str | None:
-        """Return the full name of the model that a run has in place of its agents'; SetupError if nobody has it."""
-        if model := model_name(None, named, self.config.default_provider) if named else None:
-            self._check_models(workflow, model, store)
-        return model
-
-    def _check_models(self, workflow: Workflow, model: str | None, store: EventStore) -> None:
-        """Raise unless there can be the model of a run, or where it has none, that of each of its agents."""
-        if model is not None:
-            check_model(model, f"workflow {workflow.name}", store)
-        elif workflow.manner.is_strict:
-            for agent in asked_agents(workflow.steps, self._agent_for, self):
-                check_model(agent.model, f"agent {agent.name}", store)
+    def _check_agents_and_workspaces(self, workflow: Workflow, steps: Sequence[Step]) -> None:
+        for agent in asked_agents(steps, self.agent_or_default, self):
+            self.check_agent(agent)
+        for workspace in (workflow.workspace, *(step.workspace for step in steps)):
+            if workspace is not None:
+                self.check_workspace(workspace)
 
     def _check_names(self, workflow: Workflow, ahead: Container[str] | None) -> None:
-        """Raise unless what the steps name is there."""
+        """Raise unless the actions, workflows and agents that the steps name exist."""
         actions = self.actions
-        self._raise_first("action", missing_actions(workflow, actions, ahead), actions, workflow)
+        _raise_first("action", missing_actions(workflow, actions, ahead), actions, workflow)
         if any(step.workflow for step in workflow.steps):
             workflows = self.workflows
-            self._raise_first("workflow", missing_workflows(workflow, workflows, ahead), workflows, workflow)
+            _raise_first("workflow", missing_workflows(workflow, workflows, ahead), workflows, workflow)
         for step in workflow.steps:
             is_ahead = ahead is None or step.name in ahead
             if is_ahead and step.type == "prompt" and step.agent is None and not self._agents:
                 raise NotFoundError("agent", "", (), f'no agent specified for prompt step "{step.name}"')
 
-    @staticmethod
-    def _raise_first(
-        kind: str, missing: Iterable[tuple[Problem, str]], known: Iterable[str], workflow: Workflow
-    ) -> None:
-        for found, name in missing:
-            where = workflow.written.where(found.place)
-            raise NotFoundError(kind, name, known, f"{where}: {found.message}" if where else found.message)
+    def check_agent(self, agent: Agent) -> None:
+        """Raise unless everything that an agent names exists, once, and is allowed: see `divebook.steps.prompt`."""
+        check_agent(agent, self, self._tools)
+        definition = agent.definition
+        headers = None if definition.model_settings is None else definition.model_settings.request_headers
+        require_allowed([definition.api_key, headers], self.policy_for_agent(agent.name))
+        for server in self.servers_for(definition):
+            server.check()
+        if definition.workspace is not None:
+            self.check_workspace(definition.workspace)
+
+    def check_workspace(self, name: str) -> None:
+        """Raise unless a workspace exists and is allowed."""
+        workspace = self.workspace(name)
+        self.require_permitted(workspace)
+        if workspace.image is not None and workspace.shell:
+            require_image(workspace.image)
+
+    def check_models(self, workflow: Workflow, model: str | None) -> None:
+        """Raise unless the model of a run exists; without one, the models of its agents must exist."""
+        if model is not None:
+            check_model(model, f"workflow {workflow.name}", self._store)
+        elif workflow.manner.is_strict:
+            for agent in asked_agents(workflow.steps, self.agent_or_default, self):
+                check_model(agent.model, f"agent {agent.name}", self._store)
+
+    def model_of_run(self, workflow: Workflow, name: str | None) -> str | None:
+        """Return the full name of the model that a run uses for all agents, or None; raises `SetupError`."""
+        model = model_name(None, name, self.config.default_provider) if name else None
+        if model:
+            self.check_models(workflow, model)
+        return model
+
+    def stand_in_for(self, workflow: Workflow) -> str | None:
+        """Return the scripted model if a file of the legacy Dive dialect names a provider that is not available.
+
+        Such files leave the model to the provider, and run unchanged this way (tests/cli/test_run.py). In the
+        divebook dialect the step fails, and its error names the package or key that is missing.
+        """
+        if workflow.manner.is_strict:
+            return None
+        agents = [self.agent_or_default(step.agent) for step in workflow.steps if step.type == "prompt"]
+        missing = [agent.missing for agent in agents if agent is not None]
+        if not missing or not all(missing):
+            return None
+        _log.warning(
+            "the provider that workflow %r names cannot be asked here, so a scripted model stands in for it: this run "
+            "and what resumes it hold no text of a model. For real answers: %s, and start it anew",
+            workflow.name,
+            missing[0],
+        )
+        return SCRIPTED
 
     def not_yet(self, definitions: Definitions) -> list[Problem]:
-        """Return warnings of what the steps of definitions name and that is not there yet.
-
-        They may come later, by the time an execution starts.
-        """
-        return [
-            workflow.written.located(
-                replaced(found, severity="warning", message=found.message.replace("not found", "is not defined yet"))
-            )
-            for workflow in definitions.workflows
-            for found in self._missing(workflow)
-        ]
+        """Return warnings about names in definitions that do not exist yet; see `Environment.not_yet`."""
+        warnings: list[Problem] = []
+        for workflow in definitions.workflows:
+            for problem in self._missing(workflow):
+                message = problem.message.replace("not found", "is not defined yet")
+                warnings.append(workflow.written.located(replaced(problem, severity="warning", message=message)))
+        return warnings
 
     def _missing(self, workflow: Workflow) -> Iterator[Problem]:
         yield from missing_agents(workflow, self._agents)
         if workflow.manner.is_strict:
-            yield from (found for found, _ in missing_actions(workflow, self.actions))
-            yield from (found for found, _ in missing_workflows(workflow, self.workflows))
+            yield from (problem for problem, _ in missing_actions(workflow, self.actions))
+            yield from (problem for problem, _ in missing_workflows(workflow, self.workflows))
+
+
+class DefinitionOrigins:
+    """Origin of definitions: Python code, or a text such as a YAML file.
+
+    A person vouches for Python code, which can do anything anyway. A text, or a log, may come from elsewhere. A
+    definition of code therefore gets the permissions of `Policy.of_code`, a definition of a text only those of the
+    environment's policy. The latest definition of a name counts, so that a text cannot use the permissions of code
+    by taking the name of something that code defined.
+    """
+
+    def __init__(self) -> None:
+        self._trusted_workspaces: set[str] = set()
+        """Workspaces that Python code added. They may run programs and use any folder."""
+        self._from_text: set[_DefinitionName] = set()
+        """Definitions of texts. All others are of code."""
+        self._code_workflows: set[str] = set()
+        self._text_workflows: set[str] = set()
+        """Fingerprints of the workflows that Python code added, and of those that texts define."""
+        self.text_config = Config()
+        self.code_config = Config()
+        """Merged settings of texts, and of Python code."""
+
+    def record(self, definitions: Definitions) -> None:
+        """Record the origin of new definitions, in place of the origin of older ones of the same names."""
+        names = _names_of(definitions.agents, definitions.workspaces, definitions.tools)
+        self._trusted_workspaces -= {workspace.name for workspace in definitions.workspaces}
+        if definitions.is_text:
+            self._text_workflows |= {workflow.fingerprint for workflow in definitions.workflows}
+            self._from_text |= names
+            self.text_config = merge_config(self.text_config, definitions.config)
+        else:
+            self._from_text -= names
+            self.code_config = merge_config(self.code_config, definitions.config)
+
+    def merge_from(self, other: DefinitionOrigins, names: set[_DefinitionName]) -> None:
+        """Add the origins of another registry, all of whose definitions have the given names."""
+        workspaces = {name for kind, name in names if kind == "workspace"}
+        self._trusted_workspaces = (self._trusted_workspaces - workspaces) | other._trusted_workspaces
+        self._from_text = (self._from_text - names) | other._from_text
+        self._code_workflows |= other._code_workflows
+        self._text_workflows |= other._text_workflows
+        self.text_config = merge_config(self.text_config, other.text_config)
+        self.code_config = merge_config(self.code_config, other.code_config)
+
+    def mark_as_code(self, kind: str, name: str) -> None:
+        """Record that Python code added a definition."""
+        self._from_text.discard((kind, name))
+
+    def mark_workflow_as_code(self, workflow: Workflow) -> None:
+        """Record that Python code added or started a workflow."""
+        self._code_workflows.add(workflow.fingerprint)
+
+    def trust_workspace(self, name: str) -> None:
+        """Record that Python code added a workspace."""
+        self._trusted_workspaces.add(name)
+        self.mark_as_code("workspace", name)
+
+    def is_trusted_workspace(self, name: str) -> bool:
+        """Return whether Python code added a workspace."""
+        return name in self._trusted_workspaces
+
+    def is_code_workflow(self, fingerprint: str) -> bool:
+        """Return whether Python code added a workflow that no text defines as well."""
+        return fingerprint in self._code_workflows and fingerprint not in self._text_workflows
+
+    def are_code(self, names: Iterable[_DefinitionName]) -> bool:
+        """Return whether no text defines any of these names."""
+        return self._from_text.isdisjoint(names)
+
+
+def _names_of(
+    agents: Iterable[AgentDefinition | Agent],
+    workspaces: Iterable[WorkspaceDefinition],
+    tools: Iterable[ToolDefinition],
+) -> set[_DefinitionName]:
+    kinds = {"agent": agents, "workspace": workspaces, "tool": tools}
+    return {(kind, definition.name) for kind, definitions in kinds.items() for definition in definitions}
+
+
+def _build_agent(definition: AgentDefinition, config: Config, new: Definitions) -> Agent:
+    """Build an agent from its definition and the settings; an error has the place in the new definitions."""
+    try:
+        return Agent(
+            with_defaults(definition, config),
+            default_provider=config.default_provider,
+            default_model=config.default_model,
+        )
+    except SetupError as error:
+        place = ("Agents", new.agents.index(definition), *error.place) if definition in new.agents else error.place
+        raise SetupError(str(error), place) from error
+
+
+def _relaxations(definitions: Definitions) -> list[str]:
+    """Return descriptions of everything in definitions that would let tool calls run without a question."""
+    config = definitions.config
+    tables = [Approvals(config.approvals, config.confirmation_mode)]
+    tables += [Approvals(agent.approvals) for agent in definitions.agents]
+    tables += [server.approvals for server in definitions.mcp_servers]
+    trusted = [f"Trusted of mcp server {server.name}" for server in definitions.mcp_servers if server.trusted]
+    return [text for table in tables for text in table.relaxations] + trusted
+
+
+def _raise_first(kind: str, missing: Iterable[tuple[Problem, str]], names: Iterable[str], workflow: Workflow) -> None:
+    for problem, name in missing:
+        where = workflow.written.where(problem.place)
+        raise NotFoundError(kind, name, names, f"{where}: {problem.message}" if where else problem.message)
+
+
+def _run_on_engine(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a coroutine on the engine's loop and wait for it in this thread."""
+    if ENGINE.is_current():
+        raise SetupError("an MCP server cannot be read here: read it in an action, a tool or a script")
+    return interruptible_result(ENGINE.call(lambda: ENGINE.promise(work())))

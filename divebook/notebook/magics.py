@@ -400,7 +400,7 @@ class DiveMagics(Magics):
         same cell with the same workflow and inputs shows the run that it has enqueued: Run All enqueues nothing twice.
         """
         from divebook.environment.queues import DEFAULT_QUEUE, time_named
-        from divebook.environment.settings import WARN
+        from divebook.environment.starts import WARN
         from divebook.notebook.rerun import start_key
         from divebook.notebook.run import Run
 

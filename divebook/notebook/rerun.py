@@ -26,7 +26,7 @@ from IPython.core.error import UsageError
 
 from divebook.engine.lifecycle import TERMINAL
 from divebook.environment.environment import Environment
-from divebook.environment.settings import CELL, StartOptions
+from divebook.environment.starts import CELL, StartOptions
 from divebook.errors import CodeChangedError, DivebookError, ExecutionError, StoreError
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, ExecutionStarted
 from divebook.events.codec import canonical_hash, storable

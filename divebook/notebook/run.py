@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 from divebook.engine.forks import Change
 from divebook.engine.state import ExecutionState, awaited_signals
 from divebook.environment.environment import Environment
-from divebook.environment.settings import StartOptions, said_of
-from divebook.environment.variants import FROM_FAILURE, NEW, GivenDefinition
+from divebook.environment.starts import StartOptions, options_of
+from divebook.environment.variants import FROM_FAILURE, NEW, DefinitionLike
 from divebook.errors import ExecutionWaitingError, NotFoundError
 from divebook.events import Event
 from divebook.events.catalog import WAITING
@@ -34,7 +34,7 @@ from divebook.workflow.resources import NOTEBOOK_DATA, Config
 
 if TYPE_CHECKING:
     from divebook.config.answers import Answers
-    from divebook.environment.variants import GivenChange, StepChanges, TrialOptions
+    from divebook.environment.variants import ChangeLike, StepChanges, TrialOptions
     from divebook.notebook.replay_view import RunReplay
     from divebook.replay.files import KeptFiles
     from divebook.replay.resume_changed import ResumePlan
@@ -216,7 +216,7 @@ class Run(ReadExecution):
         return self._environment.compare(self, other, *more)
 
     def what_if(
-        self, change: GivenChange = None, at: int | None = None, **options: Any
+        self, change: ChangeLike = None, at: int | None = None, **options: Any
     ) -> WhatIf | RepeatedWhatIf | Plan:
         """Run it once more with one change, answered from its log; see `divebook.Environment.what_if`."""
         result: WhatIf | RepeatedWhatIf | Plan = self._environment.what_if(self.id, change, at, **options)
@@ -239,12 +239,12 @@ class Run(ReadExecution):
         return self
 
     @overload
-    def resume(self, *, definition: GivenDefinition | None = None) -> Self: ...
+    def resume(self, *, definition: DefinitionLike | None = None) -> Self: ...
 
     @overload
-    def resume(self, *, definition: GivenDefinition, plan: Literal[True]) -> ResumePlan: ...
+    def resume(self, *, definition: DefinitionLike, plan: Literal[True]) -> ResumePlan: ...
 
-    def resume(self, *, definition: GivenDefinition | None = None, plan: bool = False) -> Self | ResumePlan:
+    def resume(self, *, definition: DefinitionLike | None = None, plan: bool = False) -> Self | ResumePlan:
         """Resume the run where its log ends. Returns at once; `wait` for the end.
 
         With ``definition="new"`` this handle then refers to a new execution. It uses the present definition, and reuses
@@ -279,7 +279,7 @@ class Run(ReadExecution):
         old = self._execution
         opening = recorded_opening(old.id, old.store)
         workflow = self._environment.workflows.get(old.workflow.name, old.workflow)
-        self._execution = self._environment.start(workflow, old.inputs, **said_of(opening, old.workflow))
+        self._execution = self._environment.start(workflow, old.inputs, **options_of(opening, old.workflow))
         return self
 
     def answer(self, interrupt_id: str, response: Any, by: str | None = None) -> Self:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from divebook.config.answers import Verb, handle_each
 from divebook.environment.environment import Environment
-from divebook.environment.settings import StartOptions
-from divebook.environment.variants import GivenChange, WhatIfOptions
+from divebook.environment.starts import StartOptions
+from divebook.environment.variants import ChangeLike, WhatIfOptions
 from divebook.notebook.frontend import present_front_end
 from divebook.notebook.run import Run
 from divebook.notebook.session_text import open_questions, questions, settled_text
@@ -179,13 +179,13 @@ class Runs:
         return self.handle(lambda environment, name: environment.label(name, **labels))
 
     def fork(
-        self, at: int | None = None, change: GivenChange = None, *, wait: bool = True, **options: Unpack[StartOptions]
+        self, at: int | None = None, change: ChangeLike = None, *, wait: bool = True, **options: Unpack[StartOptions]
     ) -> pd.DataFrame:
         """Fork each of them; see `divebook.Environment.fork`."""
         return self.handle(lambda environment, name: environment.fork(name, at, change, **options), wait=wait)
 
     def what_if(
-        self, change: GivenChange = None, at: int | None = None, **options: Unpack[WhatIfOptions]
+        self, change: ChangeLike = None, at: int | None = None, **options: Unpack[WhatIfOptions]
     ) -> pd.DataFrame:
         """Run a what-if of each with one change, one after the other; see `divebook.Environment.what_if`."""
         return self.handle(lambda environment, name: environment.what_if(name, change, at, **options).execution)

@@ -17,7 +17,7 @@ from divebook.widgets.views import Handlers
 
 if TYPE_CHECKING:
     from divebook.environment.environment import Environment
-    from divebook.environment.variants import GivenDefinition
+    from divebook.environment.variants import DefinitionLike
     from divebook.projections.failures import Failure
     from divebook.widgets.feed import Feed
     from divebook.widgets.protocol import TakingOver
@@ -95,7 +95,7 @@ class ControllableRun(Protocol):
     def pause(self) -> Any:
         """Start no more steps until the run is resumed."""
 
-    def resume(self, *, definition: GivenDefinition | None = None) -> Any:
+    def resume(self, *, definition: DefinitionLike | None = None) -> Any:
         """Resume the execution; with a definition continue as a new execution."""
 
     def cancel(self) -> Any:

@@ -17,7 +17,7 @@ from divebook.config import with_documents
 from divebook.config.answers import Answers, Recovered, interrupted, recover_automatically, resume_all
 from divebook.engine.state import kept_until_taken
 from divebook.environment.environment import Environment
-from divebook.environment.settings import StartOptions
+from divebook.environment.starts import StartOptions
 from divebook.environment.variants import TrialOptions
 from divebook.errors import ExecutionError, LeaseHeldError, NotFoundError, Problem, SetupError
 from divebook.events.catalog import COMPLETED

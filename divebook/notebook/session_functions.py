@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 from divebook.config import load
 from divebook.config.answers import answers_from
 from divebook.environment.environment import Environment
-from divebook.environment.settings import StartOptions
+from divebook.environment.starts import StartOptions
 from divebook.errors import NotFoundError, SetupError
 from divebook.events.classes import name_of
 from divebook.notebook.run import Run
@@ -114,7 +114,7 @@ def run(
     dialect
         Dialect of a file or text.
     options
-        Bounds, durability, start key, model, tags and more: see `divebook.environment.settings.StartOptions`.
+        Bounds, durability, start key, model, tags and more: see `divebook.environment.starts.StartOptions`.
 
     Examples
     --------

@@ -2,8 +2,8 @@
 
 All that a request is stands here, above `environment`: an envelope is used alone as well, and of an execution it is a
 fold of the log. Only its bounds stand lower (`divebook.questions.bounds`), since workflows and the engine share them.
-Nothing below imports this package: `Environment.add_step_type` takes in the steps that pipelines become, and
-`Execution.envelope` asks `divebook.extensions`.
+No module below imports this package when it is loaded: `Environment` adds the step type of stages, and
+`Execution.envelope` loads it when it is first used.
 """
 
 from divebook.pipeline.pipeline import Pipeline, StageOutput

@@ -8,7 +8,6 @@ import html
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from divebook import extensions
 from divebook.engine.lifecycle import TERMINAL
 from divebook.errors import SetupError, UnrelatedError
 from divebook.events import Event
@@ -98,8 +97,9 @@ class Comparison:
 
     def frame(self) -> pd.DataFrame:
         """Return one row per place and other run; `divebook.analysis.lists` documents the columns."""
-        compared: pd.DataFrame = extensions.extension(extensions.COMPARED)(self.pairs)
-        return compared
+        from divebook.analysis.lists import compared_frame
+
+        return compared_frame(self.pairs)
 
     @property
     def summary(self) -> str:

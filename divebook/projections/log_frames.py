@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from divebook import extensions
 from divebook.errors import SetupError
 from divebook.events import Event
 from divebook.projections.model_requests import CallMessage, RequestView, conversation_in, requests_of
@@ -88,7 +87,7 @@ class FramedLog(Framed):
     """Base class of objects with one log."""
 
     @abstractmethod
-    def _log(self) -> Iterable[Event]:
+    def _log(self) -> Sequence[Event]:
         """Return the events, oldest first."""
 
     @property
@@ -123,7 +122,9 @@ class FramedLog(Framed):
             The variable had no value then and no recorded choice explains why, or the log does not record which item
             produced the row.
         """
-        return extensions.extension(extensions.WHY)(self._log(), name, at, row=row, column=column)
+        from divebook.replay.provenance import why
+
+        return why(self._log(), name, at, row=row, column=column)
 
     def rows(self, step: str | None = None) -> pd.DataFrame:
         """Return the results of the rows of a frame by position: `divebook.analysis.lists.rows_frame`.
@@ -135,12 +136,14 @@ class FramedLog(Framed):
         step
             A step with `Each` and `Rows`; not needed if there is only one.
         """
-        frame: pd.DataFrame = extensions.extension(extensions.FRAMES)("rows", (self._log(), step))
-        return frame
+        from divebook.analysis.lists import frame_of
+
+        return frame_of("rows", (self._log(), step))
 
     def _frame(self, kind: str) -> pd.DataFrame:
-        frame: pd.DataFrame = extensions.extension(extensions.FRAMES)(kind, self._log())
-        return frame
+        from divebook.analysis.lists import frame_of
+
+        return frame_of(kind, self._log())
 
 
 def log_of(run: FramedLog) -> Iterable[Event]:

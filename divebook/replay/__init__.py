@@ -1,1 +1,1 @@
-"""What a log is good for once it is written: driven again without a call, forked, stepped through, explained."""
+"""Use of recorded logs: replay without calls, verification, what-ifs, trials and explanations of values."""

@@ -1,4 +1,4 @@
-"""The files of an execution's workspace as the log has them: at any event, and how they differ between two."""
+"""Files of a workspace at each event of an execution, and their differences between two events."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _MONO = "font-family:var(--jp-code-font-family,monospace);font-size:12px;line-he
 
 @dataclass(frozen=True)
 class ChangedFiles:
-    """How files of a workspace differ between two events.
+    """Differences of the files of a workspace between two events.
 
     Printed, it is a difference that git can apply, unless texts hold control characters, which are spelled out: `patch`
     has them as they are.
@@ -65,22 +65,22 @@ class ChangedFiles:
     @property
     def added(self) -> int:
         """Lines that came."""
-        return sum(found.added or 0 for found in self.files)
+        return sum(diff.added or 0 for diff in self.files)
 
     @property
     def removed(self) -> int:
         """Lines that went."""
-        return sum(found.removed or 0 for found in self.files)
+        return sum(diff.removed or 0 for diff in self.files)
 
     @property
     def patch(self) -> str:
         """The difference as git writes it, secrets left out."""
-        return str(shared().text("".join(found.text for found in self.files)))
+        return str(shared().text("".join(diff.text for diff in self.files)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
-        told = {"workspace": self.workspace, "since": self.since, "until": self.until}
-        return {**told, "files": [shared().value(found.to_dict()) for found in self.files]}
+        fields = {"workspace": self.workspace, "since": self.since, "until": self.until}
+        return {**fields, "files": [shared().value(diff.to_dict()) for diff in self.files]}
 
     def __len__(self) -> int:
         return len(self.files) + self.more
@@ -104,46 +104,46 @@ class ChangedFiles:
         return "\n".join([self.head, *map(_line, self.files), *self._not_kept()])
 
     def _not_kept(self) -> list[str]:
-        told = ", ".join(f"{path} ({reason})" for path, reason in self.left_out[:MOST_LEFT_OUT])
+        examples = ", ".join(f"{path} ({reason})" for path, reason in self.left_out[:MOST_LEFT_OUT])
         more = f" and {len(self.left_out) - MOST_LEFT_OUT} more" if len(self.left_out) > MOST_LEFT_OUT else ""
-        return [visible(f"  not kept: {told}{more}")] if told else []
+        return [visible(f"  not kept: {examples}{more}")] if examples else []
 
     def __repr__(self) -> str:
         return str(self)
 
     def _repr_html_(self) -> str:
-        parts = "".join(_part(found, is_open=self.whole and len(self.files) <= 3) for found in self.files)
+        parts = "".join(_part(diff, is_open=self.whole and len(self.files) <= 3) for diff in self.files)
         head = f'<div style="margin:2px 0 6px">{safe(self.head)}</div>'
         missing = "".join(f"<div>{styled(FAINT, safe(line))}</div>" for line in self._not_kept())
         return f'<div class="{AS_TEXT}" style="margin:4px 0">{head}{parts}{missing}</div>'
 
     def within(self, characters: int) -> ChangedFiles:
         """Return it with differences of so many characters in all at most: longer ones are only named."""
-        left = characters
-        kept = []
-        for found in self.files:
-            is_long = len(found.text) > left
-            left -= 0 if is_long else len(found.text)
-            kept.append(replace(found, text="Too long to be shown here: %dive diff shows it.") if is_long else found)
-        return replace(self, files=kept)
+        remaining = characters
+        diffs = []
+        for diff in self.files:
+            is_long = len(diff.text) > remaining
+            remaining -= 0 if is_long else len(diff.text)
+            diffs.append(replace(diff, text="Too long to be shown here: %dive diff shows it.") if is_long else diff)
+        return replace(self, files=diffs)
 
 
-def _lines(found: FileDiff) -> str:
-    return "binary" if found.added is None else f"+{found.added} -{found.removed}"
+def _lines(diff: FileDiff) -> str:
+    return "binary" if diff.added is None else f"+{diff.added} -{diff.removed}"
 
 
-def _line(found: FileDiff) -> str:
-    lines = _lines(found)
-    was = f" (was {found.was})" if found.was is not None else ""
-    return visible(f"  {SIGNS[found.kind]} {found.path}{was}  {lines}").replace("\n", "\\n")
+def _line(diff: FileDiff) -> str:
+    lines = _lines(diff)
+    was = f" (was {diff.was})" if diff.was is not None else ""
+    return visible(f"  {SIGNS[diff.kind]} {diff.path}{was}  {lines}").replace("\n", "\\n")
 
 
-def _part(found: FileDiff, *, is_open: bool) -> str:
+def _part(diff: FileDiff, *, is_open: bool) -> str:
     """Return a file, to be unfolded."""
-    lines = _lines(found)
-    was = f" ← {found.was}" if found.was is not None else ""
-    head = f"<b>{SIGNS[found.kind]}</b> <code>{safe(found.path + was)}</code> {styled(FAINT, safe(lines))}"
-    text = lines_in(str(shared().text(found.text)))
+    lines = _lines(diff)
+    was = f" ← {diff.was}" if diff.was is not None else ""
+    head = f"<b>{SIGNS[diff.kind]}</b> <code>{safe(diff.path + was)}</code> {styled(FAINT, safe(lines))}"
+    text = lines_in(str(shared().text(diff.text)))
     shown = [_html_line(line) for line in text[:MOST_LINES]]
     if len(text) > MOST_LINES:
         shown.append(styled(FAINT, f"… {len(text) - MOST_LINES:,} more lines"))
@@ -203,16 +203,20 @@ class KeptFiles:
                     points[data.workspace].append(
                         _Point(event.sequence, data.after, data.files or (), data.problems or ())
                     )
-        found = workspace or next(iter(points), "")
-        if found not in points:
-            what = f"workspace {found!r} of which files are kept" if found else "workspace of which files are kept"
-            raise NotFoundError("workspace", found, points, f"the run has used no {what}")
-        self.workspace = found
+        workspace_name = workspace or next(iter(points), "")
+        if workspace_name not in points:
+            what = (
+                f"workspace {workspace_name!r} of which files are kept"
+                if workspace_name
+                else "workspace of which files are kept"
+            )
+            raise NotFoundError("workspace", workspace_name, points, f"the run has used no {what}")
+        self.workspace = workspace_name
         """Its name."""
-        self.others = tuple(name for name in points if name != found)
+        self.others = tuple(name for name in points if name != workspace_name)
         """The other workspaces of the execution."""
-        self.opened = opened[found]
-        self._points = points[found]
+        self.opened = opened[workspace_name]
+        self._points = points[workspace_name]
 
     @property
     def first(self) -> int:
@@ -227,14 +231,14 @@ class KeptFiles:
     @property
     def folder(self) -> Path | None:
         """Where they are now, if the execution still has them there."""
-        found = self.opened.reference.get("folder")
-        return Path(found) if found is not None and Path(found).is_dir() else None
+        folder = self.opened.reference.get("folder")
+        return Path(folder) if folder is not None and Path(folder).is_dir() else None
 
     @property
     def source(self) -> Path | None:
         """The folder that they are a copy of, or that they are in."""
-        found = self.opened.source or self.opened.reference.get("folder")
-        return None if found is None else Path(found)
+        source = self.opened.source or self.opened.reference.get("folder")
+        return None if source is None else Path(source)
 
     def content(self, digest: str) -> bytes:
         """Return the content of a file by its digest."""
@@ -242,14 +246,14 @@ class KeptFiles:
 
     def at(self, sequence: int | None = None) -> Tree:
         """Return the files at an event, by default the last one; `SetupError` before they begin."""
-        known = self._known(sequence)
-        return tree_of([point.files for point in known])  # type: ignore[misc]  # they are manifests, as they are written
+        points = self._known(sequence)
+        return tree_of([point.files for point in points])  # type: ignore[misc]  # they are manifests, as they are written
 
     def _known(self, sequence: int | None) -> list[_Point]:
-        known = self._points if sequence is None else [each for each in self._points if each.sequence <= sequence]
-        if not known:
+        points = self._points if sequence is None else [each for each in self._points if each.sequence <= sequence]
+        if not points:
             raise SetupError(f"workspace {self.workspace} was opened at event {self.first}, after event {sequence}")
-        return known
+        return points
 
     def read(self, path: str, sequence: int | None = None) -> bytes:
         """Return what a file held at an event.
@@ -264,7 +268,7 @@ class KeptFiles:
         tree = self.at(sequence)
         entry = tree.entries.get(path)
         if entry is None:  # as lists show it: of a name that is no UTF-8 its bytes are spelled out
-            shown = {shown_path(known): found for known, found in tree.entries.items()}
+            shown = {shown_path(entry_path): tree_entry for entry_path, tree_entry in tree.entries.items()}
             if (entry := shown.get(path)) is None:
                 raise NotFoundError("file", path, shown)
         if entry.kind != FILE:

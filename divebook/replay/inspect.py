@@ -1,4 +1,4 @@
-"""What a run waited for and spent: its critical path, time by kind, what was tried again, costs."""
+"""Inspection of a run: its critical path, time by kind, further attempts and costs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from divebook import extensions
 from divebook.events import Event, catalog
 from divebook.projections.log_frames import FramedLog
 from divebook.projections.summary import PathPart, ReadLog, Spent, critical_path
@@ -59,7 +58,7 @@ class Inspected(FramedLog):
 
     @property
     def duration_us(self) -> int:
-        """How long it took, in microseconds; of one that goes on up to its last event."""
+        """Duration in microseconds; up to the last event if the run has not ended."""
         return sum(part.took_us for part in self.parts)
 
     @cached_property
@@ -105,10 +104,10 @@ class _Table(NamedTuple):
     rows: Sequence[tuple[str, ...]]
 
 
-def as_text(found: Inspected) -> str:
+def as_text(inspection: Inspected) -> str:
     """Return an inspection as text for a terminal."""
-    lines = [_headline(found)]
-    for table in _tables(found):
+    lines = [_headline(inspection)]
+    for table in _tables(inspection):
         lines += ["", f"{table.title}:"]
         widths = [max(len(row[place]) for row in (table.columns, *table.rows)) for place in range(len(table.columns))]
         lines += [
@@ -118,10 +117,10 @@ def as_text(found: Inspected) -> str:
     return "\n".join(lines)
 
 
-def as_html(found: Inspected) -> str:
+def as_html(inspection: Inspected) -> str:
     """Return an inspection as HTML."""
-    parts = [f'<p style="margin:4px 0"><strong>{html.escape(_headline(found))}</strong></p>', _bar(found)]
-    for table in _tables(found):
+    parts = [f'<p style="margin:4px 0"><strong>{html.escape(_headline(inspection))}</strong></p>', _bar(inspection)]
+    for table in _tables(inspection):
         head = "".join(f'<th scope="col" style="{_CELL}">{html.escape(name)}</th>' for name in table.columns)
         rows = "".join(f"<tr>{_cells(row)}</tr>" for row in table.rows)
         parts.append(
@@ -141,48 +140,48 @@ _COLOURS = {"model": "model", "tools": "tool", "actions": "action", "scripts": "
 """Colours of kinds of time, as in the timeline; the table below says the same."""
 
 
-def _bar(found: Inspected) -> str:
+def _bar(inspection: Inspected) -> str:
     """Return the kinds of time as one bar; what the colours say is in the table."""
-    whole = max(1, found.duration_us)
+    whole = max(1, inspection.duration_us)
     pieces = "".join(
         f'<span title="{kind}" style="display:inline-block;height:10px;width:{took * 100 / whole:.2f}%;'
         f'background:{LIGHT[_COLOURS.get(kind, "cancelled")]}"></span>'
-        for kind, took in found.spent.items()
+        for kind, took in inspection.spent.items()
     )
     return f'<div aria-hidden="true" style="font-size:0;white-space:nowrap;margin:4px 0;max-width:600px">{pieces}</div>'
 
 
-def _headline(found: Inspected) -> str:
-    first = found.log[0].data if found.log else None
+def _headline(inspection: Inspected) -> str:
+    first = inspection.log[0].data if inspection.log else None
     name = first.workflow_name if isinstance(first, catalog.ExecutionStarted) else "run"
-    told = "took" if found.log and found.log.activity.is_over else "has taken"
-    return f"{one_line(name, WIDTH)} {told} {seconds(found.duration_us / 1e6)}"
+    verb = "took" if inspection.log and inspection.log.activity.is_over else "has taken"
+    return f"{one_line(name, WIDTH)} {verb} {seconds(inspection.duration_us / 1e6)}"
 
 
-def _tables(found: Inspected) -> Iterator[_Table]:
+def _tables(inspection: Inspected) -> Iterator[_Table]:
     redactor = shared().fresh()
-    if found.log and isinstance(found.log[0].data, catalog.ExecutionStarted):
-        redactor.learn(found.log[0].data.inputs)
-    whole = max(1, found.duration_us)
-    times = [(kind, seconds(took / 1e6), f"{took * 100 / whole:.0f}%") for kind, took in found.spent.items()]
+    if inspection.log and isinstance(inspection.log[0].data, catalog.ExecutionStarted):
+        redactor.learn(inspection.log[0].data.inputs)
+    whole = max(1, inspection.duration_us)
+    times = [(kind, seconds(took / 1e6), f"{took * 100 / whole:.0f}%") for kind, took in inspection.spent.items()]
     yield _Table("time along the critical path", ("what", "took", "share"), times)
-    yield _Table(*_parts(found))
-    if found.retried:
-        yield _Table(*_retries(found, redactor))
+    yield _Table(*_parts(inspection))
+    if inspection.retried:
+        yield _Table(*_retries(inspection, redactor))
     for by in _BY:
-        rows = _costs(found, by)
+        rows = _costs(inspection, by)
         if rows:
             yield _Table(f"cost by {by}", (by, "requests", "tokens", "cost"), rows)
 
 
-def _parts(found: Inspected) -> tuple[str, tuple[str, ...], list[tuple[str, ...]]]:
+def _parts(inspection: Inspected) -> tuple[str, tuple[str, ...], list[tuple[str, ...]]]:
     """Return the longest parts, in the order in which they came."""
-    parts = found.parts
+    parts = inspection.parts
     longest = sorted(sorted(range(len(parts)), key=lambda place: -parts[place].took_us)[:MOST_PARTS])
     began = parts[0].started_us if parts else 0
     rows = [_part(parts[place], began) for place in longest]
-    left = f"; the {MOST_PARTS} longest of {plural(len(parts), 'part')}" if len(parts) > MOST_PARTS else ""
-    return f"what the end waited for{left}", ("after", "took", "what", "step"), rows
+    note = f"; the {MOST_PARTS} longest of {plural(len(parts), 'part')}" if len(parts) > MOST_PARTS else ""
+    return f"what the end waited for{note}", ("after", "took", "what", "step"), rows
 
 
 def _part(part: PathPart, began: int) -> tuple[str, ...]:
@@ -193,7 +192,7 @@ def _part(part: PathPart, began: int) -> tuple[str, ...]:
     return seconds((part.started_us - began) / 1e6), seconds(part.took_us / 1e6), what, place
 
 
-def _retries(found: Inspected, redactor: Redactor) -> tuple[str, tuple[str, ...], list[tuple[str, ...]]]:
+def _retries(inspection: Inspected, redactor: Redactor) -> tuple[str, tuple[str, ...], list[tuple[str, ...]]]:
     rows: list[tuple[str, ...]] = [
         (
             f"{one_line(tried.step, WIDTH)}{'' if tried.item is None else f'[{tried.item}]'}",
@@ -201,16 +200,16 @@ def _retries(found: Inspected, redactor: Redactor) -> tuple[str, tuple[str, ...]
             seconds(tried.delay),
             one_line(redactor.text(tried.error), WIDTH),
         )
-        for tried in found.retried[:MOST_RETRIES]
+        for tried in inspection.retried[:MOST_RETRIES]
     ]
-    left = len(found.retried) - len(rows)
-    more = f"; the first {len(rows)} of {len(found.retried):,}" if left else ""
+    omitted = len(inspection.retried) - len(rows)
+    more = f"; the first {len(rows)} of {len(inspection.retried):,}" if omitted else ""
     return f"tried again{more}", ("step", "attempt", "pause", "error"), rows
 
 
-def _costs(found: Inspected, by: Literal["agent", "model", "step"]) -> list[tuple[str, ...]]:
+def _costs(inspection: Inspected, by: Literal["agent", "model", "step"]) -> list[tuple[str, ...]]:
     """Return the dearest, as `divebook.analysis.agents.costs_frame` adds them up."""
-    rows = found.costs(by).fillna({"input_tokens": 0, "output_tokens": 0}).head(MOST_COSTS).to_dict("records")
+    rows = inspection.costs(by).fillna({"input_tokens": 0, "output_tokens": 0}).head(MOST_COSTS).to_dict("records")
     return [
         (
             one_line(row["name"], WIDTH) or "-",
@@ -224,7 +223,7 @@ def _costs(found: Inspected, by: Literal["agent", "model", "step"]) -> list[tupl
 
 
 class Inspection(Inspected):
-    """What a run waited for and spent; printed it says so in words, and its frames are those of the run's log.
+    """Waiting times, retries and costs of a run. Its `str` is a report; its frames are those of the run's log.
 
     `divebook.Environment.inspect` and ``run.inspect()`` return it.
 
@@ -253,8 +252,9 @@ class Inspection(Inspected):
         return self._found("retries")
 
     def _found(self, kind: str) -> pd.DataFrame:
-        made: pd.DataFrame = extensions.extension(extensions.FRAMES)(kind, self)
-        return made
+        from divebook.analysis.lists import frame_of
+
+        return frame_of(kind, self)
 
     def __str__(self) -> str:
         return as_text(self)

@@ -1,9 +1,16 @@
-"""Where the values of a log came from: one pass over it gives every value, and every choice, its causes.
+"""Index of the origins of values: one pass over a log gives the causes of every value and every choice.
 
-A value of a variable comes from the variables and inputs that its step could read as they stood when it read them, from
-the calls of the step, and from the choices without which the step had not run. Where a way was not taken, the variables
-that it may set have *kept* their values because of that choice. `divebook.replay.provenance` asks; by intervention
-`tests/replay/test_why.py` shows that nothing is missing.
+The causes of a value are the variables and inputs that its step could read, in the version that it read, the calls of
+the step, and the choices without which the step had not run. If an edge was not followed, the variables that its steps
+may set were *kept* because of that choice. Example::
+
+    a: script ``2``        -> x      x: set by a
+    b: if ``state.x > 1``  -> c      choice at b: reads x
+    c: script ``"high"``   -> y      y: set by c, because of the choice at b
+    d: (not run) sets z              z: kept, because of the choice at b
+
+The origins of ``y`` at the end are therefore: the choice at b, and through it x. `divebook.replay.provenance` presents
+them. `tests/replay/test_why.py` changes inputs and calls to show that no cause is missing.
 """
 
 from __future__ import annotations
@@ -36,14 +43,12 @@ from divebook.workflow.definition import Workflow
 from divebook.workflow.functions import FUNCTION
 from divebook.workflow.step import STAGE, Step
 
-# Where one value of a log came from, or one choice; and what a step has called.
-#
-# `divebook.replay.origins` finds them.
+# --- origin of one value or choice ---
 
 
 Kind: TypeAlias = Literal["input", "set", "deleted", "kept", "choice", "caught", "output", "state"]
 INPUT = "inputs."
-"""How the name of an input begins."""
+"""Prefix of the names of inputs."""
 
 
 @dataclass(slots=True)
@@ -51,61 +56,61 @@ class StepCall:
     """A call of a step, or a question that it asked."""
 
     type: str
-    """Of the operation; ``question`` of a question."""
+    """Type of the operation; ``question`` for a question."""
     name: str
-    """What is called; the kind of a question."""
+    """Name of the called function, agent or workflow; the kind of a question."""
     sequence: int
-    """The event with which it began last."""
+    """Number of the event of its last start."""
     ended: int | None = None
-    """The event with which it ended."""
+    """Number of the event of its end."""
     status: str = catalog.RUNNING
     item: int | None = None
     within: int | None = None
-    """Where the call began that holds it: the turn of an agent."""
+    """Number of the event that started the enclosing call: the turn of an agent."""
 
 
 @dataclass(slots=True)
 class ValueOrigin:
-    """A value that a variable had from an event on, or a choice; what it came from."""
+    """Origin of a value that a variable has from an event on, or of a choice."""
 
     number: int
     """Place in `Origins.all`."""
     kind: Kind
-    """``input``; ``set`` or ``deleted`` by a step; ``kept``: a way that was not taken may have set it; ``choice`` of
-    what follows a step; ``caught``: whether a step failed; ``output`` of the last step; ``state``: all variables."""
+    """``input``; ``set`` or ``deleted`` by a step; ``kept``: an edge that was not followed may have set it; ``choice``
+    of the next step; ``caught``: whether a step failed; ``output`` of the last step; ``state``: all variables."""
     name: str
-    """The variable; ``inputs.NAME``; empty of a choice."""
+    """Name of the variable; ``inputs.NAME``; empty for a choice."""
     sequence: int
-    """The event that says so."""
+    """Number of the event that recorded it."""
     path: str = ""
     step: str = ""
     visit: int = 0
     item: int | None = None
-    """The item of `Each` that set it; of a result of all items None."""
+    """Item of `Each` that set it; None for the result of all items."""
     calls: tuple[StepCall, ...] = ()
-    """What its step had called until then; of an item what that called."""
+    """Earlier calls of its step, or of its item."""
     reads: tuple[int, ...] = ()
-    """Numbers of the values that went into it."""
+    """Numbers of the values that it was computed from."""
     because: tuple[int, ...] = ()
-    """Numbers of the choices without which it had not come about."""
+    """Numbers of the choices without which it would not exist."""
     items: tuple[tuple[int, int], ...] = ()
-    """Of a result of items: for each row of it the item, and the event with which that ended."""
+    """For a result of items: for each row the item, and the number of the event of its end."""
     column: str | None = None
-    """Of a row: the column that was asked for."""
+    """For a row: the requested column."""
     told: tuple[int, ...] = ()
-    """Of a choice: the events that say which conditions held."""
+    """For a choice: numbers of the events of the conditions that held."""
 
     @property
     def causes(self) -> tuple[int, ...]:
-        """What it came from: values first, then choices."""
+        """Numbers of its causes: values first, then choices."""
         return self.reads + self.because
 
 
-# What the choices after a step decide, by the definition alone: which variables, and up to which step.
+# --- effect of choices, from the definition alone ---
 #
-# A step that comes after a choice depends on it, unless it is reached whatever was chosen, and once (`Choices.merge`).
-# A variable depends on it too where it kept its value only because another way was not taken (`Choices.may_set`): of
-# that a log has no event.
+# A step after a choice depends on it, unless every way reaches the step exactly once (`Choices.merge`). A variable also
+# depends on a choice if it kept its value only because another way was not followed (`Choices.may_set`): a log has no
+# event for that. Example: of ``a -> b or c; b -> d; c -> d``, step b depends on the choice at a, and d does not.
 
 
 _CONTRARY: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -129,12 +134,12 @@ class Choices:
         self._settable: dict[tuple[str, str], frozenset[str] | None] = {}
 
     def is_choice(self, name: str) -> bool:
-        """Whether what follows a step is not the same always."""
+        """Return whether different steps can follow a step."""
         step = self._steps.get(name)
         return step is not None and (bool(step.catch) or any(edge.condition for edge in step.edges))
 
     def merge(self, name: str) -> str | None:
-        """Return the first step that is reached once, whatever is chosen after a step; None if there is none."""
+        """Return the first step that every way after a step reaches once; None if there is none."""
         if name not in self._merges:
             self._merges[name] = next((step for step in self._candidates(name) if self._merges_at(name, step)), None)
         return self._merges[name]
@@ -149,19 +154,19 @@ class Choices:
             found |= settable
         return found
 
-    def still_holding(self, control: tuple[int, ...], step: str, known: Sequence[ValueOrigin]) -> tuple[int, ...]:
-        """Leave out the choices, numbers of `known`, whatever of which was chosen, a path would have come to a step."""
-        if all(self.merge(known[number].step) != step for number in control):
+    def still_holding(self, control: tuple[int, ...], step: str, origins: Sequence[ValueOrigin]) -> tuple[int, ...]:
+        """Return the choices (numbers of `origins`) on which a step still depends: without those that merge at it."""
+        if all(self.merge(origins[number].step) != step for number in control):
             return control
-        kept: dict[int, None] = {}
+        choices: dict[int, None] = {}
         waiting = [*reversed(control)]
         while waiting:
-            choice = known[waiting.pop()]
+            choice = origins[waiting.pop()]
             if self.merge(choice.step) == step:
                 waiting += reversed(choice.because)
             else:
-                kept[choice.number] = None
-        return tuple(kept)
+                choices[choice.number] = None
+        return tuple(choices)
 
     def changed_by(self, name: str) -> frozenset[str] | None:
         """Return the variables that the script of a step may set or delete besides its result; None for any."""
@@ -169,31 +174,31 @@ class Choices:
 
     def setters(self, variable: str) -> list[str]:
         """Return the steps that may set a variable."""
-        return [name for name, known in self._sets.items() if known is None or variable in known]
+        return [name for name, variables in self._sets.items() if variables is None or variable in variables]
 
     def _set_from(self, name: str, target: str) -> frozenset[str] | None:
         key = (name, target)
         if key not in self._settable:
-            known = [self._sets[step] for step in self._reached([target], self.merge(name)) if step in self._sets]
-            unknown = any(names is None for names in known)
-            self._settable[key] = None if unknown else frozenset().union(*(names or () for names in known))
+            sets = [self._sets[step] for step in self._reached([target], self.merge(name)) if step in self._sets]
+            unknown = any(names is None for names in sets)
+            self._settable[key] = None if unknown else frozenset().union(*(names or () for names in sets))
         return self._settable[key]
 
     def _candidates(self, name: str) -> Iterator[str]:
         """Yield the steps on a shortest way from a step to the end."""
-        came: dict[str, str] = {}
+        previous: dict[str, str] = {}
         waiting = deque([name])
         while waiting:
             step = waiting.popleft()
             if step != name and self._may_end(step):
                 way = [step]
-                while (before := came[way[-1]]) != name:
+                while (before := previous[way[-1]]) != name:
                     way.append(before)
                 yield from reversed(way)
                 return
             for target in self._follows(step):
-                if target not in came and target != name:
-                    came[target] = step
+                if target not in previous and target != name:
+                    previous[target] = step
                     waiting.append(target)
 
     def _merges_at(self, name: str, merge: str) -> bool:
@@ -206,32 +211,32 @@ class Choices:
 
     def _reached(self, begin: Iterable[str], stop: str | None) -> list[str]:
         """Return the steps that can be reached without passing `stop`."""
-        seen = dict.fromkeys(step for step in begin if step != stop)
-        waiting = [*seen]
+        reached = dict.fromkeys(step for step in begin if step != stop)
+        waiting = [*reached]
         while waiting:
             for target in self._follows(waiting.pop()):
-                if target != stop and target not in seen:
-                    seen[target] = None
+                if target != stop and target not in reached:
+                    reached[target] = None
                     waiting.append(target)
-        return [*seen]
+        return [*reached]
 
     def _follows(self, name: str) -> tuple[str, ...]:
         step = self._steps.get(name)
         return () if step is None else tuple(target for target in step.targets if target in self._steps)
 
     def _may_end(self, name: str) -> bool:
-        """Whether a path may end after a step, with no way taken."""
+        """Return whether a path can end after a step because no condition holds."""
         edges = self._steps[name].edges
         return not edges or (all(edge.condition for edge in edges) and not _are_contrary(self._steps[name]))
 
 
 def _is_one_way(step: Step) -> bool:
-    """Whether a path never splits after a step."""
+    """Return whether a path never splits after a step."""
     return len(step.edges) <= 1 or _are_contrary(step)
 
 
 def _are_contrary(step: Step) -> bool:
-    """Whether one of just two conditions holds: ``state.ok`` and ``not state.ok``, ``state.n < 3`` and ``>= 3``.
+    """Return whether exactly one of two conditions holds, as of ``state.n < 3`` and ``state.n >= 3``.
 
     >>> _are_contrary(Step("a", script="1", next=[("b", "$(state.n < 3)"), ("c", "$(state.n >= 3)")]))
     True
@@ -253,7 +258,7 @@ def _is_not(one: ast.expr, other: ast.expr) -> bool:
 def _is_contrary(one: ast.expr, other: ast.expr) -> bool:
     if not (isinstance(one, ast.Compare) and isinstance(other, ast.Compare) and len(one.ops) == len(other.ops) == 1):
         return False
-    sides = [ast.dump(found.left) + ast.dump(found.comparators[0]) for found in (one, other)]
+    sides = [ast.dump(comparison.left) + ast.dump(comparison.comparators[0]) for comparison in (one, other)]
     return sides[0] == sides[1] and _CONTRARY[type(one.ops[0])] is type(other.ops[0])
 
 
@@ -310,7 +315,7 @@ class StepVisit:
 
 @dataclass(slots=True)
 class Choosing:
-    """What is known of a choice until the path goes on."""
+    """Choice that is not complete yet: conditions evaluated so far."""
 
     visit: StepVisit
     view: Map[str, int]
@@ -368,14 +373,14 @@ class Origins:
         self.take(log)
 
     def take(self, events: Iterable[Event]) -> None:
-        """Take over the events that follow."""
+        """Add the next events."""
         for event in events:
             change = self._CHANGES.get(type(event.data))
             if change is not None:
                 change(self, event, event.data)
             self.sequence = event.sequence
 
-    # --- what is asked ---------------------------------------------------------------------------------------------
+    # --- queries ---------------------------------------------------------------------------------------------------
 
     def names(self, at: int) -> list[str]:
         """Return the variables, and the inputs as ``inputs.NAME``, that had a value at an event or before."""
@@ -383,7 +388,7 @@ class Origins:
         return [*variables, *(f"{INPUT}{name}" for name in self._inputs)]
 
     def of(self, name: str, at: int) -> ValueOrigin | None:
-        """Return where the value came from that a variable or input had at an event."""
+        """Return the origin of the value of a variable or input at an event; None if it had none."""
         if name.startswith(INPUT):
             number = self._inputs.get(name.removeprefix(INPUT))
         else:
@@ -393,9 +398,9 @@ class Origins:
         return None if number is None else self.all[number]
 
     def whole(self, at: int) -> ValueOrigin:
-        """Return the state as a whole at an event."""
-        found = (self.of(name, at) for name in self._history)
-        reads = tuple(origin.number for origin in found if origin is not None and origin.kind != "output")
+        """Return the origin of the whole state at an event."""
+        origins = (self.of(name, at) for name in self._history)
+        reads = tuple(origin.number for origin in origins if origin is not None and origin.kind != "output")
         return ValueOrigin(len(self.all), "state", "state", at, reads=reads)
 
     # --- one event at a time ---------------------------------------------------------------------------------------
@@ -413,7 +418,7 @@ class Origins:
             self._present = self._present.delete(name)
 
     def _is_set(self, name: str) -> bool:
-        """Whether a variable has a value."""
+        """Return whether a variable has a value."""
         number = self._present.get(name)
         while number is not None and self.all[number].kind == "kept":
             number = next(iter(self.all[number].reads), None)
@@ -467,16 +472,16 @@ class Origins:
         if visit is None:
             return
         if data.operation_type == DYNAMIC_CONTENT:
-            asked = data.parameters or {}
-            reads = reads_of_script(str(asked["script"])) if "script" in asked else EVERYTHING
+            parameters = data.parameters or {}
+            reads = reads_of_script(str(parameters["script"])) if "script" in parameters else EVERYTHING
             visit.read.update(self._versions(reads, visit.view))
         visit.is_item_new = False
-        known = self._calls.get(data.operation_id)
-        if known is not None and known[1] is visit:  # it is made again
-            visit.under_way += known[0].ended is not None
-            known[0].sequence = event.sequence
-            known[0].ended = None
-            known[0].status = catalog.RUNNING
+        previous = self._calls.get(data.operation_id)
+        if previous is not None and previous[1] is visit:  # it is made again
+            visit.under_way += previous[0].ended is not None
+            previous[0].sequence = event.sequence
+            previous[0].ended = None
+            previous[0].status = catalog.RUNNING
             return
         call = StepCall(
             data.operation_type, data.name or "", event.sequence, item=data.iteration_index, within=data.within
@@ -489,10 +494,10 @@ class Origins:
         visit.calls.setdefault(call.item, []).append(call)
 
     def _operation_ended(self, event: Event, data: catalog.OperationCompleted | catalog.OperationFailed) -> None:
-        known = self._calls.get(data.operation_id)
-        if known is None:
+        started = self._calls.get(data.operation_id)
+        if started is None:
             return
-        call, visit = known
+        call, visit = started
         visit.under_way -= call.ended is None
         call.ended = event.sequence
         call.status = catalog.COMPLETED if isinstance(data, catalog.OperationCompleted) else catalog.FAILED
@@ -510,10 +515,10 @@ class Origins:
             self._note_call(visit, data.interrupt_id, call)
 
     def _interrupt_settled(self, event: Event, data: catalog.InterruptResolved | catalog.InterruptExpired) -> None:
-        known = self._calls.get(data.interrupt_id)
-        if known is not None:
-            known[0].ended = event.sequence
-            known[0].status = catalog.COMPLETED if isinstance(data, catalog.InterruptResolved) else "expired"
+        call = self._calls.get(data.interrupt_id)
+        if call is not None:
+            call[0].ended = event.sequence
+            call[0].status = catalog.COMPLETED if isinstance(data, catalog.InterruptResolved) else "expired"
 
     def _iteration_started(self, event: Event, data: catalog.IterationStarted) -> None:
         visit = self._line(event).visit
@@ -575,7 +580,7 @@ class Origins:
             visit.read[origin.number] = None
 
     def _keep_unchanged(self, event: Event, visit: StepVisit) -> None:
-        """Let the variables that a script may change, and has not, be kept because of what it has read."""
+        """Add kept origins for variables that a script may change and has not; causes are the values it has read."""
         names = self.choices.changed_by(visit.step)
         done = {origin.name for origin in visit.unclaimed}
         facts = {"path": event.path, "step": visit.step, "visit": visit.number, "because": visit.because}
@@ -583,9 +588,9 @@ class Origins:
             if name not in done:
                 before = [visit.view[name]] if name in visit.view else []
                 reads = tuple(dict.fromkeys([*before, *self._versions(visit.reads, visit.view)]))
-                kept = self._add("kept", name, event.sequence, reads=reads, **facts)
-                self._put(name, event.sequence, kept.number)
-                visit.view = visit.view.set(name, kept.number)
+                unchanged = self._add("kept", name, event.sequence, reads=reads, **facts)
+                self._put(name, event.sequence, unchanged.number)
+                visit.view = visit.view.set(name, unchanged.number)
 
     # --- choices ---------------------------------------------------------------------------------------------------
 
@@ -618,13 +623,13 @@ class Origins:
 
     def _path_joined(self, event: Event, data: catalog.PathJoined) -> None:
         line = self._line(event)
-        others = [self._lines[name].control for name in data.joined if name in self._lines]
-        line.control = tuple(dict.fromkeys([*line.control, *(number for control in others for number in control)]))
+        controls = [self._lines[name].control for name in data.joined if name in self._lines]
+        line.control = tuple(dict.fromkeys([*line.control, *(number for control in controls for number in control)]))
 
     def _path_completed(self, event: Event, _data: catalog.Payload) -> None:
         self._decide(self._line(event), [])
 
-    def _decide(self, line: PathOrigins, taken: list[str]) -> None:
+    def _decide(self, line: PathOrigins, targets: list[str]) -> None:
         """Note the choice after a step, once it is known which ways were taken."""
         after = line.after
         line.after = None
@@ -640,7 +645,7 @@ class Origins:
         calls: tuple[StepCall, ...] = ()
         if step is not None and step.catch:
             reads |= visit.read
-            calls = tuple(call for made in visit.calls.values() for call in made)
+            calls = tuple(call for operation_calls in visit.calls.values() for call in operation_calls)
         choice = self._add(
             "choice" if after.conditions else "caught",
             "",
@@ -654,22 +659,24 @@ class Origins:
         )
         line.control = (choice.number,)
         if step is not None:
-            self._keep(choice, step, taken)
+            self._keep(choice, step, targets)
 
-    def _keep(self, choice: ValueOrigin, step: Step, taken: list[str]) -> None:
-        """Let the variables that ways which were not taken may set have kept their values because of that."""
-        not_taken = [target for target in step.targets if target not in taken]
+    def _keep(self, choice: ValueOrigin, step: Step, targets: list[str]) -> None:
+        """Add kept origins for the variables that the ways not followed may set: they depend on the choice."""
+        not_taken = [target for target in step.targets if target not in targets]
         names = self.choices.may_set(choice.step, not_taken)
         if names is not None:
-            caught = [policy.store for policy in step.catch if policy.step not in taken]
+            caught = [policy.store for policy in step.catch if policy.step not in targets]
             names |= {name for name in (*caught, step.store if step.catch else None) if name}
         present = self._present
         for name in present if names is None else names:
             before = present.get(name)
             if before is None or self.all[before].sequence < choice.sequence:
                 reads = () if before is None else (before,)
-                kept = self._add("kept", name, choice.sequence, step=choice.step, reads=reads, because=(choice.number,))
-                self._put(name, choice.sequence, kept.number)
+                origin = self._add(
+                    "kept", name, choice.sequence, step=choice.step, reads=reads, because=(choice.number,)
+                )
+                self._put(name, choice.sequence, origin.number)
 
     # --- the end ---------------------------------------------------------------------------------------------------
 

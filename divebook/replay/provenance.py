@@ -1,4 +1,9 @@
-"""Why a variable has its value: which event, step, calls, variables and inputs made it, all the way back."""
+"""Provenance: the event, step, calls, variables and inputs that a value comes from, back to the start.
+
+`divebook.replay.origins` indexes a log; this module collects the causes of one value from that index, transitively, and
+prints them as text, nested HTML or a Mermaid graph. Example of the text for ``why(log, "y")``, where a step ``b`` has
+computed ``y`` from ``x``: ``y`` set by step b, from ``x``, and indented below it ``x`` set by step a.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from divebook import extensions
 from divebook.engine.operations import (
     AGENT_RESPONSE,
     AGENT_TURN,
@@ -52,10 +56,10 @@ class ProvenanceTree:
         The event at which it was asked.
     """
 
-    def __init__(self, root: ValueOrigin, known: Sequence[ValueOrigin], log: Sequence[Event], at: int) -> None:
+    def __init__(self, root: ValueOrigin, origins: Sequence[ValueOrigin], log: Sequence[Event], at: int) -> None:
         self.root = root
         self.at = at
-        self._known = known
+        self._known = origins
         self._log = log
         self._events: dict[int, Event] = {}
         self.depths = self._reached()
@@ -63,7 +67,7 @@ class ProvenanceTree:
 
     def _reached(self) -> dict[int, int]:
         root = self.root
-        known = self._known
+        origins = self._known
         depths = {root.number: 0}
         waiting = list(root.causes)
         depth = 0
@@ -73,7 +77,7 @@ class ProvenanceTree:
             for number in waiting:
                 if number not in depths:
                     depths[number] = depth
-                    origin = known[number]
+                    origin = origins[number]
                     following += origin.reads
                     following += origin.because
             waiting = following
@@ -90,7 +94,7 @@ class ProvenanceTree:
 
     @property
     def origins(self) -> list[ValueOrigin]:
-        """Everything that it came from, itself first, then what that came from, and so on."""
+        """All transitive causes, itself first, in breadth-first order."""
         return [self.origin(number) for number in self.depths]
 
     @property
@@ -101,28 +105,31 @@ class ProvenanceTree:
     @property
     def variables(self) -> list[str]:
         """The other variables that it depends on."""
-        found = {origin.name for origin in self.origins if origin.kind in ("set", "deleted", "kept")}
-        return sorted(found - {self.name})
+        names = {origin.name for origin in self.origins if origin.kind in ("set", "deleted", "kept")}
+        return sorted(names - {self.name})
 
     @property
     def steps(self) -> list[str]:
         """The steps that had a part in it, the latest first."""
-        told = sorted(self.origins, key=lambda origin: -origin.sequence)
-        return list(dict.fromkeys(origin.step for origin in told if origin.step))
+        origins = sorted(self.origins, key=lambda origin: -origin.sequence)
+        return list(dict.fromkeys(origin.step for origin in origins if origin.step))
 
     def value(self, origin: ValueOrigin) -> Any:
         """Return the recorded value of an origin; None where it has none."""
         data = self.event(origin.sequence).data if origin.kind in ("set", "input", "output") else None
         match data:
             case catalog.StateMutated():
-                return next((made.value for made in data.mutations if made.key == origin.name.partition("[")[0]), None)
+                return next(
+                    (mutation.value for mutation in data.mutations if mutation.key == origin.name.partition("[")[0]),
+                    None,
+                )
             case catalog.IterationCompleted() | catalog.IterationFailed():
                 result = data.result or {}
                 value: Any = result.get("value", result.get("text"))
                 return value if origin.column is None else value[origin.column]
             case catalog.ExecutionStarted():
-                given = data.inputs if origin.kind == "input" else data.state or {}
-                return given.get(origin.name.removeprefix(INPUT))
+                values = data.inputs if origin.kind == "input" else data.state or {}
+                return values.get(origin.name.removeprefix(INPUT))
             case catalog.ExecutionForked():
                 change = data.change or {}
                 part = change.get("inputs" if origin.kind == "input" else "variables", {})
@@ -152,7 +159,7 @@ def _event(log: Sequence[Event], sequence: int) -> Event:
 # column has, row by row, what the items gave, the items made it. Where nothing has, the log cannot tell.
 
 
-def cell_of(whole: ProvenanceTree, known: Sequence[ValueOrigin], row: int, column: str | None) -> list[ValueOrigin]:
+def cell_of(whole: ProvenanceTree, origins: Sequence[ValueOrigin], row: int, column: str | None) -> list[ValueOrigin]:
     """Return where a row came from, last its own origin; before that those which are new with it.
 
     Raises
@@ -160,25 +167,28 @@ def cell_of(whole: ProvenanceTree, known: Sequence[ValueOrigin], row: int, colum
     NotFoundError
         There is no such row or column, or the log does not say which item made it.
     """
-    found = whole.root
-    if found.items:
-        return [_of_item(whole, known, found, row, column)]
-    values = opened(whole.value(found), lenient=True)
+    origin = whole.root
+    if origin.items:
+        return [_of_item(whole, origins, origin, row, column)]
+    values = opened(whole.value(origin), lenient=True)
     names = _columns(values) if column is None else [column]
     for name in names:
-        told = _told(values, name)
-        for made in _made_of_items(whole, len(told)):
+        positions = _told(values, name)
+        for item_origin in _made_of_items(whole, len(positions)):
             for inner in (None, name):
-                if told and told == _told(opened(whole.value(made), lenient=True), inner):
-                    item = _of_item(whole, known, made, row, inner)
-                    title = _title(found.name, row, name)
-                    return [item, replace(found, number=len(known) + 1, name=title, reads=(item.number,), column=name)]
+                if positions and positions == _told(opened(whole.value(item_origin), lenient=True), inner):
+                    item = _of_item(whole, origins, item_origin, row, inner)
+                    title = _title(origin.name, row, name)
+                    return [
+                        item,
+                        replace(origin, number=len(origins) + 1, name=title, reads=(item.number,), column=name),
+                    ]
     raise NotFoundError(
         "row",
         str(row),
         (),
-        f"the log does not say which item made row {row} of {found.name}: no step with items gave what stands in its "
-        f"{'columns' if column is None else f'column {column}'}; ask for {found.name} as a whole",
+        f"the log does not say which item made row {row} of {origin.name}: no step with items gave what stands in its "
+        f"{'columns' if column is None else f'column {column}'}; ask for {origin.name} as a whole",
     )
 
 
@@ -187,32 +197,34 @@ def _made_of_items(whole: ProvenanceTree, length: int) -> Iterator[ValueOrigin]:
 
 
 def _of_item(
-    whole: ProvenanceTree, known: Sequence[ValueOrigin], made: ValueOrigin, row: int, column: str | None
+    whole: ProvenanceTree, origins: Sequence[ValueOrigin], item_origin: ValueOrigin, row: int, column: str | None
 ) -> ValueOrigin:
     """Return where a row of what items have made came from."""
-    if not 0 <= row < len(made.items):
-        raise NotFoundError("row", str(row), (), f"{made.name} has {len(made.items):,} rows, and no row {row}")
-    index, sequence = made.items[row]
-    value = whole.value(replace(made, sequence=sequence))
+    if not 0 <= row < len(item_origin.items):
+        raise NotFoundError(
+            "row", str(row), (), f"{item_origin.name} has {len(item_origin.items):,} rows, and no row {row}"
+        )
+    index, sequence = item_origin.items[row]
+    value = whole.value(replace(item_origin, sequence=sequence))
     if column is not None and not (isinstance(value, Mapping) and column in value):
         names = list(value) if isinstance(value, Mapping) else []
-        raise NotFoundError("column", column, names, f"row {row} of {made.name} has no column {column}")
+        raise NotFoundError("column", column, names, f"row {row} of {item_origin.name} has no column {column}")
     return replace(
-        made,
-        number=len(known),
-        name=_title(made.name, row, column),
+        item_origin,
+        number=len(origins),
+        name=_title(item_origin.name, row, column),
         sequence=sequence,
         item=index,
         column=column,
         items=(),
-        calls=tuple(call for call in made.calls if call.item == index),
-        reads=tuple(cause for cause in made.reads if _is_read_by(known[cause], made, index)),
+        calls=tuple(call for call in item_origin.calls if call.item == index),
+        reads=tuple(cause for cause in item_origin.reads if _is_read_by(origins[cause], item_origin, index)),
     )
 
 
-def _is_read_by(cause: ValueOrigin, made: ValueOrigin, index: int) -> bool:
-    """Whether an item may have read a value: not the name that another item had."""
-    is_of_the_step = (cause.path, cause.step, cause.visit) == (made.path, made.step, made.visit)
+def _is_read_by(cause: ValueOrigin, item_origin: ValueOrigin, index: int) -> bool:
+    """Return whether an item may have read a value: not the loop variable of another item."""
+    is_of_the_step = (cause.path, cause.step, cause.visit) == (item_origin.path, item_origin.step, item_origin.visit)
     return not is_of_the_step or cause.item in (None, index)
 
 
@@ -250,7 +262,7 @@ MOST_LINES, MOST_CALLS, DEEPEST = 60, 4, 12
 
 
 class ProvenanceText:
-    """Says in words what the parts of a provenance are; without secrets."""
+    """Texts of the parts of a provenance, without secrets."""
 
     def __init__(self, why: ProvenanceTree) -> None:
         self.why = why
@@ -297,19 +309,19 @@ class ProvenanceText:
 
     def _kind(self, origin: ValueOrigin) -> str:
         kind = self.types.get(origin.step, "")
-        told = {"script": "script", "function": "function", "stage": "stage"}.get(kind, "")
-        return f" ({told})" if told else ""
+        name = {"script": "script", "function": "function", "stage": "stage"}.get(kind, "")
+        return f" ({name})" if name else ""
 
     def _choice(self, origin: ValueOrigin) -> str:
         events = [self.why.event(sequence).data for sequence in origin.told]
-        told = [
+        parts = [
             f"{self._clean(data.condition)} was {'true' if data.result else 'false'}"
             for data in events
             if isinstance(data, catalog.ConditionEvaluated)
         ]
         ways = [data.target for data in events if isinstance(data, catalog.ConditionEvaluated) and data.result]
         went = f"went to {' and '.join(ways)}" if ways else "went to none of these"
-        return f"because {self._place(origin)} {went} at event {origin.sequence:,}: {', '.join(told)}"
+        return f"because {self._place(origin)} {went} at event {origin.sequence:,}: {', '.join(parts)}"
 
     def _caught(self, origin: ValueOrigin) -> str:
         data = self.why.event(origin.told[0]).data
@@ -339,19 +351,19 @@ class ProvenanceText:
         item = "" if call.item is None else f"item {call.item}: "
         data = self.why.event(call.sequence).data
         if isinstance(data, catalog.InterruptRaised):
-            asked = f"question {self._text(data.question)}"
-            return f"{item}{asked} -> {self._answer(call)}"
+            question = f"question {self._text(data.question)}"
+            return f"{item}{question} -> {self._answer(call)}"
         if not isinstance(data, catalog.OperationStarted):
             return f"{item}{operation_kind(call.type)}"
-        given = self._given(call, data.parameters or {})
+        arguments = self._given(call, data.parameters or {})
         name = f" {one_line(call.name, VALUE)}" if call.name else ""
-        return f"{item}{operation_kind(call.type)}{name}{given} -> {self._end(call)}"
+        return f"{item}{operation_kind(call.type)}{name}{arguments} -> {self._end(call)}"
 
     def _given(self, call: StepCall, parameters: Mapping[str, Any]) -> str:
         arguments = operation_arguments(parameters)
         if arguments is not None and call.type != CHILD_WORKFLOW:
-            told = ", ".join(f"{name}={self._shown(name, value)}" for name, value in arguments.items())
-            return f"({one_line(told, CALL)})"
+            text = ", ".join(f"{name}={self._shown(name, value)}" for name, value in arguments.items())
+            return f"({one_line(text, CALL)})"
         prompt = parameters.get("prompt")
         return f" {self._text(prompt)}" if isinstance(prompt, str) else ""
 
@@ -373,10 +385,10 @@ class ProvenanceText:
 
     def _said(self, response: Mapping[str, Any]) -> str:
         """Return the text of a model's answer, and the tools that it asks for."""
-        said = people_messages([response])
-        texts = [message.text for message in said if message.text]
-        asked = [str(block["tool"]) for message in said for block in message.content if "tool" in block]
-        return ", ".join([*map(self._text, texts), *(f"asks for {one_line(name, VALUE)}" for name in asked)])
+        messages = people_messages([response])
+        texts = [message.text for message in messages if message.text]
+        tools = [str(block["tool"]) for message in messages for block in message.content if "tool" in block]
+        return ", ".join([*map(self._text, texts), *(f"asks for {one_line(name, VALUE)}" for name in tools)])
 
     def _answer(self, call: StepCall) -> str:
         data = None if call.ended is None else self.why.event(call.ended).data
@@ -385,8 +397,8 @@ class ProvenanceText:
         if not isinstance(data, catalog.InterruptResolved):
             return "not answered"
         response = data.response
-        told = {k: v for k, v in response.items() if v is not None} if isinstance(response, Mapping) else response
-        value = next(iter(told.values())) if isinstance(told, Mapping) and len(told) == 1 else told
+        answer = {k: v for k, v in response.items() if v is not None} if isinstance(response, Mapping) else response
+        value = next(iter(answer.values())) if isinstance(answer, Mapping) and len(answer) == 1 else answer
         return f"{self._shown('', value)}{f', by {one_line(data.answered_by, VALUE)}' if data.answered_by else ''}"
 
     def _shown(self, name: str, value: Any) -> str:
@@ -403,7 +415,7 @@ class ProvenanceText:
 def lines(why: ProvenanceTree, most: int = MOST_LINES) -> Iterator[tuple[int, str]]:
     """Yield depth and text of each line; of what was told already only the name, and last what is left out."""
     teller = ProvenanceText(why)
-    told = set[int]()
+    shown = set[int]()
     count = 0
     is_cut = False
     waiting = [(0, why.root.number)]
@@ -412,12 +424,12 @@ def lines(why: ProvenanceTree, most: int = MOST_LINES) -> Iterator[tuple[int, st
         origin = why.origin(number)
         if count >= most or depth > DEEPEST:
             is_cut = True
-        elif number in told:
+        elif number in shown:
             if origin.name:
                 yield depth, f"{one_line(origin.name, VALUE)}: see above (event {origin.sequence:,})"
                 count += 1
         else:
-            told.add(number)
+            shown.add(number)
             of_it = [(depth, teller.head(origin)), *((depth + 1, call) for call in teller.calls(origin))]
             yield from of_it
             count += len(of_it)
@@ -443,25 +455,26 @@ _SHAPES = {"input": ("([", "])"), "choice": ("{{", "}}"), "caught": ("{{", "}}")
 
 def html_of(why: ProvenanceTree) -> str:
     """Return nested parts that a page unfolds; inline styles only, and no colour of its own."""
-    found = [*lines(why, MOST_LINES * 4)]
+    entries = [*lines(why, MOST_LINES * 4)]
     style = "max-width:1000px;color:inherit;font-size:13px;line-height:1.5"
-    return f'<div class="{AS_TEXT}" style="{style}">{_part(found, 0, OPEN if found[ALL_OPEN:] else len(found))}</div>'
+    unfolded = OPEN if entries[ALL_OPEN:] else len(entries)
+    return f'<div class="{AS_TEXT}" style="{style}">{_part(entries, 0, unfolded)}</div>'
 
 
-def _part(found: Sequence[tuple[int, str]], depth: int, unfolded: int) -> str:
+def _part(entries: Sequence[tuple[int, str]], depth: int, unfolded: int) -> str:
     """Return the lines of one depth, each with those below it."""
-    places = [place for place, (deep, _) in enumerate(found) if deep == depth]
+    places = [place for place, (deep, _) in enumerate(entries) if deep == depth]
     parts = []
-    for place, end in zip(places, [*places[1:], len(found)], strict=True):
-        told = html.escape(found[place][1])
-        below = found[place + 1 : end]
+    for place, end in zip(places, [*places[1:], len(entries)], strict=True):
+        text = html.escape(entries[place][1])
+        below = entries[place + 1 : end]
         if below:
             state = " open" if depth < unfolded else ""
-            head = f'<summary style="cursor:pointer;display:list-item">{told}</summary>'
+            head = f'<summary style="cursor:pointer;display:list-item">{text}</summary>'
             body = _part(below, depth + 1, unfolded)
             parts.append(f"<details{state}>{head}<div style='{_LINE}'>{body}</div></details>")
         else:
-            parts.append(f"<div>{told}</div>")
+            parts.append(f"<div>{text}</div>")
     return "".join(parts)
 
 
@@ -488,7 +501,7 @@ def _quoted(text: str) -> str:
 
 
 class Provenance(ProvenanceTree):
-    """Where one value came from; printed it says so in words, in a notebook it unfolds.
+    """Provenance of one value. Its `str` is an explanation in words; a notebook shows it as nested parts.
 
     `divebook.Environment.why` and ``run.why("x")`` return it.
 
@@ -508,8 +521,9 @@ class Provenance(ProvenanceTree):
 
     def frame(self) -> pd.DataFrame:
         """Return a row for each value and choice that it came from: `divebook.analysis.lists.why_frame`."""
-        made: pd.DataFrame = extensions.extension(extensions.FRAMES)("why", self)
-        return made
+        from divebook.analysis.lists import frame_of
+
+        return frame_of("why", self)
 
     @property
     def graph(self) -> str:
@@ -538,7 +552,7 @@ STATE = "state"
 def why(
     log: Sequence[Event], name: str, at: int | None = None, *, row: int | None = None, column: str | None = None
 ) -> Provenance:
-    """Return where the value of a variable came from.
+    """Return the provenance of the value of a variable.
 
     Parameters
     ----------
@@ -560,12 +574,12 @@ def why(
     origins = _origins_of(log)
     position = origins.sequence if at is None else min(at, origins.sequence)
     key = name.removeprefix(f"{STATE}.")
-    found = origins.of(key, position)
-    if found is None and key == STATE:
-        found = origins.whole(position)
-    if found is None:
+    origin = origins.of(key, position)
+    if origin is None and key == STATE:
+        origin = origins.whole(position)
+    if origin is None:
         raise _unknown(origins, key, position)
-    whole = Provenance(found, origins.all, log, position)
+    whole = Provenance(origin, origins.all, log, position)
     if row is None:
         return whole
     *added, root = cell_of(whole, origins.all, row, column)
@@ -573,14 +587,14 @@ def why(
 
 
 def _origins_of(log: Sequence[Event]) -> Origins:
-    """Return the index of a log: what was read of a store's log before is not read again."""
+    """Return the index of a log. The index of a store's log is cached, and only new events are read."""
     if not isinstance(log, History):
         return Origins(log)
-    known = _KNOWN.setdefault(log.store, OrderedDict())
-    origins = known.setdefault(log.execution_id, Origins())
-    known.move_to_end(log.execution_id)
-    if len(known) > KEPT:
-        known.popitem(last=False)
+    indexes = _KNOWN.setdefault(log.store, OrderedDict())
+    origins = indexes.setdefault(log.execution_id, Origins())
+    indexes.move_to_end(log.execution_id)
+    if len(indexes) > KEPT:
+        indexes.popitem(last=False)
     if origins.sequence < len(log):
         origins.take(log[origins.sequence :] if origins.sequence else log)
     return origins
@@ -588,11 +602,13 @@ def _origins_of(log: Sequence[Event]) -> Origins:
 
 def _unknown(origins: Origins, name: str, at: int) -> NotFoundError:
     setters = origins.choices.setters(name)
-    known = origins.names(at)
-    if f"{INPUT}{name}" in known:
-        told = f"{name} is an input and no variable: ask for {INPUT}{name}"
+    names = origins.names(at)
+    if f"{INPUT}{name}" in names:
+        message = f"{name} is an input and no variable: ask for {INPUT}{name}"
     elif setters:
-        told = f"variable {name} was not set up to event {at:,}: step {' or '.join(setters)} sets it, and had not ended"
+        message = (
+            f"variable {name} was not set up to event {at:,}: step {' or '.join(setters)} sets it, and had not ended"
+        )
     else:
-        told = f"no event up to {at:,} sets a variable {name}"
-    return NotFoundError("variable", name, known, told)
+        message = f"no event up to {at:,} sets a variable {name}"
+    return NotFoundError("variable", name, names, message)

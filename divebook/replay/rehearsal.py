@@ -1,7 +1,7 @@
-"""An execution gone through again in memory: nothing outside is called, and nothing of it is kept.
+"""Rehearsal: a fork runs in memory without external calls, to find out what it would do.
 
-Whatever its source has no answer for is not carried out: the code rests there. So it shows whether the definition and
-the functions still do what the log says, and what a change would make anew (`tests/replay/test_what_if.py`).
+Code stops at each operation that has no recorded answer. The rehearsal therefore shows which calls a change would make,
+and its results are discarded (`tests/replay/test_what_if.py`).
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ from divebook.store.memory import MemoryStore
 from divebook.workflow.definition import Workflow
 
 ControlOver: TypeAlias = Callable[[EventStore, FindBeyond], Control]
-"""Makes what drives executions over another store, with what an environment has."""
+"""Function that returns a control over another store with the definitions of an environment."""
 
 
 class RehearsalHost(NamedTuple):
-    """What of an environment goes along into a rehearsal."""
+    """Dependencies of a rehearsal that an environment provides."""
 
     control_over: ControlOver
     grounds: ReuseInputs
 
 
 class Rehearsal(NamedTuple):
-    """What an execution came to in memory."""
+    """Result of a rehearsal."""
 
     events: Sequence[Event]
-    """Its log, with what it shares with its source."""
+    """Its log, with the events shared with its source."""
     state: ExecutionState
     answers: RecordedAnswers
-    """What it was answered with, and what is left of that."""
+    """Its miss policy, with the unused recorded ends."""
 
     @property
     def unanswered(self) -> Sequence[OperationRequest]:
-        """What would be carried out, as far as that can be known before it is: code rests there."""
+        """Calls that would run, at which code has stopped."""
         return self.answers.unanswered
 
     def behind(self, workflow: Workflow) -> tuple[str, ...]:
         """Return the steps that come after those at which code rests or waits for a person."""
         asking = {path.current_step for path in self.state.active_paths() if path.asking}
-        resting = asking.union(wanted.place.step for wanted in self.unanswered)
+        resting = asking.union(request.place.step for request in self.unanswered)
         if self.state.is_over or not resting:
             return ()
         ahead = steps_ahead(workflow, self.state)
@@ -62,7 +62,7 @@ class Rehearsal(NamedTuple):
 
 
 def rehearsed(world: RehearsalHost, events: Sequence[Event], forked: catalog.ExecutionForked) -> Rehearsal:
-    """Go through a fork of an execution in memory; return what it comes to.
+    """Run a fork of an execution in memory; return the result.
 
     Parameters
     ----------
@@ -74,10 +74,10 @@ def rehearsed(world: RehearsalHost, events: Sequence[Event], forked: catalog.Exe
     answers: list[RecordedAnswers] = []
 
     async def find(state: ExecutionState, calls: StoreCalls) -> MissPolicy:
-        own = await calls.patiently(lambda: store.read(state.execution_id))
-        begun_by = forked_by(own)
-        found = answering(events, own, begun_by, world.grounds, rests=True)
-        answers.append(found)
+        events_of_fork = await calls.patiently(lambda: store.read(state.execution_id))
+        begun_by = forked_by(events_of_fork)
+        recorded = answering(events, events_of_fork, begun_by, world.grounds, rests=True)
+        answers.append(recorded)
         return answers[-1]
 
     with MemoryStore() as store:
@@ -94,19 +94,21 @@ def rehearsed(world: RehearsalHost, events: Sequence[Event], forked: catalog.Exe
 async def answers_for(
     store: EventStore, grounds: ReuseInputs, state: ExecutionState, calls: StoreCalls
 ) -> RecordedAnswers:
-    """Return what answers an execution that is driven on, wherever it was left; raises `SourceGoneError`."""
+    """Return the miss policy of an execution that starts or resumes; raises `SourceGoneError`."""
 
     def read() -> RecordedAnswers:
-        own = store.read(state.execution_id)
-        begun_by = forked_by(own)
+        events_of_fork = store.read(state.execution_id)
+        begun_by = forked_by(events_of_fork)
         assert isinstance(begun_by.data, catalog.ExecutionForked)  # noqa: S101 - that is what it looks for
         try:
             source = store.read(begun_by.data.source)
         except ExecutionNotFoundError:
             if begun_by.data.tools not in catalog.GOING_ON:
                 raise SourceGoneError(state.execution_id, begun_by.data.source) from None
-            source = own[: begun_by.data.at]  # deleted: what it shares is its own by now, and all else is made anew
-        return answering(source, own, begun_by, grounds)
+            source = events_of_fork[
+                : begun_by.data.at
+            ]  # deleted: what it shares is its own by now, and all else is made anew
+        return answering(source, events_of_fork, begun_by, grounds)
 
     return await calls.patiently(read)
 
@@ -116,7 +118,7 @@ def forked_by(events: Sequence[Event]) -> Event:
     return next(event for event in reversed(events) if isinstance(event.data, catalog.ExecutionForked))
 
 
-# Calls that would be made, known before one is: what each is, and about what they cost. Pure.
+# --- planned calls and their estimated cost ---
 
 
 class Planned(NamedTuple):
@@ -130,43 +132,43 @@ class Planned(NamedTuple):
         return " ".join(filter(None, (operation_kind(self.operation_type), self.name, f"(step {self.step})")))
 
 
-def planned_call(wanted: OperationRequest) -> Planned:
+def planned_call(request: OperationRequest) -> Planned:
     """Return the call that code wants to make."""
-    kind = wanted.operation_type
-    return Planned(kind, operation_name(kind, wanted.parameters) or "", wanted.place.step)
+    kind = request.operation_type
+    return Planned(kind, operation_name(kind, request.parameters) or "", request.place.step)
 
 
-def likely_cost(events: Iterable[Event], wanted: Sequence[OperationRequest]) -> float | None:
+def likely_cost(events: Iterable[Event], requests: Sequence[OperationRequest]) -> float | None:
     """Return about what calls cost in dollars, as the requests of the same agents in a log did.
 
     None where one of an agent is among them of which the log has no request, or another workflow.
     """
-    if any(each.operation_type == CHILD_WORKFLOW for each in wanted):
+    if any(each.operation_type == CHILD_WORKFLOW for each in requests):
         return None
     spent = {agent: sum(costs) / len(costs) for agent, costs in _spent(events, by_turn=False).items()}
-    asked = [operation_name(each.operation_type, each.parameters) for each in wanted]
-    asked = [agent for each, agent in zip(wanted, asked, strict=True) if each.operation_type in REQUESTS]
-    return None if any(agent not in spent for agent in asked) else sum(spent[agent] for agent in asked) / NANODOLLARS
+    agents = [operation_name(each.operation_type, each.parameters) for each in requests]
+    agents = [agent for each, agent in zip(requests, agents, strict=True) if each.operation_type in REQUESTS]
+    return None if any(agent not in spent for agent in agents) else sum(spent[agent] for agent in agents) / NANODOLLARS
 
 
 def items_to_come(events: Iterable[Event], state: ExecutionState) -> dict[str, int]:
     """Return how many items have not begun of the steps that are open, by step."""
-    begun: defaultdict[str, set[int]] = defaultdict(set)
+    started: defaultdict[str, set[int]] = defaultdict(set)
     totals: Counter[str] = Counter()
     for event in events:
         if isinstance(event.data, catalog.StepStarted):
-            begun[event.path] = set()
+            started[event.path] = set()
             totals[event.path] = 0
         elif isinstance(event.data, catalog.IterationStarted):
-            begun[event.path].add(event.data.iteration_index)
+            started[event.path].add(event.data.iteration_index)
             totals[event.path] = max(totals[event.path], event.data.total or 0)
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for path in state.active_paths():
-        found[path.current_step] += max(0, totals[path.id] - len(begun[path.id]))
-    return {step: count for step, count in found.items() if count}
+        counts[path.current_step] += max(0, totals[path.id] - len(started[path.id]))
+    return {step: count for step, count in counts.items() if count}
 
 
-def likely_items(events: Sequence[Event], left: Mapping[str, int]) -> float | None:
+def likely_items(events: Sequence[Event], remaining: Mapping[str, int]) -> float | None:
     """Return about what items that have not begun cost in dollars, as the items of the same steps in a log did.
 
     None where no item of one of the steps is done whose requests were paid for.
@@ -177,9 +179,9 @@ def likely_items(events: Sequence[Event], left: Mapping[str, int]) -> float | No
         data = event.data
         if isinstance(data, catalog.OperationCompleted) and data.operation_type in REQUESTS and data.usage:
             spent[event.step] += data.usage.get("cost", 0)
-    if any(spent[step] and not done[step] for step in left):
+    if any(spent[step] and not done[step] for step in remaining):
         return None
-    return sum(count * spent[step] / done[step] for step, count in left.items() if spent[step]) / NANODOLLARS
+    return sum(count * spent[step] / done[step] for step, count in remaining.items() if spent[step]) / NANODOLLARS
 
 
 def likely_turns(events: Sequence[Event], workflow: Workflow, steps: Iterable[str]) -> float | None:
@@ -187,16 +189,16 @@ def likely_turns(events: Sequence[Event], workflow: Workflow, steps: Iterable[st
 
     What the log has of a step is likely to be used again. None where it has no turn of an agent.
     """
-    known = {event.step for event in events if isinstance(event.data, catalog.OperationStarted)}
+    recorded_steps = {event.step for event in events if isinstance(event.data, catalog.OperationStarted)}
     spent = {agent: sum(costs) / len(costs) for agent, costs in _spent(events, by_turn=True).items()}
-    named = set(steps) - known
-    agents = [step.agent for step in workflow.steps if step.name in named and step.prompt is not None]
+    new_steps = set(steps) - recorded_steps
+    agents = [step.agent for step in workflow.steps if step.name in new_steps and step.prompt is not None]
     return None if any(agent not in spent for agent in agents) else sum(spent[agent] for agent in agents) / NANODOLLARS
 
 
 def _spent(events: Iterable[Event], *, by_turn: bool) -> dict[str | None, list[int]]:
     """Return what each request of an agent cost, or all requests that it made in a step of a path, or for an item."""
-    found: dict[str | None, dict[tuple[str | int | None, ...], int]] = {}
+    costs_of_agents: dict[str | None, dict[tuple[str | int | None, ...], int]] = {}
     items: dict[str, int | None] = {}
     agents: dict[str, str | None] = {}
     for event in events:
@@ -205,8 +207,8 @@ def _spent(events: Iterable[Event], *, by_turn: bool) -> dict[str | None, list[i
                 items[data.operation_id] = data.iteration_index
                 agents[data.operation_id] = data.name or operation_name(data.operation_type, data.parameters)
             case catalog.OperationCompleted() as data if data.operation_id in agents and data.usage:
-                costs = found.setdefault(agents[data.operation_id], {})
+                costs = costs_of_agents.setdefault(agents[data.operation_id], {})
                 turn = event.path, event.step, items[data.operation_id]
                 key = turn if by_turn else (data.operation_id,)
                 costs[key] = costs.get(key, 0) + data.usage.get("cost", 0)
-    return {agent: [*costs.values()] for agent, costs in found.items()}
+    return {agent: [*costs.values()] for agent, costs in costs_of_agents.items()}

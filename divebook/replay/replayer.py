@@ -1,4 +1,4 @@
-"""Stands at an event of a log: goes on and back, to where something happened, and tells how things stood there."""
+"""Replayer: moves through a recorded log event by event, forward and back, and shows the state at each event."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
-from divebook import extensions
 from divebook.engine.evolve import evolve, fold
 from divebook.engine.operations import AGENT_RESPONSE, CACHED_RESPONSE
 from divebook.engine.state import ExecutionState, PathState
@@ -32,27 +31,28 @@ from divebook.projections.model_requests import CallMessage, RequestView, reques
 from divebook.runtime.execution import Execution
 from divebook.workflow.definition import Workflow
 
-# How an execution stood after each event of its log, backwards as cheap as forwards.
+# --- states of a log by position ---
 #
-# A state is kept every 256 events (they share their structure, so that this costs little), and events are read from the
-# store a block at a time, when somebody asks. A list of all events and states would make each full search for garbage
-# take longer than all the rest.
+# Steps back cost the same as steps forward. A state is kept every 256 events (states share their structure, so that
+# this costs little memory), and events are read from the store in blocks when needed. Example: position 700 is the kept
+# state 512 with the events 513 to 700 folded into it; the states in between stay in the block, so that position 699 is
+# available at once. A list of all events and states would make each full garbage collection take longer than the rest.
 
 
 KEPT_EVERY = 256
-"""Events between two states that are kept, and of a block."""
+"""Number of events between two kept states, and in a block."""
 BLOCKS = 4
-"""Blocks that are held, those used last: a step over the border of two of them costs nothing the second time."""
+"""Number of blocks in memory, those used last, so that repeated steps across the border of two blocks are cheap."""
 READ_ON = 4096
-"""Events that are read at once where many follow one another."""
+"""Number of events per read when many are needed in order."""
 
 Read: TypeAlias = Callable[[int, int], Sequence[Event]]
-"""Returns the events after a sequence number, at most so many."""
+"""Function that returns the events after a sequence number, up to a limit."""
 
 
 @dataclass(slots=True)
 class _Block:
-    """Events that follow one another, and the states before and after them as far as somebody asked."""
+    """Consecutive events, and the states before and after them as far as they were computed."""
 
     events: Sequence[Event]
     states: list[ExecutionState]
@@ -64,9 +64,9 @@ class Positions:
     Parameters
     ----------
     read
-        Reads events of the log; called from any thread.
+        Read events of the log; called from any thread.
     total
-        Returns how many events there are by now.
+        Return the current number of events.
 
     Examples
     --------
@@ -84,15 +84,15 @@ class Positions:
         self._total = total
         self._every = kept_every
         self._kept = [ExecutionState(execution_id)]
-        """States after events 0, `kept_every`, 2 `kept_every` ... as far as anybody asked."""
+        """States after events 0, `kept_every`, 2 `kept_every` ... as far as they were computed."""
         self._front = self._kept[0]
-        """The state as far as the log was folded."""
+        """State after the last folded event."""
         self._blocks: dict[int, _Block] = {}
         self._lock = threading.RLock()
 
     @classmethod
     def of(cls, events: Sequence[Event], *, kept_every: int = KEPT_EVERY) -> Positions:
-        """Return the positions of events that are at hand, which may become more."""
+        """Return the positions of a list of events, which may grow."""
         execution_id = events[0].execution_id if events else ""
         return cls(
             execution_id,
@@ -103,11 +103,11 @@ class Positions:
 
     @property
     def total(self) -> int:
-        """How many events there are by now."""
+        """Current number of events."""
         return self._total()
 
     def state_at(self, sequence: int) -> ExecutionState:
-        """Return how the execution stood after an event; 0 is before the first.
+        """Return the state after an event; 0 is before the first.
 
         Raises
         ------
@@ -148,7 +148,7 @@ class Positions:
         return events
 
     def onwards(self, after: int) -> Iterator[Event]:
-        """Yield the events that follow `after`, as many as there are by now."""
+        """Yield the events after `after`, up to the current end."""
         for begins in range(after, self.total, READ_ON):
             yield from self._read(begins, READ_ON)
 
@@ -177,8 +177,8 @@ class Positions:
 
     def _fold_to(self, sequence: int) -> None:
         with collector_resting():
-            while (known := self._front.last_sequence) < sequence:  # no further: what follows may be damaged
-                self._fold(self._read(known, min(READ_ON, sequence - known)))
+            while (last := self._front.last_sequence) < sequence:  # no further: what follows may be damaged
+                self._fold(self._read(last, min(READ_ON, sequence - last)))
 
     def _fold(self, events: Sequence[Event]) -> None:
         """Go on folding with events, where they follow what was folded; the state of each border is kept."""
@@ -202,7 +202,7 @@ MODEL_CALLS = (AGENT_RESPONSE, CACHED_RESPONSE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """What an event must be to be stopped at: all that is said here.
+    """Conditions on the event at which a replay stops; all of them must hold.
 
     Raises
     ------
@@ -282,7 +282,7 @@ _ABSENT = object()
 
 
 class Changed(NamedTuple):
-    """A part of a state that is no longer as it was."""
+    """Changed part of a state."""
 
     where: str
     """``variables.n``, ``paths.main.step``, ``status`` ..."""
@@ -294,7 +294,7 @@ class Changed(NamedTuple):
 
 
 def changed_between(before: ExecutionState, after: ExecutionState) -> list[Changed]:
-    """Return what an execution has otherwise in a later state.
+    """Return the parts of a state that differ in a later one.
 
     Examples
     --------
@@ -305,7 +305,7 @@ def changed_between(before: ExecutionState, after: ExecutionState) -> list[Chang
     >>> changed_between(old, replace(old, variables=Map(n=2)))
     [Changed(where='variables.n', kind='changed', before=1, after=2)]
     """
-    return [found for part in _PARTS for found in _between(part, _part(before, part), _part(after, part))]
+    return [change for part in _PARTS for change in _between(part, _part(before, part), _part(after, part))]
 
 
 def _part(state: ExecutionState, part: str) -> Any:
@@ -316,7 +316,7 @@ def _part(state: ExecutionState, part: str) -> Any:
                 for path in state.paths.values()
             }
         case "questions":
-            return {asked.id: str(asked.status) for asked in state.interrupts.values()}
+            return {question.id: str(question.status) for question in state.interrupts.values()}
         case "usage":
             return state.usage.to_dict()
     return getattr(state, part)
@@ -347,23 +347,23 @@ def request_at(positions: Positions, position: int) -> RequestView | None:
     Only the visit to its step is read, whatever the length of the log.
     """
     behind: list[Event] = []
-    asked: Event | None = None
+    request_event: Event | None = None
     for event in positions.backwards(position + 1):
         behind.append(event)
-        if asked is None and asks_model(event):
-            asked = event
+        if request_event is None and asks_model(event):
+            request_event = event
             behind = [later for later in behind if (later.path, later.step) == (event.path, event.step)]
-        elif asked is not None and (event.path, event.step) != (asked.path, asked.step):
+        elif request_event is not None and (event.path, event.step) != (request_event.path, request_event.step):
             behind.pop()
-        elif asked is not None and isinstance(event.data, StepStarted):
+        elif request_event is not None and isinstance(event.data, StepStarted):
             break
-    if asked is None:
+    if request_event is None:
         return None
-    return next((found for found in requests_of(reversed(behind)) if asked.sequence in found.span.sequences), None)
+    return next((view for view in requests_of(reversed(behind)) if request_event.sequence in view.span.sequences), None)
 
 
 class LogWalk:
-    """What goes through one log: `Replayer`, and a view that follows its own moves."""
+    """Movement through one log; base of `Replayer` and of the stepping view."""
 
     _positions: Positions
     _workflow: Workflow | None = None
@@ -380,11 +380,11 @@ class LogWalk:
         return self
 
     def step_forward(self) -> Self:
-        """Go on by one event; at the end of the log it stays. Return itself."""
+        """Move forward by one event; no effect at the end of the log. Return itself."""
         return self.seek(min(self._position + 1, self.total))
 
     def step_back(self) -> Self:
-        """Go back by one event; before the first it stays. Return itself."""
+        """Move back by one event; no effect before the first. Return itself."""
         return self.seek(max(self._position - 1, 0))
 
     def run_to(self, where: Fits | None = None, **stop: Any) -> Self | None:
@@ -413,29 +413,29 @@ class LogWalk:
         return self._run(self._stop(where, stop), self._positions.backwards(self._position))
 
     def _stop(self, where: Fits | None, stop: dict[str, Any]) -> Stop:
-        named = stop.get("step")
+        step_name = stop.get("step")
         steps = [] if self._workflow is None else [step.name for step in self._workflow.steps]
-        if named is not None and steps and named not in steps:
-            raise NotFoundError("step", named, steps)
+        if step_name is not None and steps and step_name not in steps:
+            raise NotFoundError("step", step_name, steps)
         return Stop(where=where, **stop)
 
     def _run(self, stop: Stop, events: Iterable[Event]) -> Self | None:
-        found = next((event.sequence for event in events if stop.fits(event)), None)
-        return None if found is None else self.seek(found)
+        sequence = next((event.sequence for event in events if stop.fits(event)), None)
+        return None if sequence is None else self.seek(sequence)
 
     def _moved(self) -> None:
-        """Be told that it stands somewhere else; for views that follow."""
+        """Handle a new position; overridden by views."""
 
     # --- how things stood there ------------------------------------------------------------------------------------
 
     @property
     def total(self) -> int:
-        """How many events the log has by now."""
+        """Current number of events of the log."""
         return self._positions.total
 
     @property
     def position(self) -> int:
-        """Where it stands: the number of the event that has just happened; 0 before the first."""
+        """Current position: the number of the last event; 0 before the first."""
         return self._position
 
     @property
@@ -461,7 +461,9 @@ class LogWalk:
     @property
     def envelope(self) -> Any:
         """The request as it stood, as `divebook.Envelope`."""
-        return extensions.extension(extensions.ENVELOPE)(self.state, self._workflow)
+        from divebook.pipeline.progress import envelope_of
+
+        return envelope_of(self.state, self._workflow)
 
     @property
     def diff(self) -> list[Changed]:
@@ -474,12 +476,12 @@ class LogWalk:
 
         Only the visit to its step is read, whatever the length of the log.
         """
-        found = request_at(self._positions, self._position)
-        return [] if found is None else found.said
+        request = request_at(self._positions, self._position)
+        return [] if request is None else request.said
 
 
 class Replayer(LogWalk):
-    """Stands at a position of one log: 0 is before the first event, n is after event n.
+    """Position in one log: 0 is before the first event, n is after event n.
 
     Nothing is run, and nothing is written. While the run goes on, the log grows, and so does `total`.
 
@@ -513,12 +515,12 @@ class Replayer(LogWalk):
 
 
 def replayer_of(execution: Execution) -> Replayer:
-    """Return a replayer of an execution, which stands before its first event."""
+    """Return a replayer of an execution at position 0."""
     return Replayer(positions_of(execution), execution.workflow)
 
 
 def positions_of(execution: Execution) -> Positions:
-    """Return the positions of an execution's log, as far as it is written when somebody asks."""
+    """Return the positions of an execution's log, up to its current end."""
     store = execution.store
     name = execution.id
     return Positions(name, lambda after, limit: store.read(name, after, limit), lambda: len(execution.history()))

@@ -1,8 +1,9 @@
-"""An execution that goes on with another definition: up to which event that does the same, and what it does then.
+"""Resumption with a changed definition: the events that the definition reproduces, and a plan of the rest.
 
-The definition is driven against the log, event by event and without a call (`divebook.replay.verify`); all before the
-first difference is kept. From there it is rehearsed in memory: what is asked for again is answered from the log, and
-code rests where something would really be called (`tests/replay/test_going_on.py`).
+The definition runs against the log, event by event and without a call (`divebook.replay.verify`); everything before the
+first difference is kept. The rest is rehearsed in memory: repeated requests are answered from the log, and code stops
+where a call would run (`tests/replay/test_going_on.py`). Example: steps a, b, c ran, and b was corrected. The events of
+a are shared. If c makes the same call as before, its recorded result is used.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ _OUTSIDE = frozenset({ACTION_EXECUTION, STEP_EXECUTION, TOOL_CALL})
 
 
 class Kept(NamedTuple):
-    """How far another definition does what a log says."""
+    """Part of a log that another definition reproduces."""
 
     at: int
     """The last event that is kept."""
@@ -66,7 +67,7 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ResumePlan:
-    """What an execution would keep if it went on with another definition, and what it would do: without a single call.
+    """Plan of a resumption with a changed definition: reused results and calls that would run, without a single call.
 
     `str` has it in a line, `lines` in full.
     """
@@ -109,34 +110,34 @@ class ResumePlan:
         return not self.kinds.keys() <= _COMPUTED_KINDS
 
     def __str__(self) -> str:
-        told = f"{plural(self.reused, 'operation')} reused, {len(self.live)} live"
+        text = f"{plural(self.reused, 'operation')} reused, {len(self.live)} live"
         if self.cost is None:
-            told += ", at a cost that no record tells"
+            text += ", at a cost that no record tells"
         elif self.live and self.cost:
-            told += f", about {price(self.cost)}"
+            text += f", about {price(self.cost)}"
         if self.asked:
-            told += f", {plural(len(self.asked), 'question')} asked in {', '.join(self.asked)}"
+            text += f", {plural(len(self.asked), 'question')} asked in {', '.join(self.asked)}"
         then = [*(f"{plural(count, 'item')} of {step}" for step, count in self.items.items()), *self.behind]
-        return told + (f", then {_listed(then)}" if then else "")
+        return text + (f", then {_listed(then)}" if then else "")
 
     @property
     def lines(self) -> tuple[str, ...]:
         """All that is to be said, a line for each thing."""
         counted = ", ".join(plural(count, kind) for kind, count in self.kinds.items()) or "nothing"
-        told = [f"to go on with {self.source} of {self.workflow!r}: {self}"]
-        told += [f"reused: {counted}; {plural(self.at, 'event')} kept as they are"]
-        told += [f"first difference: {self.first}"] if self.first is not None else []
+        lines = [f"to go on with {self.source} of {self.workflow!r}: {self}"]
+        lines += [f"reused: {counted}; {plural(self.at, 'event')} kept as they are"]
+        lines += [f"first difference: {self.first}"] if self.first is not None else []
         calls = [f"{call}{f', {times:,} times' * (times > 1)}" for call, times in Counter(self.live).items()]
-        told += [f"live: {_listed(calls)}"] if self.live else []
+        lines += [f"live: {_listed(calls)}"] if self.live else []
         if (self.behind or self.items) and self.at_hand:
-            told += [
+            lines += [
                 f"behind that: {plural(self.at_hand, 'recorded result')} at hand, used where the same is asked for"
             ]
-        told += [f"made again, though it may have taken effect: {call}" for call in self.unsure]
-        told += [f"used again: what {child} has done" for child in self.children]
-        told += [f"done again, since it is undone in {self.source}: {_listed(self.undone)}"] if self.undone else []
-        told += [f"results kept of what was edited since: {', '.join(self.edited)}"] if self.edited else []
-        return tuple(told)
+        lines += [f"made again, though it may have taken effect: {call}" for call in self.unsure]
+        lines += [f"used again: what {child} has done" for child in self.children]
+        lines += [f"done again, since it is undone in {self.source}: {_listed(self.undone)}"] if self.undone else []
+        lines += [f"results kept of what was edited since: {', '.join(self.edited)}"] if self.edited else []
+        return tuple(lines)
 
     def __repr__(self) -> str:
         return "\n".join(self.lines)
@@ -150,16 +151,16 @@ def kept_by(execution: Execution, control: Control, workflow: Workflow) -> Kept:
     SetupError
         That cannot be known: what it needs is not here, or the log is damaged.
     """
-    found = verified(execution, control, workflow)
-    if not found.compared and found.divergence is None and found.unchecked:
-        raise SetupError(f"execution {execution.id} cannot go on with another definition: {found.unchecked[0]}")
+    verification = verified(execution, control, workflow)
+    if not verification.compared and verification.divergence is None and verification.unchecked:
+        raise SetupError(f"execution {execution.id} cannot go on with another definition: {verification.unchecked[0]}")
     events = execution.history()
-    end = len(events) if found.divergence is None else found.divergence.sequence - 1
+    end = len(events) if verification.divergence is None else verification.divergence.sequence - 1
     undone = undone_in(events, is_left=True)
     end = end if undone is None else min(end, undone.before)
     at = point_before(events, max(1, min(end, len(events))))
     _require_unchanged_behind(events, at)
-    return Kept(at, found.divergence)
+    return Kept(at, verification.divergence)
 
 
 def _require_unchanged_behind(events: Sequence[Event], at: int) -> None:
@@ -177,18 +178,24 @@ def _require_unchanged_behind(events: Sequence[Event], at: int) -> None:
 def planned_to_go_on(
     world: RehearsalHost, source: Execution, workflow: Workflow, kept: Kept, forked: catalog.ExecutionForked
 ) -> ResumePlan:
-    """Return what an execution would reuse and do if it went on so, without a call."""
+    """Return the plan of a resumption, without a call."""
     events = source.history()
     at = kept.at
-    came = rehearsed(world, events, forked)
-    own = came.events
-    left = (end for end in came.answers.pool.left() if end.was_asked_for and end.asked[0] not in _DONE_AGAIN)
-    live = Counter(map(planned_call, came.unanswered))
-    kinds = _reused(own, at, made_again(events).union(wanted.operation_id for wanted in came.unanswered))
-    asked = tuple(dict.fromkeys(q.step for q in came.state.interrupts.values() if q.is_open))
-    behind = came.behind(workflow)
-    items = items_to_come(own, came.state)
-    costs = likely_cost(events, came.unanswered), likely_items(events, items), likely_turns(events, workflow, behind)
+    rehearsal = rehearsed(world, events, forked)
+    events_of_fork = rehearsal.events
+    unused = (end for end in rehearsal.answers.pool.left() if end.was_asked_for and end.asked[0] not in _DONE_AGAIN)
+    live = Counter(map(planned_call, rehearsal.unanswered))
+    kinds = _reused(
+        events_of_fork, at, made_again(events).union(request.operation_id for request in rehearsal.unanswered)
+    )
+    asked = tuple(dict.fromkeys(q.step for q in rehearsal.state.interrupts.values() if q.is_open))
+    behind = rehearsal.behind(workflow)
+    items = items_to_come(events_of_fork, rehearsal.state)
+    costs = (
+        likely_cost(events, rehearsal.unanswered),
+        likely_items(events, items),
+        likely_turns(events, workflow, behind),
+    )
     then = None if forked.code is None else dict(forked.code)
     edited = () if then is None else tuple(sorted(_edited(source.state.code, then)))
     return ResumePlan(
@@ -201,37 +208,37 @@ def planned_to_go_on(
         tuple(live.elements()),
         asked,
         behind,
-        sum(1 for _ in left),
+        sum(1 for _ in unused),
         None if None in costs else sum(cost or 0 for cost in costs),
         tuple(_unsure(source.state, events)),
         edited,
         items,
-        tuple(_children(came)),
+        tuple(_children(rehearsal)),
         () if (undone := undone_in(events, is_left=True)) is None else undone.steps,
     )
 
 
-def _children(came: Rehearsal) -> Iterator[str]:
+def _children(rehearsal: Rehearsal) -> Iterator[str]:
     """Yield the executions of other workflows whose results are used again in those that would begin."""
-    for wanted in came.unanswered:
-        like = came.answers.child_like(wanted) if wanted.operation_type == CHILD_WORKFLOW else None
+    for request in rehearsal.unanswered:
+        like = rehearsal.answers.child_like(request) if request.operation_type == CHILD_WORKFLOW else None
         if like is not None:
             yield like.source
 
 
-def _reused(own: Sequence[Event], at: int, again: Container[str]) -> Counter[str]:
+def _reused(events_of_fork: Sequence[Event], at: int, again: Container[str]) -> Counter[str]:
     """Return how many operations are answered with what is recorded, by kind: up to an event, and behind it.
 
     What ended the source, or had failed beside that, is made `again`.
     """
-    found: Counter[str] = Counter()
-    for event in own:
+    counts: Counter[str] = Counter()
+    for event in events_of_fork:
         data = event.data
         if not isinstance(data, _ENDS) or getattr(data, "operation_id", None) in again:
             continue
         if event.sequence <= at or (data.served and "sequence" in data.served):
-            found[operation_kind(getattr(data, "operation_type", "")) or "answer"] += 1
-    return found
+            counts[operation_kind(getattr(data, "operation_type", "")) or "answer"] += 1
+    return counts
 
 
 def _edited(before: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
@@ -243,9 +250,9 @@ def _unsure(source: ExecutionState, events: Sequence[Event]) -> Iterator[Planned
     opened = (path.open for path in source.paths.values() if path.open is not None)
     for record in (record for step in opened for record in step.operations.values()):
         if record.status == RUNNING and record.operation_type in _OUTSIDE:
-            begun = events[record.started_sequence - 1]
-            parameters = getattr(begun.data, "parameters", None)
-            yield Planned(record.operation_type, operation_name(record.operation_type, parameters) or "", begun.step)
+            started = events[record.started_sequence - 1]
+            parameters = getattr(started.data, "parameters", None)
+            yield Planned(record.operation_type, operation_name(record.operation_type, parameters) or "", started.step)
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Whether what a definition does is what its log says: payloads byte for byte, but for what no rule determines."""
+"""Comparison of facts with recorded events: equal byte for byte, except for fields that no rule determines (`FREE`)."""
 
 from __future__ import annotations
 
@@ -115,15 +115,15 @@ _REPLACEABLE = frozenset({"model", "settings", SCRIPT})
 
 
 def is_same(recorded: Payload, data: Payload, failure: str = "") -> bool:
-    """Whether two payloads are equal, byte for byte with sorted keys, but for what is `FREE`.
+    """Return whether two payloads are equal, byte for byte with sorted keys, except for fields in `FREE`.
 
-    What an export has hidden as a secret is not known, and so not compared. Texts about budgets that an older version
-    worded differently count as equal if all their amounts are.
+    Values that an export has hidden as secrets are not compared. Texts about budgets in the wording of an older version
+    count as equal if all their amounts are.
 
     Parameters
     ----------
     failure
-        What a script raised, in a log that tells of failures in older words: see `has_older_words`.
+        Recorded error of a script in the wording of an older version: see `has_older_words`.
     """
     if type(recorded) is not type(data):
         return False
@@ -144,12 +144,12 @@ def is_same(recorded: Payload, data: Payload, failure: str = "") -> bool:
     return uncovered != before and canonical_hash({**uncovered, **_hashes(now)}) == canonical_hash(now)
 
 
-def _hashes(told: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: told[name] for name in _HASHES if name in told}
+def _hashes(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: values[name] for name in _HASHES if name in values}
 
 
 def _uncovered(before: Any, now: Any) -> Any:
-    """Return what is recorded with what comes now in the place of what was hidden there, in an export, as a secret."""
+    """Return a recorded value in which secrets hidden by an export are replaced by the actual values."""
     if isinstance(before, str) and isinstance(now, str) and HIDDEN in before:
         around = ".*".join(re.escape(part) for part in before.split(HIDDEN))
         return now if re.fullmatch(around, now, re.DOTALL) else before
@@ -191,27 +191,27 @@ def _in_own_words(value: Any, failure: str) -> Any:
 
 def _compared(data: Payload) -> Any:
     free = FREE.get(data.event_type, frozenset())
-    told = {name: value for name, value in data.to_data().items() if name not in free}
+    values = {name: value for name, value in data.to_data().items() if name not in free}
     if isinstance(data, catalog.OperationStarted) and data.operation_type == TOOL_CALL:
         for name in ("setting", "setting_hash"):  # which rule allowed it, where rules are not asked again
-            told.pop(name, None)
+            values.pop(name, None)
     elif isinstance(data, catalog.OperationStarted) and data.setting is not None:
-        told["setting"] = {name: value for name, value in data.setting.items() if name not in _REPLACEABLE}
+        values["setting"] = {name: value for name, value in data.setting.items() if name not in _REPLACEABLE}
         if data.operation_type in ENCLOSING:  # its digest covers these too, and nothing that `setting` does not tell
-            told.pop("setting_hash")
+            values.pop("setting_hash")
     # Fields of payloads are tuples in memory and lists in the log.
-    return normalize({name: list(value) if isinstance(value, tuple) else value for name, value in told.items()})
+    return normalize({name: list(value) if isinstance(value, tuple) else value for name, value in values.items()})
 
 
 def differing(recorded: Payload, data: Payload) -> Iterator[str]:
-    """Yield what differs between two payloads of one kind, both texts in one: ``n: [-1-]{+3+}``."""
+    """Yield the differences of two payloads of one type, both texts in one: ``n: [-1-]{+3+}``."""
     if type(recorded) is not type(data):
         return
     before, now = map(_in_parts, (recorded, data))
     clean = shared().text
-    for found in parts(before, now):
-        both = marked(clean(as_text(found.before)), clean(as_text(found.after)))
-        place = found.place.removeprefix("step_").removeprefix("parameters.").removeprefix("params.")
+    for difference in parts(before, now):
+        both = marked(clean(as_text(difference.before)), clean(as_text(difference.after)))
+        place = difference.place.removeprefix("step_").removeprefix("parameters.").removeprefix("params.")
         yield f"{place}: {one_line(both, _MOST)}"
 
 
@@ -242,8 +242,8 @@ def _what(data: Payload) -> str:
                 f"{change.key} = {in_short(change.value)}" if change.type == "set" else f"{change.key} deleted"
                 for change in data.mutations
             )
-    told = {name: value for name, value in _compared(data).items() if name != "form"}
-    return f"{data.event_type} {in_short(told)}"
+    values = {name: value for name, value in _compared(data).items() if name != "form"}
+    return f"{data.event_type} {in_short(values)}"
 
 
 def _named(data: catalog.OperationCompleted | catalog.OperationFailed) -> str:

@@ -1,7 +1,20 @@
-"""A log to be driven against: each event is found by its place, claimed once, and how it all stood before is known.
+"""Tape: a recorded log against which code runs again, with every event claimed at most once.
 
-No schedule is reproduced. What one path, or one strand of it, does is looked for by place (an operation, an item, a
-question), else as the next thing on its path, whatever others did meanwhile. What came from outside is taken as it is.
+The code of a workflow runs again without calls. Each fact that it would record is compared with the event that the log
+has in the same place; the event is then *claimed*. A fact without a matching event, or an event that is never claimed,
+is a difference.
+
+The order in which paths and concurrent calls ran is not reproduced. An event is therefore not searched by its number,
+but by a key (`key_of`): an operation, item or question by its id, everything else as the next event of its path.
+Example, with two items in parallel whose calls are ``op-a`` and ``op-b``::
+
+    4 operation_started op-a      the replay may reach op-b first: it claims 5 for ("begin", "op-b"),
+    5 operation_started op-b      while 4 stays for ("begin", "op-a")
+    6 operation_completed op-b    the end of op-b waits until 4 and 5 are claimed (`Tape.in_turn`),
+    7 operation_completed op-a    so that the first failure is the recorded one
+
+Events from outside (`OUTSIDE`: answers, signals, changed files) are not compared; the state contains them as recorded.
+A log consists of *stretches*: each start, fork or resumption begins one, and code runs again from the state there.
 """
 
 from __future__ import annotations
@@ -56,9 +69,9 @@ OUTSIDE = (
     catalog.EgressAnswered,
     catalog.RowsCompleted,
 )
-"""What no path does: it comes from people, drivers and disks, or is decided for all paths at once."""
+"""Events that no path records: they come from people, drivers and disks, or are decided for all paths at once."""
 OPENINGS = (catalog.ExecutionStarted, catalog.ExecutionForked, catalog.ExecutionResumed)
-"""Events with which a stretch begins: before them all code unwinds, and active paths begin anew from there."""
+"""Events that begin a stretch. All code ends before them, and active paths start again from the state there."""
 _SHARED = (
     catalog.StateMutated,
     catalog.TimeAccessed,
@@ -66,7 +79,7 @@ _SHARED = (
     catalog.VersionDecision,
     catalog.RollbackAdded,
 )
-"""What several strands of a step may record, without a place of its own."""
+"""Events that several concurrent calls of a step may record, without a key of their own."""
 _ENDS = (catalog.OperationCompleted, catalog.OperationFailed)
 BEGIN = "begin"
 END = "end"
@@ -74,33 +87,33 @@ UNKNOWN = "unknown"
 ASK = "ask"
 TURN = "turn"
 PATIENCE = 200
-"""Turns of the loop in which nothing is claimed, after which an end is given though earlier events were not met."""
+"""Loop iterations without a claim, after which an end is returned although earlier events are not claimed."""
 
 A_MOMENT = 0.001
-"""Seconds between two looks while scripts run, whose threads need the processor."""
+"""Seconds between two checks while scripts run, whose threads need the processor."""
 
 Key: TypeAlias = tuple[Any, ...]
 
 
 class Diverged(Suspended):
-    """Unwinds code that does something else than its log says, or more; nothing that it catches holds this up."""
+    """Raised in code that differs from its log. Code of users cannot catch it."""
 
 
 class ReplayDifference(NamedTuple):
-    """Something that a path did otherwise than its log says."""
+    """Difference between a path and its log."""
 
     sequence: int
-    """The event; one more than there are where the log has nothing more."""
+    """Number of the event; one after the last if the log has no further event."""
     path: str
     step: str
     actual: Payload | str | None
-    """What it did; None for nothing."""
+    """Fact that the path would record, or a description; None for nothing."""
     line: Any = None
-    """The line of a person's function that did so, where that is known."""
+    """Line of a user's function, if known."""
 
 
 def key_of(path: str, data: Payload) -> Key:
-    """Return what an event is found by: its place inside the step, or else its turn on the path."""
+    """Return the key of an event: the id of its operation, item or question, or else its path, for the next event."""
     match data:
         case catalog.OperationStarted():
             return (BEGIN, data.operation_id)
@@ -124,7 +137,7 @@ def key_of(path: str, data: Payload) -> Key:
 
 
 class Tape:
-    """One log, its states, and what has been claimed of it.
+    """One log, its states, and its claimed events.
 
     Parameters
     ----------
@@ -135,36 +148,36 @@ class Tape:
     def __init__(self, events: Sequence[Event]) -> None:
         self.execution_id = events[0].execution_id
         self.low, self.high = 0, len(events)
-        """The first and last event of the present stretch."""
+        """First and last event of the current stretch."""
         self.path = ""
-        """The path that is driven."""
+        """Path that runs now."""
         self.claims = 0
-        """How many events were claimed, one after the other."""
+        """Number of claims."""
         self.computing = 0
-        """How many scripts run just now, in threads."""
+        """Number of scripts that run now, in threads."""
         self.first: ReplayDifference | None = None
         """The earliest difference."""
         self.latest = events[0]
-        """The event that was claimed last."""
+        """Event that was claimed last."""
         self._events, self._positions = events, Positions.of(events)
         self._queues: defaultdict[Key, deque[int]] = defaultdict(deque)
         self._left: defaultdict[str, deque[int]] = defaultdict(deque)
-        """By path: the events that it is to come to."""
+        """By path: events that it has not claimed, in order."""
         self._settled: dict[str, int] = {}
-        """By question: the event that settled it."""
+        """By question: number of the event that settled it."""
         self._asked: dict[str, int] = {}
         self._claimed: set[int] = set()
         self._known: dict[str, ExecutionState] = {}
-        """By path: how things stand for the code of its step."""
+        """By path: state as the code of its step sees it."""
         self._differing: set[str] = set()
         self._wanted: dict[str, ReplayDifference] = {}
-        """By path: the first thing that its code did and the log does not have."""
+        """By path: the first fact that the log does not have."""
         self._failures: dict[str, str] = {}
-        """By path: what a script raised that the log tells of in older words; they run on through what follows."""
+        """By path: recorded error of a script in the wording of an older version, which later events repeat."""
         self._places: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
         """By path: the lines that its failures name, as recorded and as they are now."""
         self._items: dict[tuple[str, int], tuple[Event, Payload | None]] = {}
-        """Items that were begun and have not ended, with the change of their variable that followed."""
+        """Items that have started and not ended, with the change of their variable that followed."""
         for event in events:
             self._enter(event)
 
@@ -184,7 +197,7 @@ class Tape:
             self._left[event.path].append(number)
 
     def _follows_from_others(self, event: Event) -> bool:
-        """Whether a step is held up by a bound: what all paths had spent at that moment has led to it."""
+        """Return whether an event is a question of a step about a bound: it follows from what all paths had spent."""
         data = event.data
         if not isinstance(data, catalog.InterruptRaised | catalog.InterruptJoined):
             return False
@@ -194,7 +207,7 @@ class Tape:
     # --- where it stands -------------------------------------------------------------------------------------------
 
     def begin(self, low: int, high: int) -> None:
-        """Come to a stretch, in which everything begins anew."""
+        """Start a stretch, in which the code of all paths starts again."""
         self.low = low
         self.high = high
         self._known = {}
@@ -210,68 +223,69 @@ class Tape:
 
     @property
     def state(self) -> ExecutionState:
-        """How things stand for the code of the path that is driven.
+        """State as the code of the current path sees it.
 
-        Inside a step that is what its strands have claimed: the log's own state knows what they do later. Elsewhere it
-        is the state before the next event of the path.
+        Inside a step it consists of the claimed events only, since the recorded state may contain later ones. Elsewhere
+        it is the state before the next event of the path.
         """
-        known = self._known.get(self.path)
-        if known is not None and known.paths[self.path].phase == IN_STEP:
-            return known
+        state_of_path = self._known.get(self.path)
+        if state_of_path is not None and state_of_path.paths[self.path].phase == IN_STEP:
+            return state_of_path
         following = self.next_of_path(self.path)
         return self.state_at(self.high if following is None else following - 1)
 
     def advance(self, path: str, sequence: int) -> None:
-        """Let the code of a path know what the others have done up to an event."""
-        known = self.state
-        if known.last_sequence < sequence:
-            self._known[path] = _with_path(self.state_at(sequence), known, path)
+        """Update the state of a path with what the other paths have done up to an event."""
+        state_of_path = self.state
+        if state_of_path.last_sequence < sequence:
+            self._known[path] = _with_path(self.state_at(sequence), state_of_path, path)
 
     def next_of_path(self, path: str) -> int | None:
-        """Return the first event of the stretch that a path is to come to, and has not."""
-        left = self._left[path]
-        while left and left[0] in self._claimed:
-            left.popleft()
-        return left[0] if left and left[0] <= self.high else None
+        """Return the number of the first unclaimed event of a path in the stretch, or None."""
+        remaining = self._left[path]
+        while remaining and remaining[0] in self._claimed:
+            remaining.popleft()
+        return remaining[0] if remaining and remaining[0] <= self.high else None
 
     # --- what it has -----------------------------------------------------------------------------------------------
 
     def peek(self, key: Key) -> int | None:
-        """Return the next event of a place in the stretch."""
+        """Return the number of the next unclaimed event of a key in the stretch, or None."""
         queue = self._queues.get(key)
         while queue and (queue[0] in self._claimed or queue[0] < self.low):
             queue.popleft()
         return queue[0] if queue and queue[0] <= self.high else None
 
     def next_of(self, operation_id: str) -> tuple[str, int] | None:
-        """Return what the stretch has next of an operation, and where: its beginning, a question about it, its end."""
-        found = ((self.peek((kind, operation_id)), kind) for kind in (BEGIN, UNKNOWN, END))
-        return next(((kind, number) for number, kind in sorted((n, k) for n, k in found if n is not None)), None)
+        """Return kind and number of the next event of an operation: its beginning, a question about it, or its end."""
+        events = ((self.peek((kind, operation_id)), kind) for kind in (BEGIN, UNKNOWN, END))
+        return next(((kind, number) for number, kind in sorted((n, k) for n, k in events if n is not None)), None)
 
     def ahead(self, path: str, operation_id: str) -> OperationRecord | None:
-        """Return what the stretch will have had of an operation, as long as nothing of it was claimed."""
+        """Return the record of an operation after its last unclaimed event, or None."""
         last = self.peek((END, operation_id)) or self.peek((BEGIN, operation_id))
         opened = None if last is None else self.state_at(last).paths[path].open
         return None if opened is None else opened.operations.get(operation_id)
 
     def settled_at(self, interrupt_id: str) -> int | None:
-        """Return the event that settles a question in the stretch, or has settled it before."""
+        """Return the number of the event that settles a question in this stretch or an earlier one, or None."""
         sequence = self._settled.get(interrupt_id)
         return sequence if sequence is not None and sequence <= self.high else None
 
     def asked_at(self, interrupt_id: str) -> int | None:
-        """Return the event that asks a question."""
+        """Return the number of the event that asks a question, or None."""
         return self._asked.get(interrupt_id)
 
     def has_left(self, path: str) -> bool:
-        """Whether the log has more of the step that a path is in: further calls or questions, or its end."""
+        """Return whether the log has further events of the current step of a path."""
         return self.next_of_path(path) is not None
 
     async def in_turn(self, path: str, sequence: int) -> None:
-        """Return when all that a path is to come to before an event was claimed: strands end in the order of the log.
+        """Wait until all events of a path before an event are claimed, so that concurrent calls end in recorded order.
 
-        Which of them fails first decides what becomes of the others. Nothing waits for what is never met, but scripts
-        that still run are waited for, as they may meet it.
+        The first call that fails determines what happens to the others. The wait ends after `PATIENCE` loop iterations
+        without a claim, since code that differs never claims the event. It does not end while scripts run, which may
+        claim it.
         """
         idle = 0
         while (following := self.next_of_path(path)) is not None and following < sequence and idle < PATIENCE:
@@ -282,15 +296,16 @@ class Tape:
     # --- claiming ----------------------------------------------------------------------------------------------------
 
     def require_agreement(self, path: str) -> None:
-        """Raise `Diverged` where a path has left the log already: whatever its code does about it, it stays so."""
+        """Raise `Diverged` if a path has differed from the log before, whatever its code does about that."""
         if path in self._differing:
             raise Diverged
 
     def claim(self, data: Payload, path: str, step: str) -> None:
-        """Compare a fact with what the log has in its place; raise `Diverged` where that is something else."""
+        """Compare a fact with the event in its place, and claim that; raise `Diverged` if they differ."""
         self.require_agreement(path)
         sequence = self._find(data, path)
-        # The first change of another variable, or of this one by a later item, is not that of an item that stands.
+        # An event of this key may be the change of another variable, or of this one by a later item. Then the fact
+        # belongs to an item that parked code has continued, and is recorded before the stretch.
         is_other = sequence is None or (isinstance(data, _SHARED) and not is_same(self.event(sequence).data, data))
         if is_other and self._stands_already(data, path):
             return
@@ -317,25 +332,31 @@ class Tape:
         return is_same(recorded, data, self._failures.get(path, ""))
 
     def _find(self, data: Payload, path: str) -> int | None:
+        """Return the number of the event to compare a fact with, or None.
+
+        An event with an id is found by its key. Of the events of a path without one, the next event of the same type is
+        returned. Facts that concurrent calls record in any order (`_SHARED`) are compared first: an equal one is
+        preferred to the next one, up to the next event that is not shared.
+        """
         key = key_of(path, data)
         first = self.peek(key)
         if first is None or key[0] != TURN:
             return first
         same_type: int | None = None
         for number in self._queues[key]:
-            found = self.event(number).data
+            recorded = self.event(number).data
             if number > self.high or number in self._claimed:
                 continue
-            if type(found) is type(data):
+            if type(recorded) is type(data):
                 same_type = same_type or number
-                if not isinstance(data, _SHARED) or is_same(found, data, self._failures.get(path, "")):
+                if not isinstance(data, _SHARED) or is_same(recorded, data, self._failures.get(path, "")):
                     return number
-            elif isinstance(data, _SHARED) and not isinstance(found, _SHARED):
+            elif isinstance(data, _SHARED) and not isinstance(recorded, _SHARED):
                 break
         return same_type
 
     def take(self, sequence: int) -> Event:
-        """Claim an event as it is recorded."""
+        """Claim an event as recorded, without a comparison; return it."""
         event = self.latest = self.event(sequence)
         self._claimed.add(sequence)
         self.claims += 1
@@ -350,23 +371,23 @@ class Tape:
         return event
 
     def _remember(self, event: Event) -> None:
-        """Fold what was claimed; a path between two steps stands as the log says."""
+        """Add a claimed event to the state of its path. Between two steps, the state of a path is the recorded one."""
         path = event.path
         if not path:
             return
         before = self.state_at(event.sequence - 1)
-        known = self._known.get(path)
-        is_inside = known is not None and known.paths[path].phase == IN_STEP
+        state_of_path = self._known.get(path)
+        is_inside = state_of_path is not None and state_of_path.paths[path].phase == IN_STEP
         if is_inside and not isinstance(event.data, catalog.StepCompleted | catalog.StepFailed):
-            assert known is not None  # noqa: S101 - that is what was asked
-            self._known[path] = evolve(_with_path(before, known, path), event)
+            assert state_of_path is not None  # noqa: S101 - that is what was asked
+            self._known[path] = evolve(_with_path(before, state_of_path, path), event)
         else:
             self._known[path] = self.state_at(event.sequence)
 
     # --- items that begin twice --------------------------------------------------------------------------------------
 
     def _begin_item(self, event: Event, data: catalog.IterationStarted) -> None:
-        """Pass over the further beginnings of an item: it waited, and began anew when there was an answer."""
+        """Claim repeated starts of an item: it waited for an answer, and started again when there was one."""
         path = event.path
         index = data.iteration_index
         change = self._change_after(event)
@@ -379,7 +400,7 @@ class Tape:
                 self._claimed.add(again + 1)
 
     def _end_of_item(self, path: str, index: int) -> int:
-        """Return the event before which an item has not ended, nor its step."""
+        """Return the number of the event at which an item, or its step, ends."""
         ended = self.peek(("item ended", path, index))
         turns = (n for n in self._queues[TURN, path] if n not in self._claimed and n <= self.high)
         steps = (n for n in turns if not isinstance(self.event(n).data, _SHARED))
@@ -387,67 +408,67 @@ class Tape:
 
     def _change_after(self, event: Event) -> Payload | None:
         following = self._events[event.sequence : event.sequence + 1]
-        own = (found.data for found in following if found.path == event.path)
-        return next((data for data in own if isinstance(data, catalog.StateMutated)), None)
+        facts = (event_after.data for event_after in following if event_after.path == event.path)
+        return next((data for data in facts if isinstance(data, catalog.StateMutated)), None)
 
     def _stands_already(self, data: Payload, path: str) -> bool:
         """Return whether parked code has continued an item that a replay starts again (`ParkedRuns`)."""
-        begun = [item for (where, _), item in self._items.items() if where == path and item[0].sequence < self.low]
+        started = [item for (where, _), item in self._items.items() if where == path and item[0].sequence < self.low]
         if isinstance(data, catalog.IterationStarted):
-            return any(is_same(event.data, data) for event, _ in begun)
-        return any(change is not None and is_same(change, data) for _, change in begun)
+            return any(is_same(event.data, data) for event, _ in started)
+        return any(change is not None and is_same(change, data) for _, change in started)
 
     # --- differences -------------------------------------------------------------------------------------------------
 
     def want(self, path: str, step: str, actual: Payload | str) -> Diverged:
-        """Note what code does and the log does not have: a difference only if the path comes to something else."""
+        """Remember a fact that the log does not have. It is a difference only if the path leaves events unclaimed."""
         following = self.next_of_path(path)
         place = self.high + 1 if following is None else following
         self._wanted.setdefault(path, ReplayDifference(place, path, step, actual, present_place()))
         return Diverged()
 
     def differ(self, sequence: int, path: str, step: str, actual: Payload | str | None, line: Any = None) -> Diverged:
-        """Note a difference: the earliest one stays, whatever a step's own code does about it."""
+        """Record a difference. The earliest one is kept, whatever the code of the step does about it."""
         self._differing.add(path)
         if self.first is None or sequence < self.first.sequence:
             self.first = ReplayDifference(sequence, path, step, actual, line or present_place())
         return Diverged()
 
     def close(self, path: str) -> None:
-        """Note what a path was to come to in the stretch, and did not."""
+        """Record a difference if a path has left events of the stretch unclaimed."""
         following = self.next_of_path(path)
         if following is None or path in self._differing:
             return
-        wanted = self._wanted.get(path)
-        actual, line = (None, None) if wanted is None else (wanted.actual, wanted.line)
+        unrecorded = self._wanted.get(path)
+        actual, line = (None, None) if unrecorded is None else (unrecorded.actual, unrecorded.line)
         self.differ(following, path, self.event(following).step, actual, line)
 
     @property
     def claimed(self) -> int:
-        """How many events were met."""
+        """Number of claimed events."""
         return len(self._claimed)
 
 
-def _with_path(state: ExecutionState, known: ExecutionState, path: str) -> ExecutionState:
-    """Return a state in which one path stands as another state has it."""
+def _with_path(state: ExecutionState, state_of_path: ExecutionState, path: str) -> ExecutionState:
+    """Return a state with one path replaced by that of another state."""
     draft = Draft(state)
-    draft.add(known.paths[path])
+    draft.add(state_of_path.paths[path])
     return draft.sealed()
 
 
-# What the code of steps is given where its log is driven again: operations answered from that log, and none made.
+# --- services of steps that run against a tape ---
 #
-# Only what has no effect outside is done again: scripts, over their recorded clock and chance, and what a turn of an
-# agent does between its calls.
+# Operations are answered from the log, and no call is made. Only code without external effects runs again: scripts,
+# with their recorded clock and randomness, and the code of an agent's turn between its calls.
 
 
 DONE_AGAIN = ENCLOSING | {SCRIPT_EXECUTION}
 _OUT_OF_TIME = "TimeoutError"
-"""Class of the error of a script that took too long, which is not tried again."""
+"""Error class of a script that exceeded its time limit. Such a script does not run again."""
 
 
 class TapeClock:
-    """Stands still at the event that was met last: what asks for time outside an operation takes what is recorded."""
+    """Clock that shows the time of the event that was claimed last."""
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
@@ -457,13 +478,13 @@ class TapeClock:
         return self._tape.latest.recorded_at
 
     async def sleep(self, seconds: float) -> None:
-        """Let no time limit ring: the log says what took too long."""
+        """Sleep for ever: time limits never expire, since the log contains the ones that did."""
         del seconds
         await anyio.sleep_forever()
 
 
 class NoChance:
-    """Chance that nothing depends on: where it counts, it is an operation."""
+    """Randomness outside operations, on which nothing recorded depends."""
 
     def bits(self, count: int) -> int:
         """Return no bits."""
@@ -472,7 +493,7 @@ class NoChance:
 
 
 class TapeLog:
-    """Stands in for the log of code that is driven again: what it records is compared."""
+    """Journal that compares facts with a tape in place of recording them."""
 
     error: Exception | None = None
 
@@ -482,12 +503,12 @@ class TapeLog:
 
     @property
     def recorded(self) -> int:
-        """Number of the event that was met last."""
+        """Number of the event that was claimed last."""
         return self._tape.latest.sequence
 
     @property
     def state(self) -> ExecutionState:
-        """How things stand for the code that is driven."""
+        """State as the code of the current path sees it."""
         return self._tape.state
 
     @property
@@ -497,7 +518,7 @@ class TapeLog:
 
     @property
     def moment(self) -> int:
-        """When the event that was met last was recorded."""
+        """Time of the event that was claimed last."""
         return self._tape.latest.recorded_at
 
     def record(self, data: Payload, path: str = "", step: str = "", *, may_wait: bool = False) -> None:
@@ -511,20 +532,20 @@ class TapeLog:
             self.record(fact.data, fact.path, fact.step)
 
     async def durable(self) -> None:
-        """Return: it is written."""
+        """Return at once: the log is written."""
 
     async def event(self, sequence: int) -> Event:
         """Return one event."""
         return self._tape.event(sequence)
 
     def seconds_since(self, moment: int) -> float:
-        """Return no time: what took too long is recorded."""
+        """Return 0: the log contains what took too long."""
         del moment
         return 0.0
 
 
 class RunMisses:
-    """What the log of an execution does not have is not made, and no book or rule outside it is written to."""
+    """Miss policy of a verification: operations without a recorded result do not run, nothing outside is written."""
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
@@ -539,34 +560,34 @@ class RunMisses:
         """Return False."""
         return False
 
-    def answer(self, wanted: OperationRequest, beside: CallOptions) -> NoAnswer:
-        """Let code rest there."""
-        del wanted, beside
+    def answer(self, request: OperationRequest, beside: CallOptions) -> NoAnswer:
+        """Stop the code at this operation."""
+        del request, beside
         return NoAnswer.REST
 
     def opened(self, workspace: str) -> None:
-        """Return nothing: the log has the workspaces that it has."""
+        """Do nothing: workspaces are as recorded."""
 
-    def settled(self, asked: Question) -> None:
-        """Answer no question in place of its own recorded answer."""
+    def settled(self, question: Question) -> None:
+        """Do nothing: questions have their recorded answers."""
 
-    def child_like(self, wanted: OperationRequest) -> None:
-        """Return nothing: no other workflow runs."""
+    def child_like(self, request: OperationRequest) -> None:
+        """Return None: no other workflow runs."""
 
     def setting_of(self, operation_id: str) -> Mapping[str, Any]:
-        """Return what an operation was made with."""
-        begun = self._tape.peek((BEGIN, operation_id))
-        data = None if begun is None else self._tape.event(begun).data
+        """Return the recorded setting of an operation."""
+        sequence = self._tape.peek((BEGIN, operation_id))
+        data = None if sequence is None else self._tape.event(sequence).data
         return getattr(data, "setting", None) or {}
 
 
 class AnsweredOnce(OperationLog):
-    """The one look-up of operations, over a log that is only compared with.
+    """Operation log over a tape: operations have their recorded results, and none is made.
 
     Attributes
     ----------
     answered
-        How many operations the log has answered, by type.
+        Number of operations answered from the log, by type.
     """
 
     def __init__(self, journal: TapeLog, tape: Tape, waits: Waits) -> None:
@@ -577,83 +598,89 @@ class AnsweredOnce(OperationLog):
 
     @staticmethod
     def only_settles(state: ExecutionState, place: Place) -> bool:
-        """Return False: what began, and what nobody began, the log says."""
+        """Return False: the log determines which operations have started."""
         del state, place
         return False
 
     def enter(self, path: str, *, is_new: bool) -> None:
-        """Look everything up, also of a step that begins: the log may have it."""
+        """Look up the operations of a step, also of one that starts: the log may contain them."""
         del is_new
         super().enter(path, is_new=False)
 
     # --- operations --------------------------------------------------------------------------------------------------
 
     def run(
-        self, wanted: OperationRequest, carry_out: CarryOut, beside: CallOptions = PLAIN
+        self, request: OperationRequest, carry_out: CarryOut, beside: CallOptions = PLAIN
     ) -> Coroutine[Any, Any, Any]:
-        """Return what awaits the recorded result of an operation; see `OperationLog.run`."""
-        return self._from_log(wanted, carry_out, beside)
+        """Return a coroutine that returns the recorded result of an operation; see `OperationLog.run`."""
+        return self._from_log(request, carry_out, beside)
 
-    async def _from_log(self, wanted: OperationRequest, carry_out: CarryOut, beside: CallOptions) -> Any:
-        place = wanted.place
-        operation_id = wanted.operation_id
+    async def _from_log(self, request: OperationRequest, carry_out: CarryOut, beside: CallOptions) -> Any:
+        """Return the recorded result of an operation, or raise its recorded error.
+
+        1. An operation that ended before this stretch, or was claimed, must be the same one; its record has the result.
+        2. Code without external effects (`DONE_AGAIN`) runs again, unless it exceeded its time limit.
+        3. Everything else is answered with the events of the stretch.
+        """
+        place = request.place
+        operation_id = request.operation_id
         self.tape.require_agreement(place.path)
         self._meet(place.path, operation_id)
-        known = self.record_of(place, operation_id)
-        if known is not None and known.status != PENDING:
-            if known.operation_type != wanted.operation_type or known.parameters_hash not in (None, wanted.digest):
-                raise self._otherwise(known.started_sequence, wanted, beside)
-            if known.status == COMPLETED:
-                return known.result
-            if known.status == FAILED:
-                raise self.failing(place, known)
-        if wanted.operation_type in DONE_AGAIN and not self._ran_out_of_time(operation_id):
-            return await carry_out(known if known is not None and known.status == RUNNING else None)
-        return await self._answer(wanted, beside, has_begun=known is not None and known.status == RUNNING)
+        record = self.record_of(place, operation_id)
+        if record is not None and record.status != PENDING:
+            if record.operation_type != request.operation_type or record.parameters_hash not in (None, request.digest):
+                raise self._otherwise(record.started_sequence, request, beside)
+            if record.status == COMPLETED:
+                return record.result
+            if record.status == FAILED:
+                raise self.failing(place, record)
+        if request.operation_type in DONE_AGAIN and not self._ran_out_of_time(operation_id):
+            return await carry_out(record if record is not None and record.status == RUNNING else None)
+        return await self._answer(request, beside, has_begun=record is not None and record.status == RUNNING)
 
-    def _otherwise(self, sequence: int, wanted: OperationRequest, beside: CallOptions) -> Diverged:
-        place = wanted.place
+    def _otherwise(self, sequence: int, request: OperationRequest, beside: CallOptions) -> Diverged:
+        place = request.place
         setting = beside.setting
-        begun = catalog.OperationStarted(
-            wanted.operation_id,
-            wanted.operation_type,
-            wanted.parameters,
-            wanted.digest,
+        actual = catalog.OperationStarted(
+            request.operation_id,
+            request.operation_type,
+            request.parameters,
+            request.digest,
             setting=None if setting is None else setting.told,
         )
-        return self.tape.differ(sequence, place.path, place.step, begun)
+        return self.tape.differ(sequence, place.path, place.step, actual)
 
-    async def _answer(self, wanted: OperationRequest, beside: CallOptions, *, has_begun: bool) -> Any:
-        """Go through all that the stretch has of an operation; return what it came to, or raise that."""
-        place = wanted.place
-        operation_id = wanted.operation_id
-        while (found := self.tape.next_of(operation_id)) is not None:
-            what, sequence = found
-            if what == BEGIN:
-                self.begin(wanted, None, beside.setting, beside.within)
+    async def _answer(self, request: OperationRequest, beside: CallOptions, *, has_begun: bool) -> Any:
+        """Claim all events of an operation in the stretch; return its result, or raise its error."""
+        place = request.place
+        operation_id = request.operation_id
+        while (recorded := self.tape.next_of(operation_id)) is not None:
+            kind, sequence = recorded
+            if kind == BEGIN:
+                self.begin(request, None, beside.setting, beside.within)
                 has_begun = True
-            elif what == END:
+            elif kind == END:
                 await self.tape.in_turn(place.path, sequence)
-                return self._ended(wanted, beside, sequence)
+                return self._ended(request, beside, sequence)
             else:
-                self.tape.take(sequence)  # what became of it was asked, and after that it may have been made again
+                self.tape.take(sequence)  # a question about its unknown outcome; after that it may have been made again
         if not has_begun:
-            self.tape.want(place.path, place.step, str(wanted))
+            self.tape.want(place.path, place.step, str(request))
         return await self._never(place)
 
-    def _ended(self, wanted: OperationRequest, beside: CallOptions, sequence: int) -> Any:
+    def _ended(self, request: OperationRequest, beside: CallOptions, sequence: int) -> Any:
         data = self.tape.take(sequence).data
-        self.answered[wanted.operation_type] += 1
-        record = self.record_of(wanted.place, wanted.operation_id)
+        self.answered[request.operation_type] += 1
+        record = self.record_of(request.place, request.operation_id)
         assert record is not None  # noqa: S101 - its end was met just now
         if not isinstance(data, catalog.OperationCompleted):
-            raise self.failing(wanted.place, record)
+            raise self.failing(request.place, record)
         if beside.noted is not None:
-            self.record(wanted.place, beside.noted(data.result))
+            self.record(request.place, beside.noted(data.result))
         return data.result
 
     async def _never(self, place: Place) -> NoReturn:
-        """Wait as a call does that did not return before the log ended: others go on, and may have it unwound."""
+        """Wait like a call that did not return before the log ended. Other calls continue, and may end this one."""
         await self._waits.until(place.path, lambda: False)
         raise Suspended
 
@@ -662,55 +689,55 @@ class AnsweredOnce(OperationLog):
         data = None if ended is None else self.tape.event(ended).data
         return isinstance(data, catalog.OperationFailed) and _OUT_OF_TIME in (data.error_names or ())
 
-    # --- what code asks of the log ---------------------------------------------------------------------------------
+    # --- look-ups --------------------------------------------------------------------------------------------------
 
     def known_at(self, place: Place) -> OperationRecord | None:
-        """Return what the log has of the operation at a place, also where the code has still to come to it.
+        """Return the record of the operation at a place, also if it is not claimed yet.
 
-        So code that does otherwise where the log has something does as after a restart: no policy is asked again.
+        Code that differs there then behaves as after a restart: approval policies are not applied again.
         """
-        known = self.record_of(place, place.operation_id)
+        record = self.record_of(place, place.operation_id)
         operation_id = place.operation_id
-        if known is not None and known.status != PENDING:
-            return known
+        if record is not None and record.status != PENDING:
+            return record
         ahead = self.tape.ahead(place.path, operation_id)
-        return known if ahead is None else ahead._replace(setting_hash=None)
+        return record if ahead is None else ahead._replace(setting_hash=None)
 
     def question_at(self, place: Place) -> Question | None:
-        """Return the question at a place, also where the code has still to come to it."""
-        asked = self.tape.peek((ASK, self.question_id(place)))
-        if asked is None:
+        """Return the question at a place, also if it is not claimed yet."""
+        sequence = self.tape.peek((ASK, self.question_id(place)))
+        if sequence is None:
             return super().question_at(place)
-        return self.tape.state_at(asked).interrupts.get(self.question_id(place))
+        return self.tape.state_at(sequence).interrupts.get(self.question_id(place))
 
     def has_history_ahead(self, place: Place) -> bool:
-        """Whether the log goes on in this step."""
+        """Return whether the log has further events of this step."""
         return self.tape.has_left(place.path) or super().has_history_ahead(place)
 
-    def is_known(self, wanted: OperationRequest) -> bool:
-        """Whether the log has an operation in the stretch, or before it."""
-        return self.known_at(wanted.place) is not None
+    def is_known(self, request: OperationRequest) -> bool:
+        """Return whether the log has an operation in the stretch, or before it."""
+        return self.known_at(request.place) is not None
 
     def _refuse(self, place: Place, error: DivergenceError) -> NoReturn:
-        """Note that a question, or a call in its place, is not that of the log."""
+        """Record a difference: a question, or a call in its place, is not the recorded one."""
         record = self.record_of(place, place.operation_id)
-        asked = self.tape.asked_at(self.question_id(place)) if record is None else record.started_sequence
-        sequence = asked or self.tape.next_of_path(place.path) or self.tape.high
+        recorded = self.tape.asked_at(self.question_id(place)) if record is None else record.started_sequence
+        sequence = recorded or self.tape.next_of_path(place.path) or self.tape.high
         changes = f" ({'; '.join(error.changes)})" if error.changes else ""
         raise self.tape.differ(sequence, place.path, place.step, f"{error.requested}{changes}") from error
 
 
 class AnsweredWaits(Waits):
-    """Waits for what the log says: recorded answers are there at once."""
+    """Waits over a tape: recorded answers are available at once."""
 
     def __init__(self, journal: TapeLog, tape: Tape) -> None:
         super().__init__(journal)
         self._tape = tape
         self.answered = 0
-        """How many questions the log has answered."""
+        """Number of questions answered from the log."""
 
     async def answer(self, path: str, interrupt_id: str) -> Question:
-        """Return a question with its recorded answer; without one its code waits, and what comes after it is cut."""
+        """Return a question with its recorded answer; without one the code waits until the stretch ends."""
         settled = self._tape.settled_at(interrupt_id)
         if settled is not None:
             self.answered += settled >= self._tape.low
@@ -719,24 +746,24 @@ class AnsweredWaits(Waits):
 
 
 class AnsweredRecorder(Recorder):
-    """What a step asks for that is not deterministic, answered from its log."""
+    """Recorder over a tape: non-deterministic calls of a step have their recorded results."""
 
     once: AnsweredOnce
 
-    def run(self, wanted: OperationRequest, call: Call) -> Coroutine[Any, Any, Any]:
-        """Return what awaits the recorded result of a call; see `Recorder.run`."""
-        if wanted.operation_type == VERSION_DECISION and not self.once.is_known(wanted):
+    def run(self, request: OperationRequest, call: Call) -> Coroutine[Any, Any, Any]:
+        """Return a coroutine that returns the recorded result of a call; see `Recorder.run`."""
+        if request.operation_type == VERSION_DECISION and not self.once.is_known(request):
             return self._decided(call)
-        if wanted.operation_type == SCRIPT_EXECUTION:
-            call = call._replace(make=partial(self._compute, wanted, call.make))
-        if call.reserved is not None and not self.once.is_known(wanted):
-            return self._within_bounds(wanted, call)
-        return super().run(wanted, call)
+        if request.operation_type == SCRIPT_EXECUTION:
+            call = call._replace(make=partial(self._compute, request, call.make))
+        if call.reserved is not None and not self.once.is_known(request):
+            return self._within_bounds(request, call)
+        return super().run(request, call)
 
-    async def _compute(self, wanted: OperationRequest, make: Callable[[], Awaitable[Any]]) -> Any:
-        """Run a script again; its end waits for its turn, as recorded ends do.
+    async def _compute(self, request: OperationRequest, make: Callable[[], Awaitable[Any]]) -> Any:
+        """Run a script again; return when its end is next in the recorded order.
 
-        Of items in parallel, the first to fail ends the step, so a script that is faster now would end it too early
+        The first of parallel items that fails ends the step, so a script that is faster now would end it too early
         (test_items_that_fail_in_parallel_are_verified_in_their_order).
         """
         tape = self.once.tape
@@ -745,16 +772,16 @@ class AnsweredRecorder(Recorder):
             return await make()
         finally:
             tape.computing -= 1
-            ended = tape.peek((END, wanted.operation_id))
+            ended = tape.peek((END, request.operation_id))
             if ended is not None:
-                await tape.in_turn(wanted.place.path, ended)
+                await tape.in_turn(request.place.path, ended)
 
     async def _decided(self, call: Call) -> Any:
-        """Return which version is followed where the log was past that place before there was a choice."""
+        """Return the version to follow if the log passed that place before there was a version decision."""
         return await call.make()
 
-    async def _within_bounds(self, wanted: OperationRequest, call: Call) -> Any:
-        """Let a bound refuse the call that it has refused: the log has nothing else of it."""
+    async def _within_bounds(self, request: OperationRequest, call: Call) -> Any:
+        """Check the bound that has refused a call: the log has no other event of that call."""
         assert call.reserved is not None  # noqa: S101 - that is what was asked
-        await self.asking.within_bounds(wanted.place, call.reserved)
-        return await super().run(wanted, call)
+        await self.asking.within_bounds(request.place, call.reserved)
+        return await super().run(request, call)

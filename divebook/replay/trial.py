@@ -1,4 +1,4 @@
-"""A trial: one step of a run done again with the state it had, as often as wanted, beside what is recorded of it."""
+"""Trials: one step of a run runs again, several times, with its recorded state, beside the recorded result."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from divebook import extensions
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.forks import Change
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, CACHED_RESPONSE, STEP_EXECUTION
@@ -56,8 +55,8 @@ class StepEntry(NamedTuple):
     @property
     def only(self) -> dict[str, Any]:
         """What the event says of it with which a trial begins."""
-        told: dict[str, Any] = {"step": self.step, "path": self.path, "visit": self.visit, "item": self.item}
-        return {name: value for name, value in told.items() if value is not None}
+        fields: dict[str, Any] = {"step": self.step, "path": self.path, "visit": self.visit, "item": self.item}
+        return {name: value for name, value in fields.items() if value is not None}
 
     @property
     def label(self) -> str:
@@ -89,40 +88,40 @@ def entry_of(
     """
     require_step_of(workflow, step)
     visits = [event for event in events if isinstance(event.data, catalog.StepStarted)]
-    own = [event for event in visits if event.step == step]
+    visits_of_step = [event for event in visits if event.step == step]
     name = events[0].execution_id
-    if not own:
+    if not visits_of_step:
         entered = ", ".join(dict.fromkeys(event.step for event in visits)) or "none"
         raise SetupError(
             f"execution {name} never entered step {step!r}, so there is no state to try it with (it "
             f"entered: {entered}); run the workflow up to it first"
         )
-    number: object = len(own) if visit is None else visit  # whatever a caller has
-    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= len(own):
-        told = f"execution {name} entered step {step!r} {plural(len(own), 'time')}"
-        raise SetupError(f"{told}; visit is 1 to {len(own)}, not {number!r}")
-    begun = own[number - 1]
-    assert isinstance(begun.data, catalog.StepStarted)  # noqa: S101 - they were chosen so
+    number: object = len(visits_of_step) if visit is None else visit  # whatever a caller has
+    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= len(visits_of_step):
+        message = f"execution {name} entered step {step!r} {plural(len(visits_of_step), 'time')}"
+        raise SetupError(f"{message}; visit is 1 to {len(visits_of_step)}, not {number!r}")
+    start = visits_of_step[number - 1]
+    assert isinstance(start.data, catalog.StepStarted)  # noqa: S101 - they were chosen so
     if item is not None:
-        _require_item(events, workflow, begun, own[number:], item)
-    return StepEntry(step, begun.path, begun.data.visit, item, begun.sequence)
+        _require_item(events, workflow, start, visits_of_step[number:], item)
+    return StepEntry(step, start.path, start.data.visit, item, start.sequence)
 
 
 def _require_item(
-    events: Sequence[Event], workflow: Workflow, begun: Event, later: Sequence[Event], item: object
+    events: Sequence[Event], workflow: Workflow, start: Event, later: Sequence[Event], item: object
 ) -> None:
     """Raise `SetupError` unless a visit to a step had an item."""
-    if workflow.step(begun.step).each is None:
-        raise SetupError(f"step {begun.step!r} has no Each, so it has no item {item!r}; leave item out")
-    end = next((event.sequence for event in later if event.path == begun.path), len(events) + 1)
-    found = {
+    if workflow.step(start.step).each is None:
+        raise SetupError(f"step {start.step!r} has no Each, so it has no item {item!r}; leave item out")
+    end = next((event.sequence for event in later if event.path == start.path), len(events) + 1)
+    items = {
         event.data.iteration_index
-        for event in events[begun.sequence : end - 1]
-        if isinstance(event.data, catalog.IterationStarted) and (event.path, event.step) == (begun.path, begun.step)
+        for event in events[start.sequence : end - 1]
+        if isinstance(event.data, catalog.IterationStarted) and (event.path, event.step) == (start.path, start.step)
     }
-    if isinstance(item, bool) or item not in found:
-        there = f"items {min(found)} to {max(found)}" if found else "no item"
-        raise SetupError(f"step {begun.step!r} began {there} there, and not item {item!r}; items are counted from 0")
+    if isinstance(item, bool) or item not in items:
+        there = f"items {min(items)} to {max(items)}" if items else "no item"
+        raise SetupError(f"step {start.step!r} began {there} there, and not item {item!r}; items are counted from 0")
 
 
 def alone(workflow: Workflow, step: str) -> Workflow:
@@ -139,8 +138,8 @@ def with_only(workflow: Workflow, step: Step) -> Workflow:
 
 def require_known(entry: StepEntry, change: Change, before: ExecutionState) -> None:
     """Raise `NotFoundError` for a variable or input that is to be otherwise and that a step was entered without."""
-    known = ("variable", change.variables, before.variables), ("input", change.inputs, before.inputs)
-    for kind, names, there in known:
+    kinds = ("variable", change.variables, before.variables), ("input", change.inputs, before.inputs)
+    for kind, names, there in kinds:
         for name in names:
             if name not in there:
                 text = f"{kind} {name!r} cannot be set: step {entry.step!r} was entered without one of that name"
@@ -167,7 +166,7 @@ class CallOfAgent(NamedTuple):
 
 
 def is_call(workflow: Workflow, name: str) -> bool:
-    """Whether a name can only be that of a call: the workflow is a function, and that is its one step."""
+    """Return whether a name can only be that of an agent: the workflow is a function, which is its only step."""
     return workflow.start.type == FUNCTION and name != workflow.start.name
 
 
@@ -187,28 +186,28 @@ def call_of(log: ReadLog, workflow: Workflow, agent: str, number: int | None = N
         It is a step function, or there were not so many calls.
     """
     calls = [span for span in log.spans if span.kind == "operation" and span.holder == -1 and span.called]
-    own = [span for span in calls if span.called == agent and span.type in _ASKS]
-    if not own:
+    calls_of_agent = [span for span in calls if span.called == agent and span.type in _ASKS]
+    if not calls_of_agent:
         raise _not_asked(calls, workflow, agent)
-    wanted: object = len(own) if number is None else number  # whatever a caller has
-    if isinstance(wanted, bool) or not isinstance(wanted, int) or not 1 <= wanted <= len(own):
-        told = f"workflow function {workflow.name!r} asked agent {agent!r} {plural(len(own), 'time')}"
-        raise SetupError(f"{told}; visit is 1 to {len(own)}, not {wanted!r}")
-    call = own[wanted - 1]
+    visit: object = len(calls_of_agent) if number is None else number  # whatever a caller has
+    if isinstance(visit, bool) or not isinstance(visit, int) or not 1 <= visit <= len(calls_of_agent):
+        message = f"workflow function {workflow.name!r} asked agent {agent!r} {plural(len(calls_of_agent), 'time')}"
+        raise SetupError(f"{message}; visit is 1 to {len(calls_of_agent)}, not {visit!r}")
+    call = calls_of_agent[visit - 1]
     prompt = str((call.parameters or {}).get("prompt", ""))
     step = Step(agent, agent=agent, prompt=f"${{state.{ASKED}}}", output=_class_of(call), store=ANSWER, edges=())
-    entry = StepEntry(agent, call.path, 1, None, call.sequences[0], wanted)
+    entry = StepEntry(agent, call.path, 1, None, call.sequences[0], visit)
     return CallOfAgent(entry, with_only(workflow, step), prompt)
 
 
 def _not_asked(calls: Sequence[Span], workflow: Workflow, name: str) -> Exception:
     step = next((span for span in reversed(calls) if (span.called, span.type) == (name, STEP_EXECUTION)), None)
     if step is not None:
-        given = ", ".join(f"{key}={readable(value)}" for key, value in (step.parameters or {})["arguments"].items())
-        return SetupError(f"{name!r} is a step function, which needs no run to be tried: call it, {name}({given})")
-    known = dict.fromkeys(str(span.called) for span in calls if span.type in _ASKS)
-    told = f"workflow {workflow.name!r} is a Python function, which asked no agent {name!r} in this run"
-    return NotFoundError("agent", name, [workflow.start.name, *known], told)
+        arguments = ", ".join(f"{key}={readable(value)}" for key, value in (step.parameters or {})["arguments"].items())
+        return SetupError(f"{name!r} is a step function, which needs no run to be tried: call it, {name}({arguments})")
+    agents = dict.fromkeys(str(span.called) for span in calls if span.type in _ASKS)
+    message = f"workflow {workflow.name!r} is a Python function, which asked no agent {name!r} in this run"
+    return NotFoundError("agent", name, [workflow.start.name, *agents], message)
 
 
 def _class_of(call: Span) -> str | None:
@@ -233,7 +232,7 @@ RECORDED_NUMBER = 0
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """What a step came to once."""
+    """Result of one run of a step."""
 
     number: int
     """0 of what is recorded, 1 of the first try."""
@@ -254,7 +253,7 @@ class TrialResult:
 
     @property
     def text(self) -> str:
-        """What it came to as people read it: its value, else why there is none."""
+        """Text of the result: its value, or the reason why there is none."""
         if self.error is not None:
             return self.error
         return "" if self.value is None else aligned_as_text(self.value)
@@ -266,23 +265,23 @@ class TrialResult:
 
 
 def tried_in(log: Sequence[Event], entry: StepEntry, number: int, execution: Execution) -> TrialResult:
-    """Return what a step came to in a log: in that of its run, or of a try, where it stands at the same place."""
+    """Return the result of a step in a log: of its run, or of a try, in which the step has the same place."""
     read = ReadLog.of(log)
-    own, done = _spans_of_call(read, entry) if number == RECORDED_NUMBER and entry.call else _spans(read, entry)
+    spans, done = _spans_of_call(read, entry) if number == RECORDED_NUMBER and entry.call else _spans(read, entry)
     state = execution.state
     if done is None:  # it was stopped before it could begin, by a bound for instance
         return TrialResult(number, execution.id, state.status, "", None, state.error, None, None, None, None)
     status = done.status if done.ended_us is not None else state.status
-    usage = done.usage or _consumed(own)
+    usage = done.usage or _consumed(spans)
     took = done.duration_us
     return TrialResult(
         number,
         execution.id,
         status,
-        _last_prompt(own),
+        _last_prompt(spans),
         None if status != catalog.COMPLETED else opened(_value(read, done), lenient=True),
         done.error or (_waits(execution) if status == catalog.WAITING else None),
-        next((span.model for span in own if span.model), None),
+        next((span.model for span in spans if span.model), None),
         usage.get("input_tokens", 0) + usage.get("output_tokens", 0) if usage else None,
         usage["cost"] / NANODOLLARS if "cost" in usage else None,
         None if took is None else took / 1e6,
@@ -291,11 +290,11 @@ def tried_in(log: Sequence[Event], entry: StepEntry, number: int, execution: Exe
 
 def _spans(log: ReadLog, entry: StepEntry) -> tuple[list[Span], Span | None]:
     """Return all that happened in a visit to a step, or in an item of it, and the span of that itself."""
-    own = [span for span in log.spans if (span.path, span.step, span.visit) == (entry.path, entry.step, entry.visit)]
+    spans = [span for span in log.spans if (span.path, span.step, span.visit) == (entry.path, entry.step, entry.visit)]
     if entry.item is not None:
-        own = [span for span in own if span.iteration == entry.item]
+        spans = [span for span in spans if span.iteration == entry.item]
     kind = "step" if entry.item is None else "item"
-    return own, next((span for span in reversed(own) if span.kind == kind), None)
+    return spans, next((span for span in reversed(spans) if span.kind == kind), None)
 
 
 def _spans_of_call(log: ReadLog, entry: StepEntry) -> tuple[list[Span], Span]:
@@ -304,17 +303,17 @@ def _spans_of_call(log: ReadLog, entry: StepEntry) -> tuple[list[Span], Span]:
     return [span for span in log.spans if span is call or span.holder == call.index], call
 
 
-def _consumed(own: Sequence[Span]) -> dict[str, int]:
+def _consumed(spans: Sequence[Span]) -> dict[str, int]:
     """Return what the calls of a turn have consumed together."""
     total = Counter[str]()
-    for span in own:
+    for span in spans:
         total.update(span.usage)
     return total
 
 
 def _waits(execution: Execution) -> str | None:
-    asked = [question.question for question in execution.interrupts[:1]]
-    return f"waits for an answer: {asked[0]}" if asked else None
+    questions = [question.question for question in execution.interrupts[:1]]
+    return f"waits for an answer: {questions[0]}" if questions else None
 
 
 def _value(log: ReadLog, done: Span) -> Any:
@@ -332,13 +331,13 @@ def _value(log: ReadLog, done: Span) -> Any:
     return done.result
 
 
-def _last_prompt(own: Sequence[Span]) -> str:
+def _last_prompt(spans: Sequence[Span]) -> str:
     """Return what models were asked in a step, or what it called with which arguments."""
-    first = [request for request in requests_in(own) if request.n == 1]
+    first = [request for request in requests_in(spans) if request.n == 1]
     if first:
-        texts = ["\n\n".join(said.text for said in request.added if said.role == "user") for request in first]
+        texts = ["\n\n".join(message.text for message in request.added if message.role == "user") for request in first]
         return "\n\n".join(dict.fromkeys(filter(None, texts)))
-    called = [span for span in own if span.kind == "operation" and span.holder == -1 and not span.is_pause]
+    called = [span for span in spans if span.kind == "operation" and span.holder == -1 and not span.is_pause]
     return "\n\n".join(dict.fromkeys(_told(span.parameters) for span in called if span.parameters))
 
 
@@ -362,15 +361,15 @@ _SAME = "= as recorded"
 def as_text(title: str, recorded: TrialResult, tries: Sequence[TrialResult]) -> str:
     """Return a trial as lines: what was asked, then each outcome, in one text with the recorded one."""
     lines = [f"{_shown(title)}: {_summary(tries)}"]
-    for asked, titles in _prompts(recorded, tries):
-        lines += [f"asked {titles}:", *_indented(marked(_shown(recorded.asked), asked))]
+    for prompt, titles in _prompts(recorded, tries):
+        lines += [f"asked {titles}:", *_indented(marked(_shown(recorded.asked), prompt))]
     if not _differ(recorded, tries) and recorded.asked:
         lines += ["asked, each time as recorded:", *_indented(_shown(recorded.asked))]
     lines += [f"recorded: {_figures(recorded)}", *_indented(_shown(recorded.text))]
     for tried in tries[:MOST]:
         is_same = _is_same(recorded, tried)
-        told = [_SAME] if is_same else _shown(_beside(recorded, tried)).split("\n")
-        lines += [f"{tried.title}: {_figures(tried)}", *(f"  {line}" for line in told)]
+        text_lines = [_SAME] if is_same else _shown(_beside(recorded, tried)).split("\n")
+        lines += [f"{tried.title}: {_figures(tried)}", *(f"  {line}" for line in text_lines)]
     return "\n".join(filter(None, [*lines, _left(tries)]))
 
 
@@ -392,28 +391,28 @@ def _left(tries: Sequence[TrialResult]) -> str:
 
 def _summary(tries: Sequence[TrialResult]) -> str:
     done = sum(tried.status == COMPLETED for tried in tries)
-    told = [plural(len(tries), "try").replace("trys", "tries")]
+    parts = [plural(len(tries), "try").replace("trys", "tries")]
     if done < len(tries):
-        told.append(f"{done} completed")
+        parts.append(f"{done} completed")
     tokens, costs = ([getattr(tried, name) for tried in tries] for name in ("tokens", "cost"))
-    if any(found is not None for found in tokens):
-        told.append(f"{sum(filter(None, tokens)):,} tokens")
-    if any(found is not None for found in costs):
-        told.append(price(sum(filter(None, costs))))
-    return " · ".join(told)
+    if any(count is not None for count in tokens):
+        parts.append(f"{sum(filter(None, tokens)):,} tokens")
+    if any(count is not None for count in costs):
+        parts.append(price(sum(filter(None, costs))))
+    return " · ".join(parts)
 
 
 def _figures(tried: TrialResult) -> str:
-    told = [tried.status]
+    parts = [tried.status]
     if tried.model:
-        told.append(tried.model)
+        parts.append(tried.model)
     if tried.tokens is not None:
-        told.append(f"{tried.tokens:,} tokens")
+        parts.append(f"{tried.tokens:,} tokens")
     if tried.cost is not None:
-        told.append(price(tried.cost))
+        parts.append(price(tried.cost))
     if tried.seconds is not None:
-        told.append(seconds(tried.seconds))
-    return " · ".join(told)
+        parts.append(seconds(tried.seconds))
+    return " · ".join(parts)
 
 
 def _shown(text: str) -> str:
@@ -449,8 +448,8 @@ def _prompts(recorded: TrialResult, tries: Sequence[TrialResult]) -> Iterator[tu
     for tried in tries:
         if _is_asked_otherwise(recorded, tried):
             titles.setdefault(_shown(tried.asked), []).append(str(tried.number))
-    for asked, numbers in titles.items():
-        yield asked, "in each try" if len(numbers) == len(tries) else f"in try {', '.join(numbers)}"
+    for prompt, numbers in titles.items():
+        yield prompt, "in each try" if len(numbers) == len(tries) else f"in try {', '.join(numbers)}"
 
 
 # --- HTML ------------------------------------------------------------------------------------------------------------
@@ -464,15 +463,15 @@ def _asked(recorded: TrialResult, tries: Sequence[TrialResult]) -> str:
         return _box("Asked", "as recorded", safe(_shown(recorded.asked)))
     before = _shown(recorded.asked)
     return "".join(
-        _box("Asked", titles, "".join(piece_of(*piece) for piece in pieces(before, asked)))
-        for asked, titles in _prompts(recorded, tries)
+        _box("Asked", titles, "".join(piece_of(*piece) for piece in pieces(before, prompt)))
+        for prompt, titles in _prompts(recorded, tries)
     )
 
 
-def _box(title: str, told: str, text: str) -> str:
+def _box(title: str, note: str, text: str) -> str:
     return (
         f'<div style="border:{RULE};border-radius:4px;padding:6px 10px;margin:0 0 8px">'
-        f'<div>{styled(BADGE, title)}{styled(FAINT, safe(told))}</div><div style="{TEXT}">{text}</div></div>'
+        f'<div>{styled(BADGE, title)}{styled(FAINT, safe(note))}</div><div style="{TEXT}">{text}</div></div>'
     )
 
 
@@ -487,8 +486,8 @@ def _outcome(recorded: TrialResult, tried: TrialResult) -> str:
         return styled(FAINT, _SAME)
     if recorded.error is not None or tried.error is not None:
         return safe(_shown(tried.text))
-    told = pieces(_shown(recorded.text), _shown(tried.text))
-    return "".join(piece_of(piece.sign, piece.text) for piece in told if piece.sign != REMOVED)
+    difference = pieces(_shown(recorded.text), _shown(tried.text))
+    return "".join(piece_of(piece.sign, piece.text) for piece in difference if piece.sign != REMOVED)
 
 
 @dataclass(frozen=True, repr=False)
@@ -526,13 +525,14 @@ class StepTrial:
     @property
     def cost(self) -> float | None:
         """What all tries have spent together, in US dollars; None where no price is known."""
-        known = [tried.cost for tried in self.tries if tried.cost is not None]
-        return sum(known) if known else None
+        costs = [tried.cost for tried in self.tries if tried.cost is not None]
+        return sum(costs) if costs else None
 
     def frame(self) -> pd.DataFrame:
         """Return a row for what is recorded and for each try: `divebook.analysis.lists.trial_frame`."""
-        made: pd.DataFrame = extensions.extension(extensions.FRAMES)("trial", self)
-        return made
+        from divebook.analysis.lists import frame_of
+
+        return frame_of("trial", self)
 
     @property
     def definition(self) -> str:
@@ -549,18 +549,18 @@ class StepTrial:
         file
             A file of definitions, ``draft.yaml``.
         """
-        keep: Any = extensions.extension(extensions.KEEP)
-        kept: Path | None = keep(self, file, overwrite=overwrite)
-        return kept
+        from divebook.notebook.session import keep
+
+        return keep(self, file, overwrite=overwrite)
 
     @property
     def _title(self) -> str:
-        told: dict[str, Any] = dict(self.change.variables)
-        told |= {f"inputs.{name}": value for name, value in self.change.inputs.items()}
+        changes: dict[str, Any] = dict(self.change.variables)
+        changes |= {f"inputs.{name}": value for name, value in self.change.inputs.items()}
         if self.change.model is not None:
-            told["model"] = self.change.model
-        given = ", ".join(f"{name} = {one_line(readable(value), 60)}" for name, value in told.items())
-        return f"{self.entry.label} of {self.source}" + (f" with {given}" if given else "")
+            changes["model"] = self.change.model
+        text = ", ".join(f"{name} = {one_line(readable(value), 60)}" for name, value in changes.items())
+        return f"{self.entry.label} of {self.source}" + (f" with {text}" if text else "")
 
     def __str__(self) -> str:
         return as_text(self._title, self.recorded, self.tries)

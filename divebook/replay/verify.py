@@ -1,7 +1,8 @@
-"""Whether a definition still does what the log of an execution says: driven again, with no call made.
+"""Verification: a definition runs against the log of an execution, without calls, and every fact is compared.
 
-The first difference names event, step, line, and what was expected and came instead. What cannot be checked is said,
-and never counts as equal (`tests/replay/test_verify.py`).
+The first difference contains the event, step and line, and what was expected and found. Parts that cannot be checked
+are listed, and never count as equal (`tests/replay/test_verify.py`). Example: a run recorded ``x = 2``; now the script
+of the step is ``1 + 2``. The script runs again, and its end differs from event 4, ``operation_completed`` with 2.
 """
 
 from __future__ import annotations
@@ -45,16 +46,17 @@ from divebook.workflow.definition import Sketch, Workflow
 from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
 from divebook.workflow.step import Step
 
-# A definition driven against a log: one path after the other, each by itself against its own part of it.
+# --- driving a definition against a log ---
 #
-# Where the log was taken up again all code unwinds, and the paths that were active begin anew from the state there.
+# Paths run one after the other, each against its own events. At each resumption in the log all code ends, and the paths
+# that were active start again from the state there.
 
 
 _ENDS = (catalog.ExecutionCompleted, catalog.ExecutionFailed)
 
 
 class PathByPath(PathRunner):
-    """The paths of one stretch of a log."""
+    """Runner of the paths of one stretch of a log, one after the other."""
 
     def __init__(self, tape: Tape, recorder: AnsweredRecorder, workflow: Workflow, services: Services) -> None:
         super().__init__(recorder, workflow, services)
@@ -65,13 +67,13 @@ class PathByPath(PathRunner):
         self._left.append(path_id)
 
     def _stop(self) -> None:
-        """Go on: how far the others came before they were stopped, the log says."""
+        """Do nothing: the log determines how far the other paths came before they were stopped."""
 
     def _release_joins(self) -> None:
-        """Go on: each path finds in the log when it was let go."""
+        """Do nothing: the log determines when a path continues after a join."""
 
     async def drive(self) -> None:
-        """Drive all paths of the stretch."""
+        """Run all paths of the stretch, and then its rollbacks."""
         state = self._tape.state_at(self._tape.low)
         if state.paths:
             self._left.extend(path.id for path in state.active_paths())
@@ -79,27 +81,27 @@ class PathByPath(PathRunner):
             self._begin(decide_start(self.workflow))
         await self._drive_all()
         for number in range(self._tape.low, self._tape.high + 1):
-            begun = self._tape.event(number).data
-            if isinstance(begun, catalog.PathStarted) and begun.rollback is not None and self._tape.first is None:
+            started = self._tape.event(number).data
+            if isinstance(started, catalog.PathStarted) and started.rollback is not None and self._tape.first is None:
                 self._begin(self._next_undoing(number))
                 await self._drive_all()
 
-    def _begin(self, begun: Fact) -> None:
-        """Follow a path that no other one has branched into."""
-        self._tape.path = begun.path
+    def _begin(self, start: Fact) -> None:
+        """Start a path that no other path has branched into."""
+        self._tape.path = start.path
         with suppress(Suspended):
-            self.journal.record_all((begun,))
-            self._start(begun.path)
-        self._tape.close(begun.path) if not self._left else None
+            self.journal.record_all((start,))
+            self._start(start.path)
+        self._tape.close(start.path) if not self._left else None
 
     def _next_undoing(self, number: int) -> Fact:
-        """Return the path that the rules undo something on, where the log has the beginning of one as an event."""
+        """Return the start of a rollback path according to the rules, at an event with such a start."""
         event = self._tape.event(number)
         before = number - 1
-        begun = self._tape.event(before).data
-        if isinstance(begun, catalog.RollbackStarted):
-            decided = decide_end(self.workflow, self._tape.state_at(before - 1)) if not begun.cancelled else None
-            decided = decided or decide_cancellation(self._tape.state_at(before - 1), begun.error)
+        started = self._tape.event(before).data
+        if isinstance(started, catalog.RollbackStarted):
+            decided = decide_end(self.workflow, self._tape.state_at(before - 1)) if not started.cancelled else None
+            decided = decided or decide_cancellation(self._tape.state_at(before - 1), started.error)
         else:
             decided = decide_end(self.workflow, self._tape.state_at(before))
         if not isinstance(decided, RecordFacts):
@@ -119,7 +121,7 @@ class PathByPath(PathRunner):
             await asyncio.sleep(0)  # others use this loop as well
 
     async def _pursue(self, path: str) -> None:
-        """Follow a path to the end of what the log has of it."""
+        """Run a path to its last event in the stretch."""
         while True:
             claims = self._tape.claims
             await self._follow(path)
@@ -132,7 +134,7 @@ class PathByPath(PathRunner):
                 return
 
     def _join(self, path: str) -> None:
-        """Compare what becomes of a path at a join with what the rules say of all that wait there."""
+        """Compare the outcome of a path at a join with the decision of the rules for all paths that wait there."""
         tape = self._tape
         sequence = self._tape.next_of_path(path)
         assert sequence is not None  # noqa: S101 - that is what was asked
@@ -153,14 +155,14 @@ class PathByPath(PathRunner):
 
 
 async def drive(tape: Tape, total: int, services: Services, workflow_at: Callable[[int], Workflow]) -> Counter[str]:
-    """Drive a definition against a log, to its first difference; return how many operations were answered, by type.
+    """Drive a definition against a log up to the first difference; return the number of answered operations by type.
 
     Parameters
     ----------
     total
-        How many events the log has.
+        Number of events of the log.
     workflow_at
-        Returns the definition that holds from an event on.
+        Return the definition that is valid from an event on.
     """
     starts = [number for number in range(1, total + 1) if isinstance(tape.event(number).data, OPENINGS)]
     log = TapeLog(tape)
@@ -182,7 +184,7 @@ async def drive(tape: Tape, total: int, services: Services, workflow_at: Callabl
 
 
 def _compare_end(tape: Tape, workflow: Workflow) -> None:
-    """Compare how a stretch ended with what the rules say."""
+    """Compare the end of a stretch with the decision of the rules."""
     for number in range(tape.low, tape.high + 1):
         data = tape.event(number).data
         if isinstance(data, _ENDS):
@@ -195,42 +197,44 @@ def _compare_end(tape: Tape, workflow: Workflow) -> None:
 EQUAL = "equal"
 DIFFERS = "differs"
 UNCHECKED = "not checked"
-_MOST, _PARTS = 400, 3
-"""Characters of what was expected, and of what came; parts that differ of which is told."""
+_MOST = 400
+"""Maximum number of characters of an expected or actual value."""
+_PARTS = 3
+"""Maximum number of different parts that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class FirstDifference:
-    """The first thing that a definition does otherwise than the log says."""
+    """First difference between a definition and a log."""
 
     sequence: int
-    """The event of the log; one more than there are where the log has nothing more."""
+    """Number of the event; one after the last if the log has no further event."""
     event_type: str
-    """Of that event; empty where there is none."""
+    """Type of that event; empty if there is none."""
     path: str
     step: str
-    """The step that does so; empty for the end of the execution."""
+    """Step of the difference; empty for the end of the execution."""
     place: str
-    """The line of the definition or function: ``survey.yaml:7:11``, ``Cell [5], line 4``."""
+    """Line of the definition or function: ``survey.yaml:7:11``, ``Cell [5], line 4``."""
     expected: str
-    """What the log has, in words."""
+    """Recorded fact, in words."""
     actual: str
-    """What came instead, in words."""
+    """Actual fact, in words."""
     changed: tuple[str, ...] = ()
-    """Where both are of one kind: the parts that differ, each with both texts in one."""
+    """Different parts, if both facts are of one type; each contains both texts."""
 
     def __str__(self) -> str:
         where = ", ".join(filter(None, (f"step {self.step!r}" if self.step else "", self.place)))
         event = f"event {self.sequence}" + (f" ({self.event_type})" if self.event_type else "")
-        told = "; ".join(self.changed[:_PARTS])
+        parts = "; ".join(self.changed[:_PARTS])
         if more := len(self.changed[_PARTS:]):
-            told += f" (and {plural(more, 'more part')})"
-        return f"{event}{f', {where}' if where else ''}: {told or f'expected {self.expected}; got {self.actual}'}"
+            parts += f" (and {plural(more, 'more part')})"
+        return f"{event}{f', {where}' if where else ''}: {parts or f'expected {self.expected}; got {self.actual}'}"
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What came of driving a definition against a log.
+    """Result of driving a definition against a log.
 
     Examples
     --------
@@ -245,17 +249,17 @@ class Verification:
     execution_id: str
     workflow: str
     events: int
-    """How many events the log has, as far as it can be read."""
+    """Number of readable events of the log."""
     compared: int = 0
-    """How many of them were met again; the others came from outside, or say how it began and ended."""
+    """Number of events that were compared. The others come from outside, or are starts and ends of the execution."""
     answered: Mapping[str, int] = field(default_factory=dict)
-    """How many operations were answered from the log, by type; ``question`` for answers of people."""
+    """Number of operations answered from the log, by type; ``question`` for answers of people."""
     divergence: FirstDifference | None = None
     """The first difference."""
     unchecked: Sequence[str] = ()
-    """What could not be checked, and why."""
+    """Parts that could not be checked, with reasons."""
     calls: int = 0
-    """How many calls were made to the outside: none, ever."""
+    """Number of external calls: always 0."""
 
     @property
     def equal(self) -> bool:
@@ -281,25 +285,25 @@ class Verification:
 def verified(
     execution: Execution, control: Control, definition: Workflow | None = None, *, any_code: bool = False
 ) -> Verification:
-    """Drive a definition against the log of an execution, without a call; return what came of it.
+    """Drive a definition against the log of an execution, without calls; return the result.
 
     Parameters
     ----------
     definition
-        The definition to check; by default the one that the log holds. Functions are those of this process.
+        Definition to check; by default the one in the log. Functions are those of this process.
     any_code
-        Functions need not be the code that ran: only what they do counts.
+        Functions may have changed: only what they do counts.
 
     Raises
     ------
     ExecutionError
-        It is asked on the engine's own thread.
+        The caller is on the engine's thread.
     """
     if ENGINE.is_current():
         raise ExecutionError(f"execution {execution.id} cannot be verified on the engine's thread; use another thread")
     events, unchecked = _sound(execution)
     workflow = definition or execution.workflow
-    asked = Verification(execution.id, workflow.name, len(events), unchecked=unchecked)
+    unchecked_log = Verification(execution.id, workflow.name, len(events), unchecked=unchecked)
     hindered = _hindered(workflow, events, control)
     if hindered:
         return Verification(execution.id, workflow.name, len(events), unchecked=(*unchecked, hindered))
@@ -307,26 +311,26 @@ def verified(
     tape = Tape(events)
 
     def workflow_at(number: int) -> Workflow:
-        own = definition or workflow_in(execution.id, opening_in(execution.id, _openings(events, number)), events)
-        return services.as_written(own)
+        written = definition or workflow_in(execution.id, opening_in(execution.id, _openings(events, number)), events)
+        return services.as_written(written)
 
     services = control.means.services
     driving = drive(tape, len(events), services, workflow_at)
     answered = interruptible_result(ENGINE.call(lambda: ENGINE.promise(driving)))
-    noted = tape.first
+    first = tape.first
     return Verification(
         execution.id,
         workflow.name,
         len(events),
         tape.claimed,
         dict(answered),
-        None if noted is None else _divergence(noted, events, workflow_at(min(noted.sequence, len(events)))),
-        (*asked.unchecked, *changed),
+        None if first is None else _divergence(first, events, workflow_at(min(first.sequence, len(events)))),
+        (*unchecked_log.unchecked, *changed),
     )
 
 
 def _sound(execution: Execution) -> tuple[Sequence[Event], tuple[str, ...]]:
-    """Return the events that can be read, and what is to be said of those that cannot, and of the log as a whole."""
+    """Return the readable events, and the reasons why other parts of the log cannot be checked."""
     damage = execution.damage
     if damage is None:
         events: Sequence[Event] = list(execution.history())
@@ -338,13 +342,13 @@ def _sound(execution: Execution) -> tuple[Sequence[Event], tuple[str, ...]]:
 
 
 def _openings(events: Sequence[Event], number: int) -> Sequence[Event]:
-    """Return the events that tell of the definition that holds from an event on."""
+    """Return the events with the definition that is valid at an event."""
     forks = (event for event in events[1:number] if isinstance(event.data, catalog.ExecutionForked))
     return [events[0], *forks]
 
 
 def _hindered(workflow: Workflow, events: Sequence[Event], control: Control) -> str:
-    """Return why nothing of an execution can be checked here; empty if it can."""
+    """Return why an execution cannot be checked in this environment; empty if it can."""
     if isinstance(workflow, Sketch):
         return "no definition is recorded in its log"
     visited = {event.step for event in events if event.step}
@@ -356,54 +360,58 @@ def _hindered(workflow: Workflow, events: Sequence[Event], control: Control) -> 
 
 
 def _changed_functions(execution: Execution, workflow: Workflow, control: Control) -> tuple[str, ...]:
-    """Return what is to be said of functions that are not those that the execution ran with."""
+    """Return the functions that are missing or have changed since the execution ran, as reasons."""
     then = execution.state.code
     now = control.means.code_of(workflow)
     changed = sorted(name for name in then if name in now and now[name] != then[name])
     gone = sorted(name for name in then if name not in now)
-    told = [f"{', '.join(changed)}: not the code that ran"] if changed else []
-    return tuple(told + ([f"{', '.join(gone)}: not here any more"] if gone else []))
+    reasons = [f"{', '.join(changed)}: not the code that ran"] if changed else []
+    return tuple(reasons + ([f"{', '.join(gone)}: not here any more"] if gone else []))
 
 
-def _divergence(noted: ReplayDifference, events: Sequence[Event], workflow: Workflow) -> FirstDifference:
-    event = events[noted.sequence - 1] if noted.sequence <= len(events) else None
-    step = noted.step or ("" if event is None else event.step)
+def _divergence(difference: ReplayDifference, events: Sequence[Event], workflow: Workflow) -> FirstDifference:
+    # A difference after the last event has no recorded fact, and its actual fact may be a description only.
+    event = events[difference.sequence - 1] if difference.sequence <= len(events) else None
+    step = difference.step or ("" if event is None else event.step)
     expected = "nothing more" if event is None else told(event.data, event.step)
-    actual = noted.actual if isinstance(noted.actual, str) else "nothing"
+    actual = difference.actual if isinstance(difference.actual, str) else "nothing"
     changed: tuple[str, ...] = ()
-    if isinstance(noted.actual, Payload):
-        actual = told(noted.actual, noted.step)
-        changed = () if event is None else tuple(differing(event.data, noted.actual))
+    if isinstance(difference.actual, Payload):
+        actual = told(difference.actual, difference.step)
+        changed = () if event is None else tuple(differing(event.data, difference.actual))
     clean = shared().text
     return FirstDifference(
-        noted.sequence,
+        difference.sequence,
         "" if event is None else event.event_type,
-        noted.path,
+        difference.path,
         step,
-        _place(noted, workflow, step, None if event is None else event.data),
+        _place(difference, workflow, step, None if event is None else event.data),
         one_line(clean(expected), _MOST),
         one_line(clean(actual), _MOST),
         changed,
     )
 
 
-def _place(noted: ReplayDifference, workflow: Workflow, name: str, data: Payload | None) -> str:
-    """Return the line of the definition, or of the function, that does otherwise."""
+def _place(difference: ReplayDifference, workflow: Workflow, name: str, data: Payload | None) -> str:
+    """Return the line of the definition, or of the function, that differs."""
     number = next((place for place, step in enumerate(workflow.steps) if step.name == name), None)
     if number is None:
         return workflow.written.where(("Outputs",) if isinstance(data, catalog.ExecutionCompleted) else ())
     step = workflow.steps[number]
-    did = noted.actual
+    actual = difference.actual
     if step.type == FUNCTION and workflow.name in WORKFLOW_FUNCTIONS:
-        return str((noted.line or line_of(WORKFLOW_FUNCTIONS[workflow.name].function))["label"])
-    part = _part_of(step, did if type(did) is type(data) else data)
+        return str((difference.line or line_of(WORKFLOW_FUNCTIONS[workflow.name].function))["label"])
+    part = _part_of(step, actual if type(actual) is type(data) else data)
     if part == ("Script",) and step.script:
         return str(code_place(workflow, step, step.script, 1)["label"])
     return workflow.written.where(("Steps", number, *part))
 
 
 def _part_of(step: Step, data: Payload | str | None) -> tuple[str | int, ...]:
-    """Return the part of a step that an event follows from; nothing for the step as a whole."""
+    """Return the keys of the part of a step that causes an event; empty for the step as a whole.
+
+    For example ``("Script",)`` for the end of a script, and ``("Next", 1)`` for the condition of the second edge.
+    """
     match data:
         case catalog.StepStarted():
             return ("Parameters",) if step.parameters else ()
@@ -416,15 +424,15 @@ def _part_of(step: Step, data: Payload | str | None) -> tuple[str | int, ...]:
         case catalog.StateMutated():
             return ("Store",) if step.store else ()
         case catalog.ConditionEvaluated():
-            asked = [place for place, edge in enumerate(step.edges) if edge.condition == data.condition]
-            return ("Next", *asked[:1])
+            matching = [place for place, edge in enumerate(step.edges) if edge.condition == data.condition]
+            return ("Next", *matching[:1])
         case catalog.PathBranched() | catalog.PathCompleted():
             return ("Next",)
         case catalog.StepRetried():
             return ("Retry",)
         case catalog.StepCaught():
-            caught = [place for place, policy in enumerate(step.catch) if policy.step == data.target]
-            return ("Catch", *caught[:1])
+            matching_catch = [place for place, policy in enumerate(step.catch) if policy.step == data.target]
+            return ("Catch", *matching_catch[:1])
     return ()
 
 

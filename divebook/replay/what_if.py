@@ -1,4 +1,4 @@
-"""What if: an execution gone through once more with one change, answered from its log.
+"""What-ifs: an execution runs again with one change, answered from its log.
 
 First it is driven unchanged against its log, without a call (`divebook.replay.verify`): where that differs, a
 difference after the change would say nothing. Then comes exactly one change (`tests/replay/test_what_if.py`).
@@ -50,7 +50,7 @@ ENDS = catalog.OperationCompleted | catalog.OperationFailed | catalog.InterruptR
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How the operations of a what-if were answered."""
+    """Numbers of operations of a what-if by the kind of answer."""
 
     served: int = 0
     """From the log of the source, answers of people included."""
@@ -69,20 +69,22 @@ class Tally:
         return Tally(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
 
-def tally(source: Sequence[Event], own: Sequence[Event], forked: Event) -> Tally:
-    """Return how a what-if was answered, as its log says."""
-    begun = forked.data
-    assert isinstance(begun, catalog.ExecutionForked)  # noqa: S101 - the only event that begins one
-    pool = RecordedEnds(begun.source, source, begun.at)
+def tally(source: Sequence[Event], events_of_fork: Sequence[Event], forked: Event) -> Tally:
+    """Count the answers of a what-if in its log."""
+    fork = forked.data
+    assert isinstance(fork, catalog.ExecutionForked)  # noqa: S101 - the only event that begins one
+    pool = RecordedEnds(fork.source, source, fork.at)
     counted = Counter[str]()
-    for event in own:
+    for event in events_of_fork:
         if event.sequence > forked.sequence and isinstance(event.data, ENDS):
-            told = event.data.served
+            served = event.data.served
             counted[way_of(event.data)] += 1
-            if told is not None and told.get("execution") == begun.source:
-                pool.use(told["sequence"])
-    left = sum(end.was_asked_for and end.asked[0] not in _MADE_ANEW for end in pool.left())
-    return Tally(**{name: counted[name] for name in ("served", "live", "blocked", "computed", "skipped")}, unused=left)
+            if served is not None and served.get("execution") == fork.source:
+                pool.use(served["sequence"])
+    unused = sum(end.was_asked_for and end.asked[0] not in _MADE_ANEW for end in pool.left())
+    return Tally(
+        **{name: counted[name] for name in ("served", "live", "blocked", "computed", "skipped")}, unused=unused
+    )
 
 
 class Answered(NamedTuple):
@@ -97,32 +99,32 @@ class Answered(NamedTuple):
     step: str
 
 
-def not_served(own: Iterable[Event], forked: Event) -> Iterator[Answered]:
-    """Yield the calls that were made, and those that were not, in the order of their ends."""
-    begun: dict[str, str] = {}
-    for event in own:
+def not_served(events_of_fork: Iterable[Event], forked: Event) -> Iterator[Answered]:
+    """Yield the calls without a recorded answer, made or blocked, in the order of their ends."""
+    started: dict[str, str] = {}
+    for event in events_of_fork:
         if isinstance(event.data, catalog.OperationStarted):
             data = event.data
             name = data.name or operation_name(data.operation_type, data.parameters) or ""
-            begun[data.operation_id] = f"{operation_kind(data.operation_type)} {name}".rstrip()
+            started[data.operation_id] = f"{operation_kind(data.operation_type)} {name}".rstrip()
         elif event.sequence > forked.sequence and isinstance(event.data, _CALLS):
             way = way_of(event.data)
             if way in (LIVE, BLOCKED):
-                yield Answered(event.sequence, way, begun[event.data.operation_id], event.step)
+                yield Answered(event.sequence, way, started[event.data.operation_id], event.step)
 
 
-def begun_in(own: Iterable[Event], forked: Event) -> list[str]:
-    """Return the executions of other workflows that a what-if has begun itself."""
-    begun: dict[str, str] = {}
-    for event in own:
+def begun_in(events_of_fork: Iterable[Event], forked: Event) -> list[str]:
+    """Return the child executions that a what-if has started itself."""
+    started: dict[str, str] = {}
+    for event in events_of_fork:
         data = event.data
         if event.sequence <= forked.sequence:
             continue
         if isinstance(data, catalog.OperationStarted) and data.operation_type == CHILD_WORKFLOW:
-            begun[data.operation_id] = (data.parameters or {})["signal"]
+            started[data.operation_id] = (data.parameters or {})["signal"]
         elif isinstance(data, _CALLS) and data.served is not None:
-            begun.pop(data.operation_id, None)
-    return list(begun.values())
+            started.pop(data.operation_id, None)
+    return list(started.values())
 
 
 # What a what-if came to, and how people read it: how it was answered, and both runs beside each other.
@@ -141,7 +143,7 @@ PARTLY = "partly"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class WhatIf:
-    """What an execution came to with one change.
+    """Result of an execution with one change.
 
     Examples
     --------
@@ -168,22 +170,22 @@ class WhatIf:
 
     @property
     def served(self) -> int:
-        """How many operations and questions were answered from the log of its source."""
+        """Number of operations and questions answered from the log of its source."""
         return self.tally.served
 
     @property
     def live(self) -> int:
-        """How many calls were made: of models, and of what its `tools` allow."""
+        """Number of calls that ran: of models, and of the tools that `tools` allows."""
         return self.tally.live
 
     @property
     def blocked(self) -> int:
-        """How many calls were not made, since there is no recorded result."""
+        """Number of calls that did not run, because they have no recorded result."""
         return self.tally.blocked
 
     @property
     def unused(self) -> int:
-        """How many recorded results nobody asked for."""
+        """Number of unused recorded results."""
         return self.tally.unused
 
     @property
@@ -198,18 +200,18 @@ class WhatIf:
 
     @property
     def diff(self) -> Divergence | None:
-        """The first thing that came out otherwise; None if nothing did."""
+        """First difference in the results; None if there is none."""
         return self.comparison.first
 
     @property
     def outputs(self) -> Mapping[str, Any]:
-        """What it came to."""
+        """Outputs of the what-if."""
         return self.execution.outputs
 
     def __repr__(self) -> str:
         tally = self.tally
-        told = f"{tally.served} served, {tally.live} live, {tally.blocked} blocked, {tally.unused} unused"
-        return f"<what-if {self.execution.id} of {self.source}: {self.execution.status}, {told}>"
+        text = f"{tally.served} served, {tally.live} live, {tally.blocked} blocked, {tally.unused} unused"
+        return f"<what-if {self.execution.id} of {self.source}: {self.execution.status}, {text}>"
 
     def __str__(self) -> str:
         return _as_text(self)
@@ -225,47 +227,47 @@ class WhatIf:
         return self.comparison._repr_mimebundle_()
 
 
-def _as_text(found: WhatIf) -> str:
-    """Return what a what-if came to, in lines."""
-    return "\n".join([*_head(found), *_calls(found.calls), repr(found.comparison)])
+def _as_text(what_if: WhatIf) -> str:
+    """Return the result of a what-if as lines of text."""
+    return "\n".join([*_head(what_if), *_calls(what_if.calls), repr(what_if.comparison)])
 
 
-def _as_html(found: WhatIf) -> str:
+def _as_html(what_if: WhatIf) -> str:
     """Return a what-if as a page that is saved with a notebook: A is the lane of its source, B its own."""
-    first, *others = map(safe, _head(found))
+    first, *rest = map(safe, _head(what_if))
     lines = [f"<div>{styled(BADGE, 'what-if')}{first.removeprefix('what-if ')}</div>"]
-    lines += [f"<div>{line}</div>" for line in others]
-    lines += [f'<div style="{FAINT}">{safe(line)}</div>' for line in _calls(found.calls)]
-    return f'<div class="{AS_TEXT}" style="margin:4px 0">{"".join(lines)}{found.comparison._repr_html_()}</div>'
+    lines += [f"<div>{line}</div>" for line in rest]
+    lines += [f'<div style="{FAINT}">{safe(line)}</div>' for line in _calls(what_if.calls)]
+    return f'<div class="{AS_TEXT}" style="margin:4px 0">{"".join(lines)}{what_if.comparison._repr_html_()}</div>'
 
 
-def _head(found: WhatIf) -> Iterator[str]:
-    changed = ", ".join(found.change.named) or "nothing"
+def _head(what_if: WhatIf) -> Iterator[str]:
+    changed = ", ".join(what_if.change.named) or "nothing"
     yield (
-        f"what-if {found.execution.id} of {found.source}, from event {found.at + 1} on; changed: {changed}; "
-        f"it is {found.execution.status}"
+        f"what-if {what_if.execution.id} of {what_if.source}, from event {what_if.at + 1} on; changed: {changed}; "
+        f"it is {what_if.execution.status}"
     )
-    yield f"{_counted(found)}; {_comparable(found)}"
-    if found.execution.error:
-        yield one_line(shared().text(f"error: {found.execution.error}"), 400)
-    for reason in found.unchecked:
+    yield f"{_counted(what_if)}; {_comparable(what_if)}"
+    if what_if.execution.error:
+        yield one_line(shared().text(f"error: {what_if.execution.error}"), 400)
+    for reason in what_if.unchecked:
         yield one_line(f"not checked: {reason}", 400)
 
 
-def _counted(found: WhatIf) -> str:
-    tally = found.tally
-    told = [f"{tally.served:,} served from the log", f"{tally.live:,} live", f"{tally.blocked:,} blocked"]
-    told += [f"{tally.computed:,} computed"] if tally.computed else []
-    told += [f"{plural(tally.skipped, 'sleep')} skipped"] if tally.skipped else []
-    told += [f"{plural(tally.unused, 'recorded result')} unused"]
-    return ", ".join([*told, f"cost {price(found.cost)}"])
+def _counted(what_if: WhatIf) -> str:
+    tally = what_if.tally
+    parts = [f"{tally.served:,} served from the log", f"{tally.live:,} live", f"{tally.blocked:,} blocked"]
+    parts += [f"{tally.computed:,} computed"] if tally.computed else []
+    parts += [f"{plural(tally.skipped, 'sleep')} skipped"] if tally.skipped else []
+    parts += [f"{plural(tally.unused, 'recorded result')} unused"]
+    return ", ".join([*parts, f"cost {price(what_if.cost)}"])
 
 
-def _comparable(found: WhatIf) -> str:
+def _comparable(what_if: WhatIf) -> str:
     """Return how far it can be compared, and why no further."""
-    reasons = ["it was blocked"] if found.blocked else []
-    reasons += [] if found.execution.state.is_over else ["it has not ended"]
-    return f"comparable: {found.comparable}" + (f", since {' and '.join(reasons)}" if reasons else "")
+    reasons = ["it was blocked"] if what_if.blocked else []
+    reasons += [] if what_if.execution.state.is_over else ["it has not ended"]
+    return f"comparable: {what_if.comparable}" + (f", since {' and '.join(reasons)}" if reasons else "")
 
 
 def _calls(calls: Sequence[Answered]) -> Iterator[str]:
@@ -289,7 +291,7 @@ class RepeatedWhatIf(list[WhatIf]):
 
     def _repr_html_(self) -> str:
         head = "".join(f'<th style="{_WHOLE}">{title}</th>' for title in _OF_EACH)
-        body = "".join(f'<tr style="border-top:{RULE}">{"".join(_cells(_row(found)))}</tr>' for found in self)
+        body = "".join(f'<tr style="border-top:{RULE}">{"".join(_cells(_row(what_if)))}</tr>' for what_if in self)
         return f'<table class="{AS_TEXT}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 
 
@@ -299,16 +301,16 @@ def _cells(row: Sequence[str]) -> Iterator[str]:
         yield f'<td style="{style}">{safe(text)}</td>'
 
 
-def _row(found: WhatIf) -> tuple[str, ...]:
-    tally = found.tally
+def _row(what_if: WhatIf) -> tuple[str, ...]:
+    tally = what_if.tally
     counts = (tally.served, tally.live, tally.blocked, tally.unused)
-    told = one_line(shared().text(as_text(found.outputs)), 120)
-    return found.execution.id, found.execution.status, *map(str, counts), price(found.cost), told
+    outputs = one_line(shared().text(as_text(what_if.outputs)), 120)
+    return what_if.execution.id, what_if.execution.status, *map(str, counts), price(what_if.cost), outputs
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Plan:
-    """What a changed execution would take from the log, and what it would do anew: known without a single call."""
+    """Plan of a what-if: what it would take from the log, and what would run, without a single call."""
 
     source: str
     at: int
@@ -326,11 +328,11 @@ class Plan:
     """Calls that would not be executed, up to there."""
 
     def __str__(self) -> str:
-        told = f"{plural(self.reused, 'operation')} reused, {len(self.live)} live"
+        text = f"{plural(self.reused, 'operation')} reused, {len(self.live)} live"
         if self.cost is not None and self.live:
-            told += f", about {price(self.cost)}"
-        told += f", {self.blocked} blocked" if self.blocked else ""
-        return told + (f", then unknown: {', '.join(self.unknown)}" if self.unknown else "")
+            text += f", about {price(self.cost)}"
+        text += f", {self.blocked} blocked" if self.blocked else ""
+        return text + (f", then unknown: {', '.join(self.unknown)}" if self.unknown else "")
 
     def __repr__(self) -> str:
         live = "".join(f"\n  live: {call}" for call in self.live)
@@ -338,7 +340,7 @@ class Plan:
 
 
 class Proposal(NamedTuple):
-    """What is asked, once it is checked."""
+    """Checked request for a what-if."""
 
     source: str
     events: Sequence[Event]
@@ -350,59 +352,64 @@ class Proposal(NamedTuple):
     """How the what-if begins."""
 
 
-def bounds_beside(own: Bounds, before: ExecutionState) -> Bounds:
+def bounds_beside(bounds: Bounds, before: ExecutionState) -> Bounds:
     """Return the bounds of a what-if beside what its source had spent: that is not its own."""
     spent = before.usage
     return replace(
-        own,
-        max_llm_calls=None if own.max_llm_calls is None else own.max_llm_calls + before.ledger.llm_calls,
-        max_tokens=None if own.max_tokens is None else own.max_tokens + spent.input_tokens + spent.output_tokens,
-        max_cost=None if own.max_cost is None else own.max_cost + Decimal(spent.cost) / NANODOLLARS,
+        bounds,
+        max_llm_calls=None if bounds.max_llm_calls is None else bounds.max_llm_calls + before.ledger.llm_calls,
+        max_tokens=None if bounds.max_tokens is None else bounds.max_tokens + spent.input_tokens + spent.output_tokens,
+        max_cost=None if bounds.max_cost is None else bounds.max_cost + Decimal(spent.cost) / NANODOLLARS,
     )
 
 
-def planned(world: RehearsalHost, asked: Proposal) -> Plan:
-    """Return what would be reused and what would be live, without a call."""
-    came = rehearsed(world, asked.events, asked.forked)
-    at = asked.forked.at
-    told = tally(asked.events, came.events, forked_by(came.events))
-    before = sum(isinstance(event.data, ENDS) for event in asked.events[:at])
-    live = tuple(planned_call(wanted) for wanted in came.unanswered)
-    items = items_to_come(came.events, came.state)
-    costs = likely_cost(asked.events, came.unanswered), likely_items(asked.events, items)
+def planned(world: RehearsalHost, proposal: Proposal) -> Plan:
+    """Return the plan of a what-if, without a call."""
+    rehearsal = rehearsed(world, proposal.events, proposal.forked)
+    at = proposal.forked.at
+    counts = tally(proposal.events, rehearsal.events, forked_by(rehearsal.events))
+    before = sum(isinstance(event.data, ENDS) for event in proposal.events[:at])
+    live = tuple(planned_call(request) for request in rehearsal.unanswered)
+    items = items_to_come(rehearsal.events, rehearsal.state)
+    costs = likely_cost(proposal.events, rehearsal.unanswered), likely_items(proposal.events, items)
     return Plan(
-        asked.source,
+        proposal.source,
         at,
-        asked.change,
-        before + told.served,
+        proposal.change,
+        before + counts.served,
         live,
         None if None in costs else sum(cost or 0 for cost in costs),
-        (*(f"{step} ({plural(count, 'more item')})" for step, count in items.items()), *came.behind(asked.workflow)),
-        told.blocked,
+        (
+            *(f"{step} ({plural(count, 'more item')})" for step, count in items.items()),
+            *rehearsal.behind(proposal.workflow),
+        ),
+        counts.blocked,
     )
 
 
-def result_of(execution: Execution, asked: Proposal, unchecked: Sequence[str] = ()) -> WhatIf:
-    """Return what a what-if came to that has ended, or rests."""
-    own = execution.history()
-    told, calls = _answered(execution.store, asked.events, own)
-    compared = Comparison([asked.events, own])
-    return WhatIf(execution, asked.source, asked.forked.at, asked.change, told, compared, calls, unchecked)
+def result_of(execution: Execution, proposal: Proposal, unchecked: Sequence[str] = ()) -> WhatIf:
+    """Return the result of a what-if that has ended or waits."""
+    events_of_fork = execution.history()
+    counts, calls = _answered(execution.store, proposal.events, events_of_fork)
+    compared = Comparison([proposal.events, events_of_fork])
+    return WhatIf(execution, proposal.source, proposal.forked.at, proposal.change, counts, compared, calls, unchecked)
 
 
-def _answered(store: EventStore, source: Sequence[Event], own: Sequence[Event]) -> tuple[Tally, tuple[Answered, ...]]:
+def _answered(
+    store: EventStore, source: Sequence[Event], events_of_fork: Sequence[Event]
+) -> tuple[Tally, tuple[Answered, ...]]:
     """Return how a what-if was answered, and those of other workflows in it, and what was not from a log."""
-    forked = forked_by(own)
-    told = tally(source, own, forked)
-    calls = [*not_served(own, forked)]
-    for child in begun_in(own, forked):
+    forked = forked_by(events_of_fork)
+    counts = tally(source, events_of_fork, forked)
+    calls = [*not_served(events_of_fork, forked)]
+    for child in begun_in(events_of_fork, forked):
         try:
             inner = store.read(child)
         except ExecutionNotFoundError:
             continue  # it has not begun, or was deleted
-        begun = forked_by(inner).data
-        assert isinstance(begun, catalog.ExecutionForked)  # noqa: S101 - that is what it looks for
-        more, others = _answered(store, store.read(begun.source), inner)
-        told += more
-        calls += [call._replace(step=f"{call.step} of {child}") for call in others]
-    return told, tuple(calls)
+        fork = forked_by(inner).data
+        assert isinstance(fork, catalog.ExecutionForked)  # noqa: S101 - that is what it looks for
+        more, more_children = _answered(store, store.read(fork.source), inner)
+        counts += more
+        calls += [call._replace(step=f"{call.step} of {child}") for call in more_children]
+    return counts, tuple(calls)

@@ -20,7 +20,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
-from divebook import extensions
 from divebook.engine.retries import Fault, failure_text, names_of, telling, text_of
 from divebook.engine.state import OperationRecord
 from divebook.errors import DivebookError, ItemFailedError, OperationError, UnopenableValueError, UnstorableValueError
@@ -205,8 +204,9 @@ def _cell_of(file: str) -> CodeCell | None:
     """Return the cell of a file name of compiled code, if this process is a kernel that has it."""
     if "IPython" not in sys.modules:
         return None
-    found: CodeCell | None = extensions.extension(extensions.CELL_OF_CODE)(file)
-    return found
+    from divebook.notebook.shell_state import cell_of
+
+    return cell_of(file)
 
 
 def _is_theirs(file: str) -> bool:

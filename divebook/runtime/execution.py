@@ -12,7 +12,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from divebook import extensions
 from divebook.engine.state import ExecutionState, PathState, Usage, waits_for
 from divebook.errors import (
     CorruptStoreError,
@@ -150,14 +149,16 @@ class ReadExecution(FramedLog):
 
     def inspect(self) -> Any:
         """Return its waiting times, retries and costs, as a `divebook.replay.inspect.Inspection`."""
-        return extensions.extension(extensions.INSPECT)(self._log())
+        from divebook.replay.inspect import Inspection
+
+        return Inspection(self._log())
 
     @property
     def questions(self) -> pd.DataFrame:
         """Questions to people, their answers and waiting times, as a DataFrame with one row per question."""
-        asked = ((self.id, question) for question in self.asked.values())
-        frame: pd.DataFrame = extensions.extension(extensions.FRAMES)("questions", asked)
-        return frame
+        from divebook.analysis.lists import frame_of
+
+        return frame_of("questions", ((self.id, question) for question in self.asked.values()))
 
 
 def _opened(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -257,7 +258,9 @@ class Execution(ReadExecution):
         """The request in its present state, as `divebook.Envelope`: identity, bounds, consumption,
         history, questions.
         """
-        return extensions.extension(extensions.ENVELOPE)(self.state, self.workflow)
+        from divebook.pipeline.progress import envelope_of
+
+        return envelope_of(self.state, self.workflow)
 
     def to_html(
         self, file: str | Path, *, log: bool = True, overwrite: bool = False, known_secrets: Iterable[str] = ()
@@ -266,20 +269,18 @@ class Execution(ReadExecution):
 
         Return its path. `divebook.export.page.write_page` documents the content.
         """
-        written: Path = extensions.extension(extensions.PAGE)(
-            self, file, log=log, overwrite=overwrite, known_secrets=known_secrets
-        )
-        return written
+        from divebook.export.page import write_page
+
+        return write_page(self, file, log=log, overwrite=overwrite, known_secrets=known_secrets)
 
     def to_notebook(self, file: str | Path, *, overwrite: bool = False, known_secrets: Iterable[str] = ()) -> Path:
         """Write the run as a notebook that describes it and can be opened as a run again. Return its path.
 
         `divebook.export.pytest.write_notebook` documents the content.
         """
-        written: Path = extensions.extension(extensions.NOTEBOOK)(
-            self, file, overwrite=overwrite, known_secrets=known_secrets
-        )
-        return written
+        from divebook.export.pytest import write_notebook
+
+        return write_notebook(self, file, overwrite=overwrite, known_secrets=known_secrets)
 
     @property
     def is_live(self) -> bool:
@@ -367,11 +368,15 @@ class Execution(ReadExecution):
 
         It shows the state at each event. Nothing is run or written.
         """
-        return extensions.extension(extensions.REPLAY)(self)
+        from divebook.replay.replayer import replayer_of
+
+        return replayer_of(self)
 
     def verify(self, definition: Workflow | None = None) -> Any:
         """Replay its definition, or another one, against its log without calls; see `divebook.Environment.verify`."""
-        return extensions.extension(extensions.VERIFY)(self, self._control, definition)
+        from divebook.replay.verify import verified
+
+        return verified(self, self._control, definition)
 
     def refresh(self) -> Execution:
         """Read new events that another process has written. Return this execution."""

@@ -18,7 +18,7 @@ from typing import Any
 
 from divebook.engine.bounds import NANODOLLARS
 from divebook.environment.environment import Environment
-from divebook.environment.settings import CELL
+from divebook.environment.starts import CELL
 from divebook.errors import ExecutionNotFoundError, nearest
 from divebook.events import Event, catalog
 from divebook.events.catalog import (

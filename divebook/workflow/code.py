@@ -24,7 +24,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
-from divebook import extensions
 from divebook.errors import DeterminismWarning, Problem
 from divebook.text.syntax import parse_python
 
@@ -373,7 +372,11 @@ def warn_of(function: Callable[..., Any]) -> None:
 def shown_place(function: Callable[..., Any], line: int) -> tuple[str, int]:
     """Return the file and line for display; for a function of a notebook, the cell and the line in it."""
     file = inspect.unwrap(function).__code__.co_filename
-    cell = extensions.extension(extensions.CELL_OF_CODE)(file) if "IPython" in sys.modules else None
+    if "IPython" not in sys.modules:  # this process is not a kernel, so the function is in no cell
+        return file, line
+    from divebook.notebook.shell_state import cell_of
+
+    cell = cell_of(file)
     return (file, line) if cell is None else (cell.label, line + cell.above)
 
 

@@ -94,7 +94,7 @@ def test_the_first_call_of_a_function_is_found(world):
 
 def test_the_call_that_an_execution_failed_with_is_made_again_anyway(world):
     failing, calls = Failing(), Calls()
-    world._own_actions.update(note=calls.action(), fail=failing.action())
+    world._registry.custom_actions.update(note=calls.action(), fail=failing.action())
     steps = [Step("a", action="note", parameters={"value": 1}), Step("b", action="fail")]
     execution = world.start(Workflow("w", steps)).wait(20)
     assert execution.status == "failed"

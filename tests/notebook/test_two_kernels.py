@@ -19,7 +19,7 @@ def kernels(store, calls, count=2):
     sessions = [Session(str(store)) for _ in range(count)]
     for session in sessions:
         session.define(YAML)
-        session.environment._own_actions["note"] = calls.action()
+        session.environment._registry.custom_actions["note"] = calls.action()
     return sessions
 
 
@@ -68,7 +68,7 @@ def test_a_run_that_another_kernel_drives_is_shown_and_not_run_twice(tmp_path):
         return value
 
     first, second = kernels(tmp_path / "s.db", Calls())
-    first.environment._own_actions["note"] = Action("note", note)
+    first.environment._registry.custom_actions["note"] = Action("note", note)
     run = first.start_at(CELL, first.workflow("w"), {})
     assert reached.wait(20)
     other = second.start_at(CELL, second.workflow("w"), {})

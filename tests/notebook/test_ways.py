@@ -91,7 +91,7 @@ def test_what_a_model_failed_at_may_be_made_again_as_it_is(session):
 def test_the_plan_says_what_is_left_of_many_items(session):
     step = "{Name: s, Action: part, Parameters: {n: $(%s)}, Each: {Items: $(inputs.rows), As: row}}"
     items = f"Workflows: [{{Name: w, Inputs: [{{Name: rows}}], Steps: [{step}]}}]"
-    session.environment._own_actions["part"] = Action("part", lambda n: 1 // n)
+    session.environment._registry.custom_actions["part"] = Action("part", lambda n: 1 // n)
     session.define(items % "row")
     run = session.start("w", {"rows": [1, 2, 0, 4, 5]}).wait(PATIENCE)
     assert ways(run)["fix"]["reused"] == "2 items and 2 calls"
@@ -212,7 +212,7 @@ class Broken:
 def kernel(store, action):
     session = Session(str(store))
     session.define("Workflows: [{Name: w, Steps: [{Name: a, Action: note, Parameters: {value: b}, Store: n}]}]")
-    session.environment._own_actions["note"] = Action("note", action)
+    session.environment._registry.custom_actions["note"] = Action("note", action)
     return session
 
 

@@ -1,0 +1,413 @@
+"""Starts of executions: their options, their first event, and start keys."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias, TypedDict
+
+from divebook._version import __version__
+from divebook.engine.bounds import within
+from divebook.engine.forks import Change
+from divebook.engine.state import ExecutionState
+from divebook.environment.registry import Registry
+from divebook.errors import (
+    ExecutionNotFoundError,
+    SetupError,
+    StartKeyTakenError,
+    StartKeyWarning,
+    did_you_mean,
+)
+from divebook.events import catalog
+from divebook.events.codec import canonical_hash, storable
+from divebook.events.recorded import opened
+from divebook.questions.bounds import Bounds
+from divebook.runtime.children import Child, Opened
+from divebook.runtime.execution import Execution
+from divebook.runtime.forks import recorded_opening
+from divebook.runtime.manager import Control
+from divebook.steps.conversations import BOOK_WORKFLOW
+from divebook.store import EventStore
+from divebook.store.append import Durability
+from divebook.text.arguments import describe, require
+from divebook.text.redaction import shared
+from divebook.workflow.definition import Workflow
+from divebook.workflow.functions import bind_inputs
+
+
+class StartOptions(TypedDict, total=False):
+    """Options of the start of an execution; all are optional."""
+
+    coerce_text: bool
+    """Convert strings to the declared types of inputs, for a command line."""
+    bounds: Bounds | Mapping[str, Any] | None
+    """Budget, in place of the workflow's: ``{"max_llm_calls": 40, "max_cost": 2.50}``."""
+    identity: Mapping[str, Any] | None
+    """Identity of the caller for the envelope: ``user_id``, ``session_id``, ``request_id``, ``metadata``."""
+    durability: str | None
+    """``full`` or ``relaxed``, for this execution only."""
+    key: str | None
+    """Start key, unique in the store. A second start with the key returns the existing execution."""
+    on_conflict: str
+    """What to do if the execution with the key was started with other inputs: ``warn`` and return that execution (the
+    default), ``refuse`` with `StartKeyTakenError`, or ``return`` it without a warning."""
+    model: str | None
+    """Model of all agents, in place of their own models: ``provider:model``, or ``scripted``."""
+    tags: Sequence[str] | None
+    """Words by which to find executions."""
+    note: str | None
+    """Note of a person."""
+    notebook: str | None
+    """The notebook that starts it."""
+    cell: str | None
+    """The cell that starts it."""
+
+
+WARN = "warn"
+REFUSE = "refuse"
+RETURN = "return"
+CONFLICTS = (WARN, REFUSE, RETURN)
+"""Values of the option ``on_conflict``."""
+MOST_NAMED = 5
+"""Number of different inputs whose values a warning or an error shows."""
+CELL = "cell"
+"""Key of the notebook cell in the identity of an execution."""
+OPTION_NAMES = StartOptions.__optional_keys__
+
+
+ForkedChild: TypeAlias = Callable[[Child], tuple[Workflow, catalog.ExecutionForked]]
+"""Function that returns workflow and first own event of a child whose parent is answered from a log."""
+
+
+class Starter:
+    """Creates executions for callers, for parent executions, as successors, and for logs of conversations.
+
+    Parameters
+    ----------
+    registry
+        Workflows, agents and functions of the environment.
+    durability
+        Return the durability for an option, or the default for None.
+    forked_child
+        See `divebook.environment.variants.Variants.forked_child`.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        control: Control,
+        durability: Callable[[str | None], Durability | None],
+        forked_child: ForkedChild,
+    ) -> None:
+        self._registry = registry
+        self._control = control
+        self._store = control.store
+        self._durability = durability
+        self._forked_child = forked_child
+
+    def create(self, workflow: Workflow | str, inputs: Mapping[str, Any] | None, options: StartOptions) -> Execution:
+        """Return a pending execution; see `Environment.create`."""
+        registry = self._registry
+        if not workflow or not isinstance(workflow, Workflow | str):
+            names = ", ".join(registry.registered_workflows) or "none is defined"
+            raise SetupError(f"workflow is required, not {workflow!r}; name one of: {names}")
+        check_options(options)
+        definition = registry.workflow(workflow) if isinstance(workflow, str) else workflow
+        registry.check(definition)
+        if isinstance(workflow, Workflow):
+            registry.origins.mark_workflow_as_code(workflow)
+        model = registry.model_of_run(definition, options.get("model")) or registry.stand_in_for(definition)
+        options["model"] = model
+        registry.check_models(definition, model)
+        bound = bind_inputs(definition, inputs or {}, coerce_text=options.get("coerce_text", False))
+        opening = opening_of(definition, storable(bound, "inputs"), registry.code_of(definition), options)
+        driver = self._control.create(definition, opening, self._durability(options.get("durability")))
+        return Execution(self._control, driver)
+
+    async def drive_child(self, child: Child, *, again: bool) -> ExecutionState:
+        """Run the workflow that a step requests; see `WorkflowContext.run`."""
+        opening = self._child_opening if child.like is None else self._child_fork
+        return await self._control.drive_child(child, functools.partial(opening, child), again=again)
+
+    async def begin_successor(self, request: Child) -> str:
+        """Start the successor of an execution, once; return its id. See `WorkflowContext.continue_as_new`."""
+        workflow = self._registry.workflows.get(request.workflow)
+        if workflow is None:
+            workflow = Execution(self._control, self._control.look_up(request.parent)).workflow
+        key = f"continues/{request.parent}"
+        request = await self._control.left_for_successor(request)
+        workflow, opening, durability = self._opening(request, workflow, origin=catalog.RUN, key=key)
+        driver = self._control.create(workflow, opening, durability)
+        try:
+            await self._control.begin_successor(driver, request.parent)
+        except StartKeyTakenError as conflict:
+            # A process has started the successor, and ended before the log of the predecessor recorded that.
+            return conflict.execution_id
+        return driver.id
+
+    def begin_log(self, key: str) -> str:
+        """Start the execution whose messages are a `DurableLog`, once; return its id."""
+        opening = opening_of(BOOK_WORKFLOW, {}, {}, {"key": key}, origin=catalog.BOOK)
+        driver = self._control.create(BOOK_WORKFLOW, opening, self._durability(None))
+        try:
+            self._control.start(driver)
+        except StartKeyTakenError as conflict:
+            return existing_execution(conflict, BOOK_WORKFLOW.name, self._store)
+        return driver.id
+
+    def _child_fork(self, child: Child) -> Opened:
+        try:
+            return *self._forked_child(child), self._durability(None)
+        except ExecutionNotFoundError:
+            # The recorded child was deleted. A what-if cannot do without it; a continuation runs the child again.
+            if child.like is None or child.like.tools not in catalog.GOING_ON:
+                raise
+            return self._child_opening(child)
+
+    def _child_opening(self, child: Child) -> Opened:
+        return self._opening(child, self._registry.workflow(child.workflow))
+
+    def _opening(
+        self, child: Child, workflow: Workflow, *, origin: str | None = None, key: str | None = None
+    ) -> tuple[Workflow, catalog.ExecutionStarted, Durability | None]:
+        """Return workflow, first event and durability of a child or successor."""
+        self._registry.check(workflow)
+        self._registry.check_models(workflow, child.model)
+        bounds = within(as_bounds(workflow.bounds or {}), child.bounds)
+        options: StartOptions = {"bounds": bounds, "model": child.model, "key": key}
+        inputs = storable(bind_inputs(workflow, opened(child.inputs)), "inputs")
+        code = self._registry.code_of(workflow)
+        opening = opening_of(workflow, inputs, code, options, parent=child.parent, origin=origin)
+        return workflow, replace(opening, state=child.variables or None), self._durability(None)
+
+
+def opening_of(
+    workflow: Workflow,
+    inputs: Mapping[str, Any],
+    code: Mapping[str, str],
+    options: StartOptions,
+    *,
+    parent: str | None = None,
+    origin: str | None = None,
+) -> catalog.ExecutionStarted:
+    """Return the first event of a log.
+
+    Parameters
+    ----------
+    inputs
+        Inputs in their stored form.
+    code
+        Digests of the Python functions that the workflow may call.
+    parent
+        The execution that starts this one, if any. It waits for the end, unless `origin` has another meaning.
+    """
+    check_options(options)
+    bounds = options.get("bounds")
+    identity = options.get("identity")
+    tags = options.get("tags")
+    limits = bounds if bounds is not None else workflow.bounds
+    return catalog.ExecutionStarted(
+        workflow.name,
+        inputs,
+        workflow.stored,
+        workflow.fingerprint,
+        workflow.source or None,
+        __version__,
+        None if limits is None else as_bounds(limits).to_dict() or None,
+        storable(identity, "identity") if identity else None,
+        parent=parent,
+        origin=origin,
+        key=options.get("key"),
+        tags=_listed(tags) or None,
+        note=options.get("note"),
+        notebook=options.get("notebook"),
+        cell=options.get("cell"),
+        code=code or None,
+        model=options.get("model"),
+    )
+
+
+def forked_of(
+    opening: catalog.ExecutionStarted, source: ExecutionState, opened: int, change: Change, options: StartOptions
+) -> catalog.ExecutionForked:
+    """Return the first own event of a fork: the fields of an opening event that differ from its source.
+
+    Parameters
+    ----------
+    source
+        State of the source at the event of the fork.
+    opened
+        Sequence number of the newest opening among the shared events.
+    """
+    is_changed = opening.fingerprint != source.fingerprint
+    return catalog.ExecutionForked(
+        source.execution_id,
+        source.last_sequence,
+        opening.workflow_name,
+        opened,
+        change.to_data() or None,
+        opening.origin,
+        opening.definition if is_changed else None,
+        opening.source if is_changed else None,
+        opening.fingerprint,
+        opening.written_by,
+        opening.bounds if options.get("bounds") is not None else None,
+        opening.identity,
+        opening.key,
+        opening.tags,
+        opening.note,
+        opening.notebook,
+        opening.cell,
+        source.seed if source.seed == source.execution_id else None,
+        None if opening.code == (dict(source.code) or None) else opening.code or {},
+        change.model or opening.model,
+    )
+
+
+def options_of(opening: catalog.ExecutionStarted, workflow: Workflow) -> StartOptions:
+    """Return the options with which an execution of a workflow was started, to start another one with them.
+
+    The start key is left out, since it is unique. Bounds that come from the workflow are left out, so that the current
+    ones of the workflow apply.
+    """
+    bounds_of_workflow = None if workflow.bounds is None else as_bounds(workflow.bounds).to_dict() or None
+    return {
+        "bounds": None if opening.bounds == bounds_of_workflow else opening.bounds,
+        "identity": opening.identity,
+        "model": opening.model,
+        "tags": opening.tags,
+        "note": opening.note,
+        "notebook": opening.notebook,
+        "cell": opening.cell,
+    }
+
+
+def existing_execution(
+    conflict: StartKeyTakenError,
+    workflow: str,
+    store: EventStore,
+    inputs: Mapping[str, Any] | None = None,
+    on_conflict: str = WARN,
+    *,
+    change: Mapping[str, Any] | None = None,
+    stacklevel: int = 4,
+) -> str:
+    """Return the id of the execution that has a start key; raises the error if it runs another workflow.
+
+    Parameters
+    ----------
+    conflict
+        The error of the second start.
+    inputs
+        Inputs of the second start; None if they do not matter.
+    on_conflict
+        What to do if the execution was started with other inputs: see `StartOptions`.
+    change
+        The change of a fork. A fork is compared by its change in place of its inputs.
+    stacklevel
+        Stack level of the warning: the caller of the environment's method.
+    """
+    existing_id = conflict.execution_id
+    existing_workflow = store.record(existing_id).workflow_name
+    if existing_workflow != workflow:
+        raise StartKeyTakenError(conflict.key, existing_id, existing_workflow, workflow) from conflict
+    if on_conflict == RETURN:
+        return existing_id
+    difference = _difference_of_start(existing_id, store, inputs, change)
+    if difference and on_conflict == REFUSE:
+        raise StartKeyTakenError(conflict.key, existing_id, difference=difference) from conflict
+    if difference:
+        warnings.warn(
+            f"start key {conflict.key!r} belongs to execution {existing_id}, which {difference}; that execution is "
+            "returned, and nothing was started. Use another key, or say what you want: on_conflict='refuse' or "
+            "'return'",
+            StartKeyWarning,
+            stacklevel=stacklevel,
+        )
+    return existing_id
+
+
+def _difference_of_start(
+    execution_id: str, store: EventStore, inputs: Mapping[str, Any] | None, change: Mapping[str, Any] | None
+) -> str:
+    """Return how the start of an execution differs from a start with inputs, or a fork with a change; empty if not."""
+    if change is None:
+        if inputs is None:
+            return ""
+        difference = _difference(recorded_opening(execution_id, store).inputs, inputs)
+        return difference and f"was started with other inputs ({difference})"
+    (event,) = store.read(execution_id, store.record(execution_id).opened - 1, 1)
+    if not isinstance(event.data, catalog.ExecutionForked):
+        difference = _difference({}, change)
+        return difference and f"is not a fork ({difference})"
+    difference = _difference(event.data.change or {}, change)
+    return difference and f"was forked with another change ({difference})"
+
+
+def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Return the inputs that differ, each with its old and its new value, without secrets; empty if none differs."""
+    shared().learn(before)
+    shared().learn(now)
+    names = [
+        name
+        for name in dict.fromkeys((*before, *now))
+        if (name in before) != (name in now) or canonical_hash(before[name], name) != canonical_hash(now[name], name)
+    ]
+    parts = [f"{name}: {_shortened(before, name)}, now {_shortened(now, name)}" for name in names[:MOST_NAMED]]
+    if len(names) > MOST_NAMED:
+        parts.append(f"and {len(names) - MOST_NAMED} more")
+    return "; ".join(parts)
+
+
+def _shortened(inputs: Mapping[str, Any], name: str) -> str:
+    return shared().text(f"{inputs[name]!r:.60}") if name in inputs else "none"
+
+
+def as_bounds(bounds: Bounds | Mapping[str, Any]) -> Bounds:
+    """Return bounds as an object."""
+    return bounds if isinstance(bounds, Bounds) else Bounds.read(bounds)
+
+
+def require_options(options: Iterable[str], allowed: Collection[str], refusal: str) -> None:
+    """Raise `SetupError` for an unknown option. The text of the error is `refusal` and the name."""
+    for name in options:
+        if name not in allowed:
+            advice = did_you_mean(name, allowed) or f"there are {', '.join(allowed)}"
+            raise SetupError(f"{refusal} {name!r} ({advice})")
+
+
+def check_options(options: StartOptions) -> None:
+    """Raise `SetupError` for an unknown option, or a value of the wrong type.
+
+    Texts of people (``key``, ``note``, ``notebook``, ``cell``) must be strings; a start key must not be blank.
+    """
+    values: Mapping[str, Any] = options
+    require_options(values, sorted(OPTION_NAMES), "an execution cannot be started with the option")
+    for name in ("bounds", "identity"):
+        require(values.get(name), name, "a mapping", fits=isinstance(values.get(name), Mapping | Bounds))
+    for name in ("durability", "model"):
+        require(values.get(name), name, "a string", fits=isinstance(values.get(name), str))
+    for name in ("key", "note", "notebook", "cell"):
+        if not isinstance(values.get(name), str | None):
+            raise SetupError(f"{name} must be a text, not {type(values[name]).__name__}; write {name}=str(...)")
+    key = values.get("key")
+    on_conflict = values.get("on_conflict", WARN)
+    if key is not None and not key.strip():
+        raise SetupError(f"a start key must not be blank, and {key!r} is; leave it out, or write key='order 7'")
+    if on_conflict not in CONFLICTS:
+        advice = did_you_mean(str(on_conflict), CONFLICTS) or f"write one of {', '.join(CONFLICTS)}"
+        raise SetupError(f"unknown on_conflict {on_conflict!r} ({advice})")
+
+
+def _listed(tags: Sequence[str] | None) -> list[str]:
+    if isinstance(tags, str):
+        raise SetupError(f"tags are a list of words, not {tags!r}; write tags=[{tags!r}]")
+    if tags is not None and not isinstance(tags, Iterable):
+        raise SetupError(f"tags must be a list of words, not {describe(tags)}; write tags=['baseline']")
+    listed = list(tags or ())
+    for tag in listed:
+        if not isinstance(tag, str):
+            raise SetupError(f"a tag must be a word, not {tag!r}; write {str(tag)!r}")
+    return listed
