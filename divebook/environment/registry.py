@@ -177,10 +177,10 @@ class Outfit:
         ServerError
             A server cannot be asked.
         """
-        from divebook.agents.tools import served_tool
+        from divebook.agents.server_tools import server_tool
 
         return {
-            f"{server.name}/{tool.name}": served_tool(server, tool)
+            f"{server.name}/{tool.name}": server_tool(server, tool)
             for server in self.servers.values()
             for tool in server.tools()
         }

@@ -1,6 +1,6 @@
 """The requests of agents to their models, put together from a log: what was sent, with what, and what came back.
 
-The log keeps of a request only what is new in it (`divebook.agents.requests` writes it; neither needs the other):
+The log keeps of a request only what is new in it (`divebook.agents.request_record` writes it; neither needs the other):
 
 - ``kept``: how many messages of the request before still stand in front, and ``new``: those behind them, where
   ``{"response": n}`` is the result of request n, and ``{"tool": id}`` what that call returned; where neither is said,
@@ -169,7 +169,7 @@ def mappings_in(value: Any) -> list[Mapping[str, Any]]:
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _ANEW = re.compile(r"anew-\d+/$")
-"""At the end of the prefix of a turn that was begun anew; `divebook.agents.changed` makes it."""
+"""At the end of the prefix of a turn that was begun anew; `divebook.agents.turn_compatibility` makes it."""
 _REQUEST = re.compile(r"model-(\d+)")
 _CALL = re.compile(r"tool-\d+-([^#]+)(?:#\d+)?")
 

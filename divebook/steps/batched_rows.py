@@ -159,7 +159,7 @@ class BatchedRows:
         requests: list[Any] = []
         if not is_made:
             prompts, unsaid = await self._prompts(first)
-            requests = await batches.fitting(prompts, MOST)
+            requests = await batches.encode(prompts, MOST)
         last = _last(requests, first + len(prompts) + len(unsaid) - 1, len(prompts))
         reserved = batches.reserved(list(prompts.values())[: len(requests)])
         result = {
@@ -176,13 +176,13 @@ class BatchedRows:
             # It is looked for always: of a submission that has failed the log keeps nothing for a run that is resumed
             # (test_a_batch_that_was_made_though_the_provider_failed_is_found_there).
             others = [batch["batch"]["id"] for batch in before if batch["batch"] is not None]
-            is_doubted = doubts.pop() if doubts else record is not None and await batches.finds()
+            is_doubted = doubts.pop() if doubts else record is not None and await batches.can_list()
             made = await batches.submit(
                 requests, since, others, may_exist=is_doubted, leaves_unknown=leaves_outcome_unknown
             )
             if isinstance(made, dict):
                 return {**result, "batch": made}
-            return {LATER: made.seconds, "why": made.why, "may_exist": made.may_exist}
+            return {LATER: made.seconds, "why": made.reason, "may_exist": made.may_exist}
 
         def done(given: Any) -> dict[str, Any]:
             is_named = isinstance(given, str) and given
@@ -193,7 +193,7 @@ class BatchedRows:
             parameters,
             submit,
             key=key,
-            repeatable=not is_made and await batches.finds(),
+            repeatable=not is_made and await batches.can_list(),
             reserved=functools.reduce(lambda total, batch: total.plus(Reserved(**batch["held"])), before, reserved),
             done=done,
         )
@@ -223,7 +223,7 @@ class BatchedRows:
         parameters = {"agent": self._agent.name, "first": first}
         while True:
             if handle is not None and handle["status"] != ENDED:
-                look = functools.partial(self._batches.looked_at, handle)
+                look = functools.partial(self._batches.refresh, handle)
                 key = _key("look", first, looks)
                 handle = await self._context.operation(BATCH_LOOK, parameters, look, key=key, repeatable=True)
             if handle is None or handle["status"] == ENDED:

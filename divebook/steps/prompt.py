@@ -16,7 +16,7 @@ import anyio.to_thread
 from divebook.agents import Agent, ScriptedModel
 from divebook.agents.cache import Cached, Cassette, lasting
 from divebook.agents.models import DEFAULT_MODELS, RECORDED, is_known_provider
-from divebook.agents.tools import CALL, consumed_by, count_spent, present
+from divebook.agents.running_turn import CALL, consumed_by, count_spent, present
 from divebook.agents.turn import SPENT, AgentTask, Answer
 from divebook.documents import DocumentRepository, Policy
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, DYNAMIC_CONTENT, RunOperation, Setting
@@ -58,7 +58,7 @@ from divebook.workflow.step import (
 from divebook.workflow.tools import ToolFunction, ToolHints
 
 if TYPE_CHECKING:
-    from divebook.agents.requests import ResponseSource
+    from divebook.agents.request_record import ResponseSource
 
 
 # Content blocks of prompt steps: the ready ones as they are, the dynamic ones evaluated as recorded operations.
@@ -305,7 +305,7 @@ ALONE = DelegationChain()
 
 def has_hands(agent: Agent, offers: AgentServices) -> bool:
     """Whether an agent may do more than answer: call tools, or give work to others."""
-    return agent.has_hands or bool(offers.subordinates_for(agent.definition))
+    return agent.uses_tools or bool(offers.subordinates_for(agent.definition))
 
 
 async def take_turn(

@@ -35,7 +35,7 @@ from divebook.workflow.step import Retry
 from divebook.workflow.tools import FileSpellings, ToolFunction
 
 if TYPE_CHECKING:
-    from divebook.agents.requests import ResponseSource
+    from divebook.agents.request_record import ResponseSource
 
 
 # What an environment gives to its agents while they work.
@@ -179,7 +179,7 @@ class StepTurn:
         """Let a question expire that is still open."""
         await self._context.withdraw(self.prefix + key)
 
-    def asked(self, key: str) -> Question | None:
+    def recorded_question(self, key: str) -> Question | None:
         """Return a question that the log has."""
         return self._context.question_of(self.prefix + key)
 
