@@ -313,8 +313,8 @@ class BoundRequest(_BoundOperation):
         payload = await _from_other_source(turn, request, sent, call)
         if payload is None:
             payload = await _request_model(turn, request, params, call)
-            if executed and turn.context.recall is not None:
-                await turn.context.recall.keep(sent, payload)
+            if executed and turn.context.response_source is not None:
+                await turn.context.response_source.keep(sent, payload)
         record_durable_unit(executed=executed)
         return _add_response(turn, request, payload)
 
@@ -379,7 +379,7 @@ async def _from_other_source(
     ended before it recorded the response. In that case the model is asked, and its answer is recorded at the same
     place.
     """
-    source = turn.context.recall
+    source = turn.context.response_source
     recorded_kind = turn.context.recorded_type(request.key)
     cached = await source.find(sent) if source is not None and recorded_kind is None else None
     if cached is None and recorded_kind != CACHED_RESPONSE:

@@ -1,7 +1,7 @@
 """Data types and engine interface of one agent turn inside a step.
 
 `divebook.agents` does not import `divebook.runtime`. An agent with tools records its operations through a
-`TurnContext`. `divebook.steps.turns` implements that protocol for a step.
+`TurnContext`. `divebook.steps.step_turn` implements that protocol for a step.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class TurnContext(Protocol):
 
     prefix: str
     """Prefix of the recorded keys."""
-    recall: ResponseSource | None
+    response_source: ResponseSource | None
     """Source of model responses that is asked before the model; None to always ask the model."""
 
     @property

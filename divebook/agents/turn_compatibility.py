@@ -108,7 +108,7 @@ async def run_or_ask(context: TurnContext, agent: str, begin: Begin, *, can_repl
             return await begin(place, None, opened((await place.recorded_start("model-1"))[1]))
         place = context.below(f"anew-{number}")
         number = number + 1
-        place.recall = context.recall  # the new place belongs to the same agent
+        place.response_source = context.response_source  # the new place belongs to the same agent
 
 
 async def _ask(

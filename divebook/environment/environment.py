@@ -48,13 +48,16 @@ from divebook.runtime.notify import Hook
 from divebook.runtime.recorder import SurroundedCalls
 from divebook.runtime.step import Services
 from divebook.scripting import Interpreter, default_interpreter
-from divebook.steps.action import WORKSPACE_ACTIONS, ScriptStep, condition_holds, filled, items_of
 from divebook.steps.actions import Action, action_of, built_in_actions
-from divebook.steps.call import StandingPolicy
-from divebook.steps.conversations import BOOK_WORKFLOW, ConversationStore, DurableLog
-from divebook.steps.function import roots_of
+from divebook.steps.approval_policy import EnvironmentApprovalPolicy
+from divebook.steps.changed_functions import roots_of
+from divebook.steps.content_blocks import ContentBuilder
+from divebook.steps.conversations import ConversationStore
+from divebook.steps.durable_log import BOOK_WORKFLOW, DurableLog
+from divebook.steps.evaluation import condition_holds, filled, items_of
 from divebook.steps.handlers import built_in_handlers
-from divebook.steps.prompt import ContentBuilder
+from divebook.steps.script_step import ScriptStep
+from divebook.steps.workspace_actions import WORKSPACE_ACTIONS
 from divebook.store import EventStore, open_store
 from divebook.store.append import Durability, durability_called
 from divebook.store.codec import Codec
@@ -197,7 +200,7 @@ class Environment(Holdings, Mending, Trials, Queueing):
         self._is_closed, self._surrounded = False, SurroundedCalls()
         self._printer, self._clock, self._chance = printer, clock or SystemClock(), chance or SystemChance()
         books = DurableLog(self.store, self._begin_book, self._clock)
-        self._policy, self.threads = StandingPolicy(self.approvals_for, books), ConversationStore(books)
+        self._policy, self.threads = EnvironmentApprovalPolicy(self.approvals_for, books), ConversationStore(books)
         own = {made.name: made for made in map(action_of, list_of(actions, "actions", "actions=[shout]"))}
         super().__init__(name, own, approvals, self.store.sealing)
         self._settle(Surroundings(place, interpreter, policy, kept, notify, formatter, codec, telemetry))
@@ -238,7 +241,7 @@ class Environment(Holdings, Mending, Trials, Queueing):
             ScriptStep(interpreter, self.documents, self._printer),
             drive_child=self._drive_child,
             begin_successor=self._begin_successor,
-            offers=self,
+            services=self,
         )
 
     def _services(self, control: Control) -> Services:

@@ -31,7 +31,7 @@ from divebook.runtime.execution import Execution
 from divebook.runtime.manager import Control
 from divebook.runtime.messages import Annotating, annotation, this_person
 from divebook.runtime.queueing import move_out, next_attempt
-from divebook.steps.call import StandingPolicy
+from divebook.steps.approval_policy import EnvironmentApprovalPolicy
 from divebook.steps.conversations import ConversationStore, Thread
 from divebook.store import EventStore, ExecutionRecord, MemoryStore, transfer
 from divebook.store.leases import QueuedExecution, WorkerRecord
@@ -54,7 +54,7 @@ class Executions(ABC):
     _control: Control
     _clock: Clock
     _chance: Chance
-    _policy: StandingPolicy
+    _policy: EnvironmentApprovalPolicy
     threads: ConversationStore
 
     @functools.cached_property

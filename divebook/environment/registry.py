@@ -21,9 +21,10 @@ from divebook.runtime.loop import ENGINE
 from divebook.runtime.operations import OperationRequest
 from divebook.runtime.step import Handler
 from divebook.steps.actions import REGISTERED, Action
+from divebook.steps.agent_checks import agents_of_steps, check_agent, check_declared, check_model, require_existing
+from divebook.steps.code_problems import syntax_problems
+from divebook.steps.delegation import ASSIGN_WORK
 from divebook.steps.function import require_function
-from divebook.steps.prompt import ASSIGN_WORK, asked_agents, check_agent, check_declared, check_model, require_named
-from divebook.steps.syntax import syntax_problems
 from divebook.store import EventStore
 from divebook.store.codec import Sealing
 from divebook.text.arguments import list_of, require, same_name
@@ -215,7 +216,7 @@ class Outfit:
             It names one that does not exist.
         """
         if definition.subordinates:
-            require_named("agent", definition.subordinates, self._agents, definition.name)
+            require_existing("agent", definition.subordinates, self._agents, definition.name)
             return [self._agents[name] for name in definition.subordinates]
         if ASSIGN_WORK not in definition.tools:
             supervisors = [agent.name for agent in self._agents.values() if agent.is_supervisor]
@@ -235,7 +236,7 @@ class Outfit:
         known = {tool.name for tool in self.tools_for(definition)} | set(TOOLS)
         if any("/" not in name and name not in known for name in definition.tools):
             named |= self.servers.keys()
-        require_named("mcp server", sorted(named), list(self.servers), definition.name)
+        require_existing("mcp server", sorted(named), list(self.servers), definition.name)
         return [self.servers[name] for name in sorted(named)]
 
     def limited(self, tool: ToolFunction) -> ToolFunction:
@@ -643,7 +644,7 @@ class Holdings(Outfit):
         problems = [workflow.written.located(found) for found in missing_agents(workflow, self._agents, ahead)]
         if problems:
             raise DefinitionError(problems, workflow.written.name or f"workflow {workflow.name!r}")
-        for agent in asked_agents(steps, self._agent_for, self):
+        for agent in agents_of_steps(steps, self._agent_for, self):
             self.check_agent(agent)
         for named in (workflow.workspace, *(step.workspace for step in steps)):
             if named is not None:
@@ -663,7 +664,7 @@ class Holdings(Outfit):
         if model is not None:
             check_model(model, f"workflow {workflow.name}", store)
         elif workflow.manner.is_strict:
-            for agent in asked_agents(workflow.steps, self._agent_for, self):
+            for agent in agents_of_steps(workflow.steps, self._agent_for, self):
                 check_model(agent.model, f"agent {agent.name}", store)
 
     def _check_names(self, workflow: Workflow, ahead: Container[str] | None) -> None:

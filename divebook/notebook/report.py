@@ -45,7 +45,7 @@ from divebook.questions import Question
 from divebook.questions.question import address_of, became, example_answer, wanted_in_full
 from divebook.replay.files import ChangedFiles, KeptFiles
 from divebook.runtime.execution import Execution
-from divebook.steps.call import rule_in_words
+from divebook.steps.approval_policy import rule_in_words
 from divebook.store import EventStore
 from divebook.text.colours import LIGHT
 from divebook.text.format import (

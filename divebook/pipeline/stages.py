@@ -49,11 +49,12 @@ from divebook.pipeline.progress import failure_of, question_id, slots_from, stag
 from divebook.runtime.context import StepContext
 from divebook.runtime.errors import clean_text, links_of
 from divebook.runtime.step import Outcome
-from divebook.steps.action import render_texts
 from divebook.steps.actions import Action
+from divebook.steps.agent_checks import agents_with_subordinates
+from divebook.steps.agent_turns import ask_agent
 from divebook.steps.call import call, invoke
-from divebook.steps.prompt import all_asked, ask_agent
-from divebook.steps.turns import AgentServices
+from divebook.steps.evaluation import render_texts
+from divebook.steps.step_turn import AgentServices
 from divebook.text.redaction import logger
 from divebook.workflow.definition import (
     BATCH,
@@ -292,7 +293,7 @@ class Trial(StepContext):
             {"envelope": twin} if output is None else {"envelope": twin, "output": output},
             self._next_key(),
             recorded=(STAGE_CALL, {"stage": name, "part": part}),
-            kept=kept,
+            convert=kept,
         )
         if recorded["changes"]:
             self.envelope.take_over({**before, **recorded["changes"]})
@@ -362,23 +363,23 @@ class Work:
         Gives the agent of a name.
     actions
         The actions that tools are.
-    offers
+    services
         What the environment gives to agents.
     """
 
     def __init__(
-        self, find_agent: Callable[[str], Agent], actions: Callable[[], Mapping[str, Action]], offers: AgentServices
+        self, find_agent: Callable[[str], Agent], actions: Callable[[], Mapping[str, Action]], services: AgentServices
     ) -> None:
         self._find_agent = find_agent
         self._actions = actions
-        self._offers = offers
+        self._services = services
 
     def check(self, config: PipelineConfig, functions: StageFunctions) -> None:
         """Raise unless the agents that are asked may use what they name; an agent that is missing fails its stage."""
         in_place = {*functions.mocks, *functions.services}
         roles = {stage.model_role for stage in config.agents if stage.has_llm and stage.name not in in_place}
-        for agent in all_asked(roles, self._known_agent, self._offers):
-            self._offers.check_agent(agent)
+        for agent in agents_with_subordinates(roles, self._known_agent, self._services):
+            self._services.check_agent(agent)
 
     def _known_agent(self, name: str) -> Agent | None:
         try:
@@ -423,7 +424,7 @@ class Work:
             temperature=stage.temperature, max_tokens=stage.max_tokens
         )
         prompt = await prompt_of(config, stage, trial.envelope)
-        answer = await ask_agent(trial, agent, AgentTask(prompt, prefix=trial.prefix), self._offers)
+        answer = await ask_agent(trial, agent, AgentTask(prompt, prefix=trial.prefix), self._services)
         return object_in(answer.text)
 
     # --- tools -----------------------------------------------------------------------------------------------------
@@ -510,7 +511,7 @@ class Ticker:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class VisitResult:
     """How a visit ended."""
 
     output: Mapping[str, Any] | None = None
@@ -567,7 +568,7 @@ class Visit:
         self._counted = 0
         self._is_at_work = False
 
-    async def run(self) -> Ended:
+    async def run(self) -> VisitResult:
         """Carry the stage out, as often as it may be tried, and note it in the envelope."""
         stage = self._stage
         before = self.envelope.clone()
@@ -576,12 +577,12 @@ class Visit:
         if isinstance(outcome, Trial):
             self._take(outcome)
             await self._complete(ProcessingStatus.SUCCESS)
-            return Ended(self.envelope.get_output(stage.output_key) or {})
+            return VisitResult(self.envelope.get_output(stage.output_key) or {})
         exhausted = Fault.of(outcome.error, "").reason
         if exhausted is None:
             return await self._failed(outcome)
         self._undo(before, outcome.trial)
-        return Ended(exhausted=exhausted)
+        return VisitResult(exhausted=exhausted)
 
     @property
     def _attempts(self) -> str:
@@ -605,15 +606,15 @@ class Visit:
         self._ticker.time = await self._context.now()
         self.envelope.record_agent_complete(self._stage.name, status, error, self._llm_calls)
 
-    async def _failed(self, failed: Failed) -> Ended:
+    async def _failed(self, failed: Failed) -> VisitResult:
         error = clean_text(failed.error)
         if self._ends_step:
-            return Ended(error=error, failure=failed.error)
+            return VisitResult(error=error, failure=failed.error)
         self._take(failed.trial)
         await self._complete(ProcessingStatus.ERROR, error)
         self.envelope.errors.append(stage_error(self._stage.name, error, self._ticker.time))
         reason = TerminalReason.LLM_FAILED_FATALLY if failed.is_model else TerminalReason.TOOL_FAILED_FATALLY
-        return Ended(error=error, reason=reason)
+        return VisitResult(error=error, reason=reason)
 
     # --- attempts --------------------------------------------------------------------------------------------------
 
@@ -897,7 +898,7 @@ class _Run:
         assert stage is not None  # noqa: S101 - route chooses only stages that exist
         return stage
 
-    async def _visited(self, stage: AgentStage, envelope: Envelope) -> tuple[Envelope, Ended]:
+    async def _visited(self, stage: AgentStage, envelope: Envelope) -> tuple[Envelope, VisitResult]:
         """Return the envelope after a stage, and how that ended.
 
         Raises
