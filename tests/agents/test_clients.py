@@ -102,7 +102,7 @@ def test_what_a_provider_says_to_one_execution_holds_for_all(serve):
     first, second = labelling(1, parallel=1), labelling(40, parallel=40)
     assert first.start("label").wait(PATIENCE).status == "completed"
     assert second.start("label").wait(PATIENCE).status == "completed"
-    (limiter,) = [found for place, found in REQUEST_LIMITERS._known.items() if place[2].startswith(server.url)]
+    (limiter,) = [limiter for place, limiter in REQUEST_LIMITERS._limiters.items() if place[2].startswith(server.url)]
     assert server.most_open <= limiter.limit < FIRST
     assert str(limiter.state).startswith(f"openai:gpt-4o-mini: 0 of {limiter.limit} at once")
 
