@@ -30,7 +30,7 @@ from divebook.store.codec import Sealing
 from divebook.text.arguments import list_of, require, same_name
 from divebook.text.redaction import logger
 from divebook.tools.builtin import ABSENT, OFFERED, declared, limited
-from divebook.tools.files import ToolReach
+from divebook.tools.file_tools import ToolReach
 from divebook.tools.mcp.servers import ServedDocuments, Server, Servers
 from divebook.tools.workspace import PROCESS_TOOLS, SHELL, WORKSPACE_TOOLS, workspace_tool
 from divebook.workflow.definition import (
@@ -141,7 +141,7 @@ class Outfit:
         self._tools |= other._tools
         self._trusted = (self._trusted - other.workspaces.keys()) | other._trusted
         self._approvals = self._approvals.plus(unknown(other._approvals.rules, self._approvals.rules))
-        self.servers.take_in(other.servers)
+        self.servers.merge_from(other.servers)
 
     @property
     def config(self) -> Config:

@@ -222,5 +222,5 @@ def test_a_session_that_has_no_time_to_begin_is_a_limit_like_any_other(monkeypat
                 hurried.evaluate(Context.CONDITION, ["len([1])"], {})
         with pytest.raises(ScriptLimitError, match="ran longer"):
             hurried.run_script("len([1])", {}, None, Limits(seconds=1e-6))
-        monkeypatch.setattr(action, "INLINE", hurried)
+        monkeypatch.setattr(evaluation, "INLINE", hurried)
         assert asyncio.run(evaluation.render_texts(["up to ${max(state.n)}"], {"state": {"n": [1, 4]}})) == ["up to 4"]
