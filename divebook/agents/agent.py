@@ -286,7 +286,7 @@ class Agent:
         return isinstance(self.model, ScriptedModel)
 
     @property
-    def uses_tools(self) -> bool:
+    def has_hands(self) -> bool:
         """True if the agent needs a turn of several recorded requests and calls, for example because it has tools."""
         definition = self.definition
         reasons = (

@@ -162,7 +162,7 @@ def server_tool(server: ToolServer, tool: OfferedTool, *, is_shared: bool = Fals
 
 def require_sampler(context: TurnContext, name: str, server: str) -> None:
     """Raise `SetupError` unless an agent may answer sampling requests: text from a server must not call tools."""
-    if context.sampler(name).uses_tools:
+    if context.sampler(name).has_hands:
         raise SetupError(
             f"agent {name} answers what MCP server {server} asks of a model, but has tools, servers, an output, bounds "
             f"or a cache: name one in its Sampling that has none of these"

@@ -71,7 +71,7 @@ class Sampler(Protocol):
         """Name of the model."""
 
     @property
-    def uses_tools(self) -> bool:
+    def has_hands(self) -> bool:
         """True if the agent may use tools."""
 
     @property

@@ -143,7 +143,7 @@ Blocks: TypeAlias = Callable[[Agent, str], Awaitable[Sequence[Mapping[str, Any]]
 
 def uses_tools(agent: Agent, services: AgentServices) -> bool:
     """Return True if an agent may call tools or delegate work, so that it needs a turn."""
-    return agent.uses_tools or bool(services.subordinates_for(agent.definition))
+    return agent.has_hands or bool(services.subordinates_for(agent.definition))
 
 
 @dataclass
