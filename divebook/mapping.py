@@ -28,7 +28,7 @@ from divebook.runtime.compute.dask import is_address
 from divebook.runtime.execution import Execution
 from divebook.runtime.forks import recorded_opening
 from divebook.steps.actions import REGISTERED, Action, action
-from divebook.steps.rows import Ended, arguments_of
+from divebook.steps.row_calls import RowResult, arguments_of
 from divebook.text.redaction import one_line, shared
 from divebook.workflow.answer_types import named_answer
 from divebook.workflow.definition import InputDefinition, Workflow, names
@@ -253,7 +253,7 @@ def _spread_of(outcome: Any) -> tuple[Distribution, ...]:
 def _parts(execution: Execution) -> list[Any]:
     """Return the results of the rows of an execution in parts: recorded batches of a function, or one part of items."""
     facts = [event.data for event in execution.history()]
-    ended: dict[int, Ended] = {}
+    ended: dict[int, RowResult] = {}
     for fact in facts:
         if isinstance(fact, catalog.IterationCompleted):
             ended[fact.iteration_index] = fact.iteration_index, opened(result_of(fact.result)), None
@@ -266,7 +266,7 @@ def _parts(execution: Execution) -> list[Any]:
 class _ItemsPart(NamedTuple):
     """Results of rows that were items of a step."""
 
-    ended: list[Ended]
+    ended: list[RowResult]
 
     def open(self) -> Any:
         """Return the results as a frame."""

@@ -88,7 +88,7 @@ def _is_of(turn, data):
 
 
 def _block(blocking):
-    from divebook.agents.durability import _Bound
+    from divebook.agents.durability import _BoundOperation
 
     async def called(self, params, name):
         raise AssertionError(f"{name} was called on replay")
@@ -96,6 +96,6 @@ def _block(blocking):
     def reached(*_):
         raise AssertionError("a socket or a program was reached on replay")
 
-    blocking.setattr(_Bound, "_made", called)
+    blocking.setattr(_BoundOperation, "_run_operation", called)
     blocking.setattr(socket.socket, "connect", reached)
     blocking.setattr(subprocess.Popen, "__init__", reached)

@@ -15,7 +15,7 @@ import anyio.to_thread
 from divebook.agents.cache import lasting
 from divebook.agents.models import RECORDED, check_key, model_name, without_secrets
 from divebook.agents.scripted import SCRIPTED, ScriptedModel
-from divebook.agents.tools import served_tools
+from divebook.agents.server_tools import discover_tools
 from divebook.documents.policy import Policy
 from divebook.engine.operations import RunOperation
 from divebook.errors import SetupError, StepError, TemplateError
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from divebook.agents.turn import AgentTask, TurnContext
 
 
-DURABLE = "divebook.agents.batches"
-LOOP = "divebook.agents.loop"
+DURABLE = "divebook.agents.single_request"
+LOOP = "divebook.agents.agent_loop"
 _LOADED: dict[str, ModuleType] = {}
 """Modules that are loaded when they are first needed."""
 MODEL_RETRY = Retry(
@@ -65,8 +65,7 @@ class Agent:
         Definition of the agent, or its name.
     model
         A pydantic-ai model, a name such as ``"openai:gpt-5-mini"``, or a `ScriptedModel`. The default is the model of
-        the
-        definition, else the offline scripted model.
+        the definition, else the offline scripted model.
     default_provider, default_model
         Provider and model to use if the definition names none.
     instructions
@@ -98,8 +97,7 @@ class Agent:
         Name of the workspace in which its tools work. The agent gets tools for files and commands there.
     corrections
         How often the model may correct an invalid tool call or answer, counted per tool and for the answer. The default
-        is that
-        of the definition, which is 1 by default.
+        is that of the definition, which is 1 by default.
 
     Examples
     --------
@@ -134,25 +132,31 @@ class Agent:
         fits = isinstance(model, str | ScriptedModel) or has_methods(model, "request")
         require(model, "model", "a name such as 'openai:gpt-5-mini', or a model of pydantic-ai", fits=fits)
         self.definition = AgentDefinition(definition) if isinstance(definition, str) else definition
-        named = model if isinstance(model, str) else None
-        own = self.definition
-        self._name = model_name(None if named else own.provider, named or own.model, default_provider, default_model)
-        self.model: Model | ScriptedModel | str = self._name if model is None or named else model
+        # An argument overrides the definition. A model object or a script overrides a model name.
+        name_argument = model if isinstance(model, str) else None
+        declared = self.definition
+        self._name = model_name(
+            None if name_argument else declared.provider,
+            name_argument or declared.model,
+            default_provider,
+            default_model,
+        )
+        self.model: Model | ScriptedModel | str = self._name if model is None or name_argument else model
         """The model: one of pydantic-ai, a scripted one, or a model name."""
         if self.model == SCRIPTED:
-            self.model = ScriptedModel() if own.script is None else ScriptedModel.read(own.script)
-        given = list_of(tools, "tools", "tools=[search]")
-        self.tools = tuple(tool_of(tool) for tool in given if not isinstance(tool, str))
+            self.model = ScriptedModel() if declared.script is None else ScriptedModel.read(declared.script)
+        tool_arguments = list_of(tools, "tools", "tools=[search]")
+        self.tools = tuple(tool_of(tool) for tool in tool_arguments if not isinstance(tool, str))
         """Tools passed as functions, without those that the definition names."""
         for tool in self.tools:
             if tool.schema is not None:
                 require_schema(tool.schema, f"schema of {tool.label}", has_patterns=False)
-        named_servers = list_of(servers, "servers", "servers=['search']")
-        self.servers = tuple(server for server in named_servers if not isinstance(server, str))
+        server_arguments = list_of(servers, "servers", "servers=['search']")
+        self.servers = tuple(server for server in server_arguments if not isinstance(server, str))
         """Servers passed as definitions, which the agent adds to an environment."""
         if isinstance(output, Mapping):
             require_possible_schema(output, "output")
-        self.output = own.output if output is None else output
+        self.output = declared.output if output is None else output
         allow_answers(self.output)
         self.capabilities = tuple(capabilities)
         self.deps = deps
@@ -162,8 +166,8 @@ class Agent:
         """The pydantic-ai agent, if this one was created by `Agent.of`."""
         self._declare(
             instructions,
-            tools=[tool for tool in given if isinstance(tool, str)],
-            servers=[server if isinstance(server, str) else server.name for server in named_servers],
+            tools=[tool for tool in tool_arguments if isinstance(tool, str)],
+            servers=[server if isinstance(server, str) else server.name for server in server_arguments],
             subordinates=list(subordinates),
             approvals=Approvals().plus(approvals).rules,
         )
@@ -171,21 +175,21 @@ class Agent:
             self.definition = replace(self.definition, corrections=corrections)
         if bounds is not None:
             self.definition = replace(self.definition, bounds=agent_bounds(bounds).to_dict())
-        beside: dict[str, Any] = {"cache": cache, "workspace": workspace, "api_key": api_key}
-        if given_beside := {key: value for key, value in beside.items() if value is not None}:
-            self.definition = replace(self.definition, **given_beside)
+        options: dict[str, Any] = {"cache": cache, "workspace": workspace, "api_key": api_key}
+        if changes := {key: value for key, value in options.items() if value is not None}:
+            self.definition = replace(self.definition, **changes)
         if self.definition.cache is not None:
             lasting(self.definition.cache)
         check_key(self.definition, is_named=isinstance(self.model, str | ScriptedModel))
 
     def _declare(self, instructions: str, **names: Sequence[Any]) -> None:
         """Add the constructor's arguments to the definition."""
-        own = self.definition
+        definition = self.definition
         added = dict[str, Any]()
         if instructions:
             added["instructions"] = instructions
-        added |= {field: (*getattr(own, field), *given) for field, given in names.items() if given}
-        self.definition = replace(own, **added) if added else own
+        added |= {field: (*getattr(definition, field), *values) for field, values in names.items() if values}
+        self.definition = replace(definition, **added) if added else definition
 
     @classmethod
     def of(
@@ -197,46 +201,46 @@ class Agent:
         approvals: Iterable[ApprovalRule | Mapping[str, Any]] = (),
         bounds: Bounds | Mapping[str, Any] | None = None,
     ) -> Agent:
-        """Take an agent of pydantic-ai as it is: its model, instructions, tools, output and capabilities.
+        """Wrap an agent of pydantic-ai unchanged: its model, instructions, tools, output and capabilities.
 
-        Its requests and calls are recorded while a workflow runs it, and its answer when its turn ends. All else is
-        not: its hooks, validators, output functions and instructions run again on replay of an unfinished turn, and
-        should do the same each time; what they do besides, such as sending a mail, belongs in a tool. A call that is
-        recorded gives its result on replay and does nothing again, so what a tool changes besides, in ``ctx.deps`` or a
-        variable of its module, is as it was before the call: let tools return what is to last. A change of
-        ``ctx.deps`` is warned of where it can be seen.
+        While a workflow runs the agent, divebook records its requests and tool calls, and its answer at the end of the
+        turn. It records nothing else: its hooks, validators, output functions and instructions run again on replay of
+        an unfinished turn, and must behave the same each time. Other side effects, such as sending a mail, belong in a
+        tool. A recorded call returns its result on replay without running the tool. Therefore what a tool changes
+        besides, in ``ctx.deps`` or a variable of its module, is as it was before the call: return lasting data from the
+        tool. divebook logs a warning about detected changes of ``ctx.deps``.
 
-        ``metadata={"divebook": {"idempotent": True}}`` on a tool has it called again where it is not known whether a
-        call took effect; ``metadata={"divebook": False}`` leaves a call unrecorded, for a tool that only runs other
-        agents. Ordinary functions run in threads; coroutine functions run on the loop of all executions, and may not
-        block. What its toolsets hold open is opened there too: a turn of an agent that is held open elsewhere, by
+        ``metadata={"divebook": {"idempotent": True}}`` on a tool repeats a call whose outcome is unknown.
+        ``metadata={"divebook": False}`` leaves a call unrecorded, for a tool that only runs other agents. Ordinary
+        functions run in threads. Coroutine functions run on the event loop of all executions and must not block. The
+        connections of its toolsets are opened there too: a turn of an agent that is held open elsewhere, by
         ``async with agent:`` in a cell, is refused.
 
         Parameters
         ----------
         name
-            By default the agent's own.
+            Name of the agent. The default is the name that it already has.
         deps
-            What its tools and instructions get as ``ctx.deps``: one object for all runs. For one of its own, a
-            workflow gives ``await ctx.agent("critic").run(..., deps=...)``.
+            Value of ``ctx.deps`` for its tools and instructions: one object for all runs. For another object in one
+            run, use ``await ctx.agent("critic").run(..., deps=...)`` in a workflow.
         approvals, bounds
-            Rules for its calls of tools, and what a turn of it may consume, as for an agent of ours.
+            Rules for its tool calls, and the budget of a turn, as for other agents.
 
         Raises
         ------
         SetupError
-            It has no name or no model, a toolset without an id, or anything else that cannot be recorded.
+            The agent has no name or no model, a toolset without an id, or another part that cannot be recorded.
         """
         from divebook.agents.durability import check
 
-        known = name or agent.name
-        if not known:
+        agent_name = name or agent.name
+        if not agent_name:
             raise SetupError("an agent needs a name: pydantic_ai.Agent(..., name='critic'), or Agent.of(agent, name=)")
-        check(agent, known)
-        taken = cls(known, model=agent.model, deps=deps, approvals=approvals, bounds=bounds)
-        taken.library = agent
+        check(agent, agent_name)
+        wrapper = cls(agent_name, model=agent.model, deps=deps, approvals=approvals, bounds=bounds)
+        wrapper.library = agent
         allow_answers(agent.output_type)
-        return taken
+        return wrapper
 
     def __repr__(self) -> str:
         return f"<Agent {self.name!r}: {self.model_name}>"
@@ -273,8 +277,8 @@ class Agent:
 
         if self.definition.model is not None or not isinstance(self.model, str):
             return ""
-        found = examine(self.model)
-        return found.library or found.key
+        requirements = examine(self.model)
+        return requirements.library or requirements.key
 
     @property
     def is_scripted(self) -> bool:
@@ -284,28 +288,28 @@ class Agent:
     @property
     def has_hands(self) -> bool:
         """True if the agent needs a turn of several recorded requests and calls, for example because it has tools."""
-        own = self.definition
-        more = (
+        definition = self.definition
+        reasons = (
             self.tools,
             self.capabilities,
-            own.tools,
-            own.servers,
-            own.subordinates,
-            own.bounds,
-            own.cache,
-            own.workspace,
+            definition.tools,
+            definition.servers,
+            definition.subordinates,
+            definition.bounds,
+            definition.cache,
+            definition.workspace,
         )
         is_played = self.model_name.startswith(RECORDED)
-        return is_played or self.library is not None or self.output is not None or any(more)
+        return is_played or self.library is not None or self.output is not None or any(reasons)
 
     def with_model(self, name: str | None) -> Agent:
         """Return a copy with another model, ``provider:model`` or ``scripted``. None keeps the model."""
         if name is None or name == self.model_name:
             return self
-        own = self.definition
+        definition = self.definition
         if name.partition(":")[0] != self.model_name.partition(":")[0]:
-            own = without_secrets(own)
-        return self._with(own, Agent(AgentDefinition(self.name, script=own.script), model=name).model)
+            definition = without_secrets(definition)
+        return self._with(definition, Agent(AgentDefinition(self.name, script=definition.script), model=name).model)
 
     def under(self, policy: Policy) -> Agent:
         """Return a copy that resolves its key and headers under a policy."""
@@ -325,8 +329,8 @@ class Agent:
 
     def with_settings(self, *, temperature: float | None = None, max_tokens: int | None = None) -> Agent:
         """Return a copy with other model settings. None keeps a setting."""
-        given = {"temperature": temperature, "max_tokens": max_tokens}
-        changed = {name: value for name, value in given.items() if value is not None}
+        settings_by_name = {"temperature": temperature, "max_tokens": max_tokens}
+        changed = {name: value for name, value in settings_by_name.items() if value is not None}
         if not changed:
             return self
         settings = replace(self.definition.model_settings or ModelSettings(), **changed)  # type: ignore[arg-type]
@@ -334,21 +338,21 @@ class Agent:
 
     def instructions(self, date: datetime | None) -> str:
         """Return the system prompt. `date` is the current date for a date-aware agent."""
-        own = self.definition
-        today = f"Today is {date:%A, %d %B %Y}." if own.date_awareness and date is not None else ""
-        if own.system_prompt is not None:
-            return "\n\n".join(filter(None, (self._custom_prompt(own.system_prompt), today)))
-        role = f"You are {own.name}."
-        goal = f"Your goal: {own.goal}" if own.goal else ""
-        return "\n\n".join(filter(None, (role, goal, own.instructions, today)))
+        definition = self.definition
+        today = f"Today is {date:%A, %d %B %Y}." if definition.date_awareness and date is not None else ""
+        if definition.system_prompt is not None:
+            return "\n\n".join(filter(None, (self._custom_prompt(definition.system_prompt), today)))
+        role = f"You are {definition.name}."
+        goal = f"Your goal: {definition.goal}" if definition.goal else ""
+        return "\n\n".join(filter(None, (role, goal, definition.instructions, today)))
 
     def _custom_prompt(self, template: str) -> str:
-        own = self.definition
-        agent = {"name": own.name, "goal": own.goal, "instructions": own.instructions}
+        definition = self.definition
+        agent = {"name": definition.name, "goal": definition.goal, "instructions": definition.instructions}
         try:
             return render_template(template, {"agent": agent})
         except TemplateError as error:
-            raise SetupError(f"invalid system prompt template of agent {own.name}: {error}") from error
+            raise SetupError(f"invalid system prompt template of agent {definition.name}: {error}") from error
 
     async def respond(
         self,
@@ -379,7 +383,7 @@ class Agent:
 
     async def turn(
         self,
-        asked: AgentTask,
+        task: AgentTask,
         context: TurnContext,
         tools: Sequence[ToolFunction],
         servers: Sequence[ToolServer],
@@ -391,19 +395,23 @@ class Agent:
         """
         loop = await loaded(LOOP)
         durable = await loaded(DURABLE)
-        own = [tool.inside(self.definition.workspace) for tool in (*tools, *self.tools)]
-        served, notes = await served_tools(context, self.definition, servers, [tool.name for tool in own])
+        local_tools = [tool.inside(self.definition.workspace) for tool in (*tools, *self.tools)]
+        server_tools, notes = await discover_tools(
+            context, self.definition, servers, [tool.name for tool in local_tools]
+        )
         instructions = self.instructions(context.started_at) if self.library is None else ""
         instructions = "\n\n".join(filter(None, (instructions, notes)))
-        message = durable.Request(asked.prompt, asked.content, asked.context, instructions)
-        output = answer_type(self.output if asked.output is None else asked.output)
+        message = durable.Request(task.prompt, task.content, task.context, instructions)
+        output = answer_type(self.output if task.output is None else task.output)
         allow_answers(output)
-        run = loop.LoopRun(self, message, output, asked)
-        result: dict[str, Any] = await run.turn(context, [*map(limited, own), *map(limited, served)], asked.deps)
+        run = loop.AgentLoop(self, message, output, task)
+        result: dict[str, Any] = await run.turn(
+            context, [*map(limited, local_tools), *map(limited, server_tools)], task.deps
+        )
         return result
 
 
-def agent_of(given: Any) -> Agent:
+def agent_of(value: Any) -> Agent:
     """Return an agent unchanged, or wrap a pydantic-ai agent.
 
     Raises
@@ -411,11 +419,11 @@ def agent_of(given: Any) -> Agent:
     SetupError
         The object is neither.
     """
-    if isinstance(given, Agent):
-        return given
-    if not (hasattr(given, "output_type") and hasattr(given, "run")):
-        raise SetupError(f"an agent is a divebook.Agent or a pydantic_ai.Agent, not {given!r:.100}")
-    return Agent.of(given)
+    if isinstance(value, Agent):
+        return value
+    if not (hasattr(value, "output_type") and hasattr(value, "run")):
+        raise SetupError(f"an agent is a divebook.Agent or a pydantic_ai.Agent, not {value!r:.100}")
+    return Agent.of(value)
 
 
 async def loaded(name: str) -> Any:
@@ -443,11 +451,11 @@ def digest_of(agent: Agent) -> str:
     >>> digest_of(Agent("critic")) == digest_of(Agent("critic", instructions="Be harsh."))
     False
     """
-    own = {key: value for key, value in agent.definition.to_dict().items() if key != "api_key"}
-    if "context" in own:
-        own["context"] = ContentEntry.without_fingerprints(own["context"])
+    definition = {key: value for key, value in agent.definition.to_dict().items() if key != "api_key"}
+    if "context" in definition:
+        definition["context"] = ContentEntry.without_fingerprints(definition["context"])
     tools = code_of({tool.name: tool.function for tool in agent.tools})
-    return short_hash([own, agent.model_name, repr(named_answer(agent.output)), tools])
+    return short_hash([definition, agent.model_name, repr(named_answer(agent.output)), tools])
 
 
 # --- placeholder models ---------------------------------------------------------------------------------------------

@@ -6,17 +6,14 @@ its batches with their input files, so a batch whose submission was interrupted 
 
 from __future__ import annotations
 
-import copy
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pydantic_ai
 from pydantic import TypeAdapter
-from pydantic_ai.direct import model_request
 from pydantic_ai.exceptions import (
     ModelAPIError,
     ModelHTTPError,
@@ -24,43 +21,29 @@ from pydantic_ai.exceptions import (
     UnexpectedModelBehavior,
     UserError,
 )
-from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, UserContent, UserPromptPart
-from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
+from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.models.batch import Batch, BatchRequest, BatchResult, EncodedBatchRequest
-from pydantic_ai.models.fallback import FallbackModel
-from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
-from pydantic_ai.tools import RunContext
 
-from divebook.agents.budget import note_reply, paid_replies, stream_response
-from divebook.agents.clients import CLIENTS, REQUEST_LIMITERS, RequestLimiters
-from divebook.agents.models import RECORDED, estimate, tokens_of, tokens_of_definitions
-from divebook.agents.requests import (
-    in_time,
-    keepable_errors,
-    make_keepable,
+from divebook.agents.conversions import (
+    plain_json,
     plain_response,
-    plainly,
-    readable_replies,
-    require_whole,
-    response_of,
     settings_of,
     usage_of,
-    user_block,
-    with_values,
 )
-from divebook.agents.scripted import ScriptedModel
-from divebook.agents.scripted_model import ScriptedFunction, output_type
-from divebook.engine.operations import AGENT_RESPONSE, Reserved, RunOperation, Write
+from divebook.agents.model_errors import make_keepable
+from divebook.agents.models import estimate, tokens_of, tokens_of_definitions
+from divebook.agents.output_types import output_type
+from divebook.engine.operations import Reserved
 from divebook.engine.retries import names_of
 from divebook.errors import OutcomeUnknownError, StepError
-from divebook.projections.model_requests import request_messages
 from divebook.text.redaction import shared
 
 if TYPE_CHECKING:
     from divebook.agents.agent import Agent
-
+from divebook.agents.single_request import Request, resolved
 
 # --- answers of providers about batches -----------------------------------------------------------------------------
 # Which errors are temporary, which mean that a batch is lost, and which results can still be read.
@@ -68,284 +51,28 @@ if TYPE_CHECKING:
 
 _REFUSED = range(400, 500)
 """HTTP statuses of a request that the provider rejected without side effect."""
+
+
 TOO_MANY = 429
+
+
 _HIDDEN = (403, 404, 405)
 """HTTP statuses if the key may not list batches, or the server has no list."""
+
+
 _LOST = (404, 410)
 """HTTP statuses if the batch no longer exists. 401 and 403 concern the key, which can be corrected."""
+
+
 UNREADABLE = (ValueError, TypeError, KeyError, AttributeError)
 """Errors that clients raise for a malformed answer."""
+
+
 JOB_ERROR = "BatchJobError"
 """Class name of the private pydantic-ai error for a batch that ended without results."""
+
+
 AGAIN = "retry_failed() asks again, and what was paid for is paid for twice"
-
-
-def result_in(line: str) -> BatchResult | None:
-    """Parse one line of an OpenAI result file; return None if it is malformed."""
-    try:
-        told = json.loads(line)
-        name = told["custom_id"]
-        answered = told.get("response") or {"status_code": 500, "body": told.get("error")}
-        is_right = 200 <= answered["status_code"] < 300
-    except UNREADABLE:
-        return None
-    body = json.dumps(answered["body"] if is_right else answered)
-    return BatchResult(custom_id=str(name), status="succeeded" if is_right else "errored", body=body)
-
-
-def is_hidden(error: ModelAPIError) -> bool:
-    """Return True if the provider does not list batches, for this key or at all."""
-    return isinstance(error, ModelHTTPError) and error.status_code in _HIDDEN
-
-
-def is_lost(error: ModelAPIError) -> bool:
-    """Return True if the requested object no longer exists at the provider."""
-    return isinstance(error, ModelHTTPError) and error.status_code in _LOST
-
-
-def told_of(error: Exception) -> str:
-    """Return an error as one line."""
-    return shared().text(f"{type(error).__name__}: {' '.join(str(error).split())}")[:200]
-
-
-def passes(error: ModelAPIError) -> bool:
-    """Return True if the error is temporary, so that a later request may succeed."""
-    return not isinstance(error, ModelHTTPError) or error.status_code in (408, 429) or error.status_code not in _REFUSED
-
-
-# --- models for a single purpose ------------------------------------------------------------------------------------
-# They make pydantic-ai reveal how it requests structured output, and let it validate the result of a batch.
-
-
-class AskedForError(Exception):
-    """Control-flow exception that ends a run after its request parameters were captured."""
-
-
-class AskingModel(WrapperModel):
-    """Model that captures the request parameters for structured output, and gives no answer."""
-
-    parameters: ModelRequestParameters | None = None
-
-    async def request(
-        self,
-        messages: list[ModelMessage],  # noqa: ARG002 - as what it overrides
-        model_settings: ModelSettings | None,  # noqa: ARG002 - as what it overrides
-        model_request_parameters: ModelRequestParameters,
-    ) -> ModelResponse:
-        """Store the parameters and raise `AskedForError`."""
-        self.parameters = model_request_parameters
-        raise AskedForError
-
-
-class AnsweringModel(WrapperModel):
-    """Model that returns an answer from a batch, so that pydantic-ai validates it like any other."""
-
-    def __init__(self, wrapped: Model, response: ModelResponse) -> None:
-        super().__init__(wrapped)
-        self._response = response
-
-    async def request(
-        self,
-        messages: list[ModelMessage],  # noqa: ARG002 - as what it overrides
-        model_settings: ModelSettings | None,  # noqa: ARG002 - as what it overrides
-        model_request_parameters: ModelRequestParameters,  # noqa: ARG002 - as what it overrides
-    ) -> ModelResponse:
-        """Return the answer."""
-        return self._response
-
-
-# --- fallback models ------------------------------------------------------------------------------------------------
-# A `FallbackModel` asks its models in order and reports only the final outcome. Its request waits at the limiter of the
-# first model (`divebook.agents.clients`), and each model reports its own outcome to its own limiter
-# (`test_each_model_behind_another_one_is_limited_by_what_its_own_provider_says`).
-
-
-def telling(model: Model, known: RequestLimiters = REQUEST_LIMITERS) -> Model:
-    """Return a model whose parts, if it has any, report their outcomes to their limiters."""
-    return _telling(model, known, is_first=True) if isinstance(model, FallbackModel) else model
-
-
-def _telling(model: Model, known: RequestLimiters, *, is_first: bool) -> Model:
-    if not isinstance(model, FallbackModel):
-        return TellingModel(model, known, is_counted=is_first)
-    other = copy.copy(model)  # the user's model stays unchanged
-    other.models = [_telling(each, known, is_first=is_first and not place) for place, each in enumerate(model.models)]
-    return other
-
-
-class TellingModel(WrapperModel):
-    """One of several models. It reports the outcome of its requests to its limiter.
-
-    Parameters
-    ----------
-    is_counted
-        True if the caller already holds a slot of this limiter. Other parts take a slot without waiting: waiting at two
-        limiters in
-        different orders could deadlock.
-    """
-
-    def __init__(self, wrapped: Model, known: RequestLimiters, *, is_counted: bool) -> None:
-        super().__init__(wrapped)
-        self._known = known
-        self._is_counted = is_counted
-
-    async def request(
-        self,
-        messages: list[ModelMessage],
-        model_settings: ModelSettings | None,
-        model_request_parameters: ModelRequestParameters,
-    ) -> ModelResponse:
-        """Make the request."""
-        with self._known.heard(self.wrapped, is_counted=self._is_counted):
-            return await super().request(messages, model_settings, model_request_parameters)
-
-    @asynccontextmanager
-    async def request_stream(
-        self,
-        messages: list[ModelMessage],
-        model_settings: ModelSettings | None,
-        model_request_parameters: ModelRequestParameters,
-        run_context: RunContext[Any] | None = None,
-    ) -> AsyncGenerator[StreamedResponse]:
-        """Make the request and yield its stream."""
-        with self._known.heard(self.wrapped, is_counted=self._is_counted):
-            made = super().request_stream(messages, model_settings, model_request_parameters, run_context)
-            async with made as stream:
-                yield stream
-
-
-# --- single requests ------------------------------------------------------------------------------------------------
-# `RecordedModel` stands between pydantic-ai and the real model, and answers recorded requests from the log. An agent
-# without tools needs one request and no loop. The loop would take more time than everything else here together
-# (``python -m benchmarks.labelling``).
-
-
-class RecordedModel(WrapperModel):
-    """Model whose requests are recorded once and then answered from the log.
-
-    Parameters
-    ----------
-    agent
-        Agent with the time limit of a request, streamed or not, and the policy for references in headers.
-    """
-
-    def __init__(self, wrapped: Model, operation: RunOperation, parameters: Mapping[str, Any], agent: Agent) -> None:
-        super().__init__(wrapped)
-        self._operation = operation
-        self._parameters = dict(parameters)
-        self._seconds = agent.definition.response_timeout
-        self._policy = agent.policy
-
-    async def request(
-        self,
-        messages: list[ModelMessage],
-        model_settings: ModelSettings | None,
-        model_request_parameters: ModelRequestParameters,
-    ) -> ModelResponse:
-        """Make the request, or return the recorded response."""
-
-        async def call() -> dict[str, Any]:
-            settings = with_values(model_settings, self._policy)
-            return await made(self.wrapped.request(messages, settings, model_request_parameters))
-
-        async def streamed(write: Write) -> dict[str, Any]:
-            settings = with_values(model_settings, self._policy)
-            return await made(stream_response(self.wrapped, messages, settings, model_request_parameters, write))
-
-        async def made(request: Awaitable[ModelResponse]) -> dict[str, Any]:
-            with paid_replies(self.wrapped), keepable_errors(), readable_replies(self.wrapped.model_name):
-                response = await in_time(request, self._seconds)
-                note_reply(response)
-                require_whole(response, self._parameters["agent"])
-                return plain_response(response, self.wrapped)
-
-        written = sum(map(tokens_of, messages)) + tokens_of_definitions(model_request_parameters)
-        recorded = await self._operation(
-            AGENT_RESPONSE,
-            self._parameters,
-            call,
-            usage=usage_of,
-            repeatable=True,
-            reserved=estimate(self.wrapped, written, model_settings),
-            streamed=streamed,
-            slot=REQUEST_LIMITERS.slot(self.wrapped),
-        )
-        return response_of(recorded)
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One prompt for an agent, with content, context and instructions; see `Agent.respond`."""
-
-    prompt: str
-    content: Sequence[Mapping[str, Any]]
-    context: Sequence[Mapping[str, Any]]
-    instructions: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the parts that are not empty."""
-        return {field.name: value for field in fields(self) if (value := getattr(self, field.name))}
-
-    def messages(self) -> list[ModelMessage]:
-        """Return the messages in pydantic-ai's form; `divebook.projections.model_requests` reads them from a log."""
-        said = [message for message in request_messages(self.to_dict()) if message.role != "system"]
-        bodies: list[str | list[UserContent]] = [[user_block(block) for block in message.content] for message in said]
-        if not self.content:
-            bodies[-1] = self.prompt
-        *context, asked = [ModelRequest(parts=[UserPromptPart(body)]) for body in bodies]
-        return [*context, replace(asked, instructions=self.instructions or None)]
-
-
-async def respond(agent: Agent, message: Request, operation: RunOperation) -> str:
-    """Return an agent's text answer; see `Agent.respond`.
-
-    Raises
-    ------
-    StepError
-        The model answered without any text.
-    """
-    parameters = {"agent": agent.name, "prompt": "", "model": agent.model_name, **message.to_dict()}
-    recorded = RecordedModel(await resolved(agent), operation, parameters, agent)
-    own = agent.definition
-    answer = await model_request(recorded, message.messages(), model_settings=settings_of(own), instrument=False)
-    if not answer.text and answer.tool_calls:
-        called = answer.tool_calls[0].tool_name
-        raise StepError(
-            f'the model of agent {agent.name} called unknown tool "{called}": the agent has no tools; give it that '
-            "tool, or another Model"
-        )
-    if not answer.text:
-        raise StepError(
-            f"the model of agent {agent.name} answered without text (it ended with {answer.finish_reason}); "
-            "try again, or give it more MaxTokens"
-        )
-    return answer.text
-
-
-async def resolved(agent: Agent) -> Model:
-    """Return the agent's model in pydantic-ai's form, with the key that the agent refers to."""
-    model = agent.model
-    if isinstance(model, ScriptedModel):
-        return ScriptedFunction(model)
-    if not isinstance(model, str):
-        return telling(model)
-    if model.startswith(RECORDED):
-        return _played()
-    return await CLIENTS.model(model, agent.definition.api_key, agent.policy)
-
-
-def _played() -> Model:
-    """Return a placeholder model for an agent whose answers come from a recorded run."""
-
-    async def answer(_: list[ModelMessage], __: AgentInfo) -> ModelResponse:
-        raise StepError("a run that is played again was asked for an answer that it does not have")
-
-    return FunctionModel(answer, model_name=RECORDED)
-
-
-_HANDLE = TypeAdapter(Batch)
-_BEFORE = timedelta(hours=1)
-"""Assumed maximum by which the provider's clock is behind."""
 
 
 class BatchAnswer(NamedTuple):
@@ -356,12 +83,12 @@ class BatchAnswer(NamedTuple):
     usage: Mapping[str, int]
 
 
-class NotNow(NamedTuple):
+class SubmitLater(NamedTuple):
     """Temporary failure of a submission. It may succeed later."""
 
     seconds: float
     """Delay that the provider asks for, in seconds."""
-    why: str
+    reason: str
     may_exist: bool
     """True if the batch may have been created nevertheless."""
 
@@ -384,7 +111,7 @@ class AgentBatches:
         self._settings = settings_of(agent.definition)
         self._settings.pop("timeout")  # a batch takes up to a day
         self._parameters = ModelRequestParameters()
-        self._finds: bool | None = None
+        self._can_list: bool | None = None
         self._answering = None if output is None else pydantic_ai.Agent(output_type=output_type(output), retries=0)
 
     @classmethod
@@ -402,22 +129,22 @@ class AgentBatches:
                 f"the model of agent {agent.name}, {agent.model_name}, has no batch API: name another Model, such as "
                 "openai:gpt-5-mini, or leave out batch=True, so that each row is a request of its own"
             )
-        made = cls(agent, model, instructions, output)
-        if made._answering is not None:
-            asking = AskingModel(model)
-            with suppress(AskedForError):
-                await made._answering.run("", model=asking)
-            made._parameters = asking.parameters or made._parameters
-        return made
+        batches = cls(agent, model, instructions, output)
+        if batches._answering is not None:
+            asking = CapturingModel(model)
+            with suppress(ParametersCapturedError):
+                await batches._answering.run("", model=asking)
+            batches._parameters = asking.parameters or batches._parameters
+        return batches
 
-    async def finds(self) -> bool:
+    async def can_list(self) -> bool:
         """Return True if the provider lists its batches with their input, which depends on the key.
 
         The result is True while the provider is unreachable. It is asked before every submission anyway.
         """
         if self._model.system != "openai" or not hasattr(_innermost(self._model), "client"):
             return False
-        if self._finds is None:
+        if self._can_list is None:
             try:
                 await self._listed(1).__anext__()
             except StopAsyncIteration:
@@ -425,12 +152,12 @@ class AgentBatches:
             except ModelAPIError as error:
                 if not is_hidden(error):
                     return True
-                self._finds = False
+                self._can_list = False
                 return False
-            self._finds = True
-        return self._finds
+            self._can_list = True
+        return self._can_list
 
-    async def fitting(self, prompts: Mapping[str, str], most: int) -> list[EncodedBatchRequest]:
+    async def encode(self, prompts: Mapping[str, str], most: int) -> list[EncodedBatchRequest]:
         """Encode the first prompts, by id, as requests of one batch: as many as the provider accepts.
 
         Raises
@@ -439,19 +166,19 @@ class AgentBatches:
             The agent has a setting that batches do not support, or one prompt is larger than a batch.
         """
         most = min(most, self._model.batch_max_requests or most)
-        left = self._model.batch_max_bytes
-        found: list[EncodedBatchRequest] = []
+        remaining_bytes = self._model.batch_max_bytes
+        encoded_requests: list[EncodedBatchRequest] = []
         for custom_id, prompt in prompts.items():
             try:
                 encoded = await self._model.batch_encode(self._request(custom_id, prompt))
             except UserError as error:
                 raise StepError(f"agent {self._agent.name} cannot be asked in a batch: {error}") from error
             size = self._model.batch_request_size(encoded)
-            if len(found) == most or (left is not None and size > left):
+            if len(encoded_requests) == most or (remaining_bytes is not None and size > remaining_bytes):
                 break
-            found.append(encoded)
-            left = None if left is None else left - size
-        return found
+            encoded_requests.append(encoded)
+            remaining_bytes = None if remaining_bytes is None else remaining_bytes - size
+        return encoded_requests
 
     def reserved(self, prompts: Sequence[str]) -> Reserved:
         """Return the maximum consumption of requests. The lower batch price is not assumed."""
@@ -465,16 +192,16 @@ class AgentBatches:
         self,
         requests: Sequence[EncodedBatchRequest],
         since: datetime,
-        others: Collection[str],
+        other_ids: Collection[str],
         *,
         may_exist: bool,
         leaves_unknown: Callable[[BaseException], bool],
-    ) -> dict[str, Any] | NotNow:
-        """Submit requests as one batch unless the provider already has it; return its handle, or when to retry.
+    ) -> dict[str, Any] | SubmitLater:
+        """Send requests as one batch unless the provider already has it; return its handle, or when to retry.
 
         Parameters
         ----------
-        since, others
+        since, other_ids
             Earliest creation time of the batch, and ids of other batches to skip.
         may_exist
             An earlier submission may have created it.
@@ -486,12 +213,12 @@ class AgentBatches:
         OutcomeUnknownError
             The batch may have been created, and the provider has no list to check.
         """
-        finds = await self.finds()
+        can_list = await self.can_list()
         has_asked = False
         try:
-            if finds and (known := await self._found(requests, since, others)) is not None:
-                return known
-            if may_exist and not finds:
+            if can_list and (existing := await self._existing(requests, since, other_ids)) is not None:
+                return existing
+            if may_exist and not can_list:
                 raise OutcomeUnknownError(
                     "the provider did not say whether it has the batch, and does not list those it has"
                 )
@@ -499,46 +226,48 @@ class AgentBatches:
             return _plain(await self._model.batch_create(requests))
         except ModelAPIError as error:
             make_keepable(error)
-            if finds and not has_asked and is_hidden(error):
-                self._finds = False
-                return NotNow(0, told_of(error), may_exist=may_exist)
-            if not passes(error) or isinstance(error, ModelQuotaExceededError):
+            if can_list and not has_asked and is_hidden(error):
+                self._can_list = False
+                return SubmitLater(0, error_line(error), may_exist=may_exist)
+            if not is_temporary(error) or isinstance(error, ModelQuotaExceededError):
                 raise
             if has_asked:
                 is_refused = isinstance(error, ModelHTTPError) and error.status_code == TOO_MANY
                 may_exist = not is_refused and (isinstance(error, ModelHTTPError) or leaves_unknown(error))
-            if has_asked and may_exist and not finds:
+            if has_asked and may_exist and not can_list:
                 raise OutcomeUnknownError(f"the provider did not say whether it has the batch: {error}") from error
-            return NotNow(error.retry_after or 0, told_of(error), may_exist=may_exist)
+            return SubmitLater(error.retry_after or 0, error_line(error), may_exist=may_exist)
         except UNREADABLE as error:
-            if not finds:
-                raise OutcomeUnknownError(f"what came in place of a batch cannot be read: {told_of(error)}") from error
-            return NotNow(0, told_of(error), may_exist=has_asked or may_exist)
+            if not can_list:
+                raise OutcomeUnknownError(
+                    f"what came in place of a batch cannot be read: {error_line(error)}"
+                ) from error
+            return SubmitLater(0, error_line(error), may_exist=has_asked or may_exist)
 
-    async def _found(
-        self, requests: Sequence[EncodedBatchRequest], since: datetime, others: Collection[str]
+    async def _existing(
+        self, requests: Sequence[EncodedBatchRequest], since: datetime, other_ids: Collection[str]
     ) -> dict[str, Any] | None:
         """Return the handle of the batch with these requests; None if the provider has none besides the others."""
-        async for known in self._listed(100):
-            if known.created_at < (since - _BEFORE).timestamp():
+        async for batch in self._listed(100):
+            if batch.created_at < (since - _BEFORE).timestamp():
                 break
-            if known.id in others:
+            if batch.id in other_ids:
                 continue
-            with self._told_alike():
-                text = (await _innermost(self._model).client.files.content(known.input_file_id)).text
+            with self._converted_errors():
+                text = (await _innermost(self._model).client.files.content(batch.input_file_id)).text
             if f'"custom_id":"{requests[0].custom_id}"' in text.partition("\n")[0]:
-                return self.handle(known.id, requests, since, input_file_id=known.input_file_id)
+                return self.handle(batch.id, requests, since, input_file_id=batch.input_file_id)
         return None
 
     async def _listed(self, at_once: int) -> AsyncIterator[Any]:
         """Yield the provider's batches, latest first."""
-        with self._told_alike():
-            async for known in _innermost(self._model).client.batches.list(limit=at_once):
-                yield known
+        with self._converted_errors():
+            async for batch in _innermost(self._model).client.batches.list(limit=at_once):
+                yield batch
 
     @contextmanager
-    def _told_alike(self) -> Iterator[None]:
-        """Context manager that converts errors of the client, which is called directly here, to errors of its model."""
+    def _converted_errors(self) -> Iterator[None]:
+        """Convert errors of the client, which is called directly here, to errors of its model."""
         try:
             yield
         except Exception as error:
@@ -551,12 +280,12 @@ class AgentBatches:
                 raise ModelAPIError(name, str(error)) from error
             raise
 
-    def handle(self, name: str, requests: Sequence[EncodedBatchRequest], at: datetime, **told: str) -> dict[str, Any]:
+    def handle(self, name: str, requests: Sequence[EncodedBatchRequest], at: datetime, **fields: str) -> dict[str, Any]:
         """Return the handle of a batch from the provider's id."""
-        details = {"status": "in_progress", **told}
+        details = {"status": "in_progress", **fields}
         model = self._model
         group = requests[0].group
-        made = Batch(
+        batch = Batch(
             id=name,
             model_name=model.model_name,
             provider_name=model.system,
@@ -566,9 +295,9 @@ class AgentBatches:
             request_count=len(requests),
             provider_details=details,
         )
-        return _plain(made)
+        return _plain(batch)
 
-    async def looked_at(self, handle: Mapping[str, Any]) -> dict[str, Any]:
+    async def refresh(self, handle: Mapping[str, Any]) -> dict[str, Any]:
         """Return the current handle of a batch, or the old one while the provider is unreachable.
 
         If the provider no longer has the batch, the handle has the status ``ended`` and a reason under ``lost``.
@@ -577,11 +306,11 @@ class AgentBatches:
             return _plain(await self._model.batch_status(_HANDLE.validate_python(handle)))
         except ModelAPIError as error:
             make_keepable(error)
-            if passes(error):
+            if is_temporary(error):
                 return dict(handle)
             if not is_lost(error):
                 raise
-            return {**handle, "status": "ended", "lost": told_of(error)}
+            return {**handle, "status": "ended", "lost": error_line(error)}
         except UNREADABLE:  # for example an HTML page of a proxy
             return dict(handle)
 
@@ -605,42 +334,42 @@ class AgentBatches:
         if "lost" in handle:
             return self._without(names, f"batch {name} cannot be had from its provider ({handle['lost']})")
         try:
-            given = await self._model.batch_results(_HANDLE.validate_python(handle))
+            results = await self._model.batch_results(_HANDLE.validate_python(handle))
         except ModelAPIError as error:
             make_keepable(error)
             is_of_batch = type(error).__name__ == JOB_ERROR
-            if passes(error) and not is_of_batch:
+            if is_temporary(error) and not is_of_batch:
                 return None
             if not is_of_batch and not is_lost(error):
                 raise
-            return self._without(names, f"batch {name} has no results ({told_of(error)})")
+            return self._without(names, f"batch {name} has no results ({error_line(error)})")
         except UNREADABLE as error:
-            given = await self._readable(handle)
-            if not given and not is_last:
+            results = await self._readable(handle)
+            if not results and not is_last:
                 return None
-            if not given:
-                return self._without(names, f"the results of batch {name} cannot be read ({told_of(error)})")
-        found = {result.custom_id: result for result in given}
+            if not results:
+                return self._without(names, f"the results of batch {name} cannot be read ({error_line(error)})")
+        by_id = {result.custom_id: result for result in results}
         missing = self._without(names, f"batch {name} has no result of this row that can be read")
-        return {each: await self._answer(found[each], name) if each in found else missing[each] for each in names}
+        return {each: await self._answer(by_id[each], name) if each in by_id else missing[each] for each in names}
 
     def _without(self, names: Sequence[str], why: str) -> dict[str, BatchAnswer]:
-        told = BatchAnswer(None, f"StepError: {why}: look for it at {self._model.system}; {AGAIN}", {})
-        return dict.fromkeys(names, told)
+        answer = BatchAnswer(None, f"StepError: {why}: look for it at {self._model.system}; {AGAIN}", {})
+        return dict.fromkeys(names, answer)
 
     async def _readable(self, handle: Mapping[str, Any]) -> list[BatchResult]:
         """Return the readable lines of OpenAI's result files; an empty list for other providers."""
         details = handle.get("provider_details") or {}
         files = getattr(getattr(_innermost(self._model), "client", None), "files", None)
-        found: list[BatchResult] = []
+        results: list[BatchResult] = []
         for file_id in filter(None, (details.get("output_file_id"), details.get("error_file_id"))):
             try:
-                with self._told_alike():
+                with self._converted_errors():
                     text = (await files.content(file_id)).text if files is not None else ""
             except (ModelAPIError, *UNREADABLE):
                 continue
-            found += filter(None, map(result_in, text.splitlines()))
-        return found
+            results += filter(None, map(result_in, text.splitlines()))
+        return results
 
     async def _answer(self, result: BatchResult, batch: str) -> BatchAnswer:
         usage: Mapping[str, int] = {}
@@ -648,13 +377,13 @@ class AgentBatches:
             response = self._model.batch_decode(result, self._request(result.custom_id, ""))
             usage = usage_of(plain_response(response, self._model))
             if self._answering is not None:
-                answer = await self._answering.run("", model=AnsweringModel(self._model, response))
-                return BatchAnswer(plainly(answer.output), None, usage)
+                answer = await self._answering.run("", model=FixedAnswerModel(self._model, response))
+                return BatchAnswer(plain_json(answer.output), None, usage)
         except (ModelAPIError, UnexpectedModelBehavior) as error:
             return BatchAnswer(None, shared().text(f"{type(error).__name__}: {error}"), usage)
-        except Exception as error:  # noqa: BLE001 - one line is not to cost what the others gave
-            told = f"StepError: what batch {batch} gave for it cannot be read ({told_of(error)}); {AGAIN}"
-            return BatchAnswer(None, told, usage)
+        except Exception as error:  # noqa: BLE001 - one bad line must not lose the other results
+            problem = f"StepError: what batch {batch} gave for it cannot be read ({error_line(error)}); {AGAIN}"
+            return BatchAnswer(None, problem, usage)
         if not response.text:
             return BatchAnswer(None, f"StepError: the model answered without text ({response.finish_reason})", usage)
         return BatchAnswer(response.text, None, usage)
@@ -671,6 +400,87 @@ class AgentBatches:
         return Request(prompt, (), (), self._instructions).messages()
 
 
+def result_in(line: str) -> BatchResult | None:
+    """Parse one line of an OpenAI result file; return None if it is malformed."""
+    try:
+        entry = json.loads(line)
+        name = entry["custom_id"]
+        response = entry.get("response") or {"status_code": 500, "body": entry.get("error")}
+        is_success = 200 <= response["status_code"] < 300
+    except UNREADABLE:
+        return None
+    body = json.dumps(response["body"] if is_success else response)
+    return BatchResult(custom_id=str(name), status="succeeded" if is_success else "errored", body=body)
+
+
+def is_hidden(error: ModelAPIError) -> bool:
+    """Return True if the provider does not list batches, for this key or at all."""
+    return isinstance(error, ModelHTTPError) and error.status_code in _HIDDEN
+
+
+def is_lost(error: ModelAPIError) -> bool:
+    """Return True if the requested object no longer exists at the provider."""
+    return isinstance(error, ModelHTTPError) and error.status_code in _LOST
+
+
+def error_line(error: Exception) -> str:
+    """Return an error as one line."""
+    return shared().text(f"{type(error).__name__}: {' '.join(str(error).split())}")[:200]
+
+
+def is_temporary(error: ModelAPIError) -> bool:
+    """Return True if the error is temporary, so that a later request may succeed."""
+    return not isinstance(error, ModelHTTPError) or error.status_code in (408, 429) or error.status_code not in _REFUSED
+
+
+# --- models for a single purpose ------------------------------------------------------------------------------------
+# They make pydantic-ai reveal how it requests structured output, and let it validate the result of a batch.
+
+
+class ParametersCapturedError(Exception):
+    """Control-flow exception that ends a run after its request parameters were captured."""
+
+
+class CapturingModel(WrapperModel):
+    """Model that captures the request parameters for structured output, and gives no answer."""
+
+    parameters: ModelRequestParameters | None = None
+
+    async def request(
+        self,
+        messages: list[ModelMessage],  # noqa: ARG002 - signature of the base class
+        model_settings: ModelSettings | None,  # noqa: ARG002 - signature of the base class
+        model_request_parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        """Store the parameters and raise `ParametersCapturedError`."""
+        self.parameters = model_request_parameters
+        raise ParametersCapturedError
+
+
+class FixedAnswerModel(WrapperModel):
+    """Model that returns an answer from a batch, so that pydantic-ai validates it like any other."""
+
+    def __init__(self, wrapped: Model, response: ModelResponse) -> None:
+        super().__init__(wrapped)
+        self._response = response
+
+    async def request(
+        self,
+        messages: list[ModelMessage],  # noqa: ARG002 - signature of the base class
+        model_settings: ModelSettings | None,  # noqa: ARG002 - signature of the base class
+        model_request_parameters: ModelRequestParameters,  # noqa: ARG002 - signature of the base class
+    ) -> ModelResponse:
+        """Return the answer."""
+        return self._response
+
+
+_HANDLE = TypeAdapter(Batch)
+
+
+_BEFORE = timedelta(hours=1)
+"""Assumed maximum by which the provider's clock is behind."""
+
+
 def _innermost(model: Model) -> Any:
     while isinstance(model, WrapperModel):
         model = model.wrapped
@@ -678,5 +488,5 @@ def _innermost(model: Model) -> Any:
 
 
 def _plain(handle: Batch) -> dict[str, Any]:
-    told: dict[str, Any] = _HANDLE.dump_python(handle, mode="json")
-    return told
+    data: dict[str, Any] = _HANDLE.dump_python(handle, mode="json")
+    return data

@@ -9,35 +9,10 @@ to 200 tokens waits until the running one ends and releases what it did not use.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager
-from contextvars import ContextVar
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
-from weakref import WeakValueDictionary
 
-from pydantic_ai.exceptions import ModelConnectionError, ModelHTTPError
-from pydantic_ai.messages import (
-    ModelMessage,
-    ModelResponse,
-    ModelResponseStreamEvent,
-    PartDeltaEvent,
-    PartStartEvent,
-    TextPart,
-    TextPartDelta,
-    ThinkingPart,
-    ThinkingPartDelta,
-    ToolCallPart,
-    ToolCallPartDelta,
-)
-from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
-from pydantic_ai.models.fallback import FallbackModel
-from pydantic_ai.models.function import FunctionModel
-from pydantic_ai.models.wrapper import WrapperModel
-from pydantic_ai.settings import ModelSettings
-
-from divebook.agents.requests import CUT_OFF, plain_response, states_its_end, usage_of
-from divebook.agents.scripted_model import ScriptedFunction, written_arguments
 from divebook.engine.bounds import (
     Consumption,
     Exhausted,
@@ -48,7 +23,6 @@ from divebook.engine.bounds import (
     require_price,
     within,
 )
-from divebook.engine.operations import CONSUMED, TEXT, THINKING, Write, arguments_part
 from divebook.errors import BoundExceededError
 from divebook.questions.bounds import FAIL, Bounds
 from divebook.questions.question import RESOURCE_EXHAUSTED, STOP
@@ -72,7 +46,8 @@ class TurnBudget:
     def __init__(
         self, agent: str, bounds: Bounds, above: TurnBudget | None = None, share: Bounds | None = None
     ) -> None:
-        self.agent, self.consumed = agent, Consumption()
+        self.agent = agent
+        self.consumed = Consumption()
         self.bounds = bounds if share is None else within(bounds, share)
         self._share = share
         self._release: asyncio.Future[None] | None = None
@@ -80,12 +55,12 @@ class TurnBudget:
         """This budget and those above it, nearest first."""
 
     @property
-    def left(self) -> Bounds:
+    def remaining(self) -> Bounds:
         """Remaining budget, limited also by the budgets above."""
-        left = Bounds()
+        remaining = Bounds()
         for budget in self.line:
-            left = within(left_after(budget.bounds, budget.consumed), left)
-        return left
+            remaining = within(left_after(budget.bounds, budget.consumed), remaining)
+        return remaining
 
     async def admit(self, context: TurnContext, reserved: Reserved) -> None:
         """Wait until a request with this maximum consumption fits into this budget and those above.
@@ -99,11 +74,21 @@ class TurnBudget:
             require_price(budget.bounds, reserved)
         # Check every budget again after each question: concurrent calls have consumed more in the meantime
         # (test_while_a_bound_above_is_asked_about_those_below_may_be_reached).
-        while (met := next(((one, found) for one in self.line if (found := one.met(reserved))), None)) is not None:
-            budget, found = met
+        while True:
+            budget, exhausted = self._first_exhausted(reserved)
+            if exhausted is None:
+                return
             # A running call releases the unused part of its reservation, so wait for it before asking a person.
-            if not (found.may_pass and await context.wait_beside_others(budget.next_release())):
-                await budget.ask(context, found)
+            if not (exhausted.may_pass and await context.wait_beside_others(budget.next_release())):
+                await budget.ask(context, exhausted)
+
+    def _first_exhausted(self, reserved: Reserved) -> tuple[TurnBudget, Exhausted | None]:
+        """Return the nearest budget that forbids a request, with its bound; None as the bound if all admit it."""
+        for budget in self.line:
+            exhausted = budget.met(reserved)
+            if exhausted is not None:
+                return budget, exhausted
+        return self, None
 
     def next_release(self) -> asyncio.Future[None]:
         """Return a future that is done when the next counted request ends and releases its unused reservation."""
@@ -118,7 +103,7 @@ class TurnBudget:
         """
         return bound_met(self.bounds, self.consumed, reserved)
 
-    async def ask(self, context: TurnContext, found: Exhausted) -> None:
+    async def ask(self, context: TurnContext, exhausted: Exhausted) -> None:
         """Ask a person about a reached bound, and raise the bound to the value in the answer.
 
         Raises
@@ -127,42 +112,46 @@ class TurnBudget:
             The person chose to stop, or the bounds do not allow a question.
         """
         if self.bounds.on_exhausted == FAIL:
-            raise self._error(found)
-        key = f"bound-{self.agent}-{found.bound}-{found.limit}"
+            raise self._error(exhausted)
+        key = f"bound-{self.agent}-{exhausted.bound}-{exhausted.limit}"
         # An answer belongs to the question that was shown. Reuse its recorded wording and consumption
         # (test_a_question_about_a_bound_keeps_its_recorded_wording).
-        recorded = context.asked(key)
+        recorded = context.recorded_question(key)
         if recorded is not None:
             question = recorded.question
             data = recorded.data
         else:
-            question, own = asked_about(found, f"{self._owner(found)}: ")
-            data = {**own, "agent": self.agent}
-        asked = await context.question(RESOURCE_EXHAUSTED, question, key=key, data=data)
-        response = asked.response or {}
+            question, details = asked_about(exhausted, f"{self._owner(exhausted)}: ")
+            data = {**details, "agent": self.agent}
+        answer = await context.question(RESOURCE_EXHAUSTED, question, key=key, data=data)
+        response = answer.response or {}
         if response.get("decision") == STOP:
-            raise self._error(found)
-        self.bounds = raised(self.bounds, found.bound, None, response["data"]["to"])
+            raise self._error(exhausted)
+        self.bounds = raised(self.bounds, exhausted.bound, None, response["data"]["to"])
 
-    def _error(self, found: Exhausted) -> BoundExceededError:
+    def _error(self, exhausted: Exhausted) -> BoundExceededError:
         """Return the error for a bound that stays as it is."""
-        owner = self.line[1].agent if self._is_share(found) else self.agent
-        advice = f"Raise `{found.name}` in the Bounds of agent {owner!r} and resume."
-        return BoundExceededError(f"{self._owner(found)}: {found.summary} {advice}", found.bound, found.reason)
+        owner = self.line[1].agent if self._is_share(exhausted) else self.agent
+        advice = f"Raise `{exhausted.name}` in the Bounds of agent {owner!r} and resume."
+        return BoundExceededError(
+            f"{self._owner(exhausted)}: {exhausted.summary} {advice}", exhausted.bound, exhausted.reason
+        )
 
-    def _owner(self, found: Exhausted) -> str:
+    def _owner(self, exhausted: Exhausted) -> str:
         """Return the owner of the reached bound as text for people."""
         agent = f"Agent {self.agent!r}"
-        return f"{agent} (its share of the bounds of agent {self.line[1].agent!r})" if self._is_share(found) else agent
+        return (
+            f"{agent} (its share of the bounds of agent {self.line[1].agent!r})" if self._is_share(exhausted) else agent
+        )
 
-    def _is_share(self, found: Exhausted) -> bool:
+    def _is_share(self, exhausted: Exhausted) -> bool:
         """Return True if the reached bound is the share that the agent above assigned."""
-        given = None if self._share is None else getattr(self._share, found.bound)
-        return given is not None and str(given) == str(found.limit)
+        share_limit = None if self._share is None else getattr(self._share, exhausted.bound)
+        return share_limit is not None and str(share_limit) == str(exhausted.limit)
 
     @contextmanager
     def holding(self, reserved: Reserved) -> Iterator[None]:
-        """Reserve the maximum consumption of a request while it runs."""
+        """Hold a reservation of the maximum consumption of a request while it runs."""
         for budget in self.line:
             budget.consumed = budget.consumed.begun(reserved)
         try:
@@ -185,7 +174,7 @@ class TurnBudget:
 
     @property
     def spent(self) -> dict[str, int] | None:
-        """Consumption that the turn reports to the turn it worked for; None if there is no such turn."""
+        """Consumption that the turn reports to the turn it worked for; None if it worked for none."""
         used = self.consumed
         return {"calls": used.calls, "tokens": used.tokens, "cost": used.cost} if len(self.line) > 1 else None
 
@@ -195,158 +184,3 @@ class TurnBudget:
             used = budget.consumed
             more = {name: getattr(used, name) + spent.get(name, 0) for name in ("calls", "tokens", "cost")}
             budget.consumed = used._replace(**more)
-
-
-# --- consumption of failed requests --------------------------------------------------------------------------------
-# A request that fails after its provider has begun to reply is billed, so it counts. A stream that breaks off, takes
-# too long or ends early has often stated its usage already, and so has a complete reply that is refused. Without this
-# count, a retried request could spend more than the bounds allow (`tests/agents/test_paid_replies.py`).
-
-
-_REPLIES: ContextVar[list[ModelResponse] | None] = ContextVar("divebook_replies", default=None)
-"""Replies of the running request, complete or partial."""
-
-
-def note_reply(response: ModelResponse) -> None:
-    """Remember a reply. Its usage counts if the request fails."""
-    replies = _REPLIES.get()
-    if replies is not None:
-        replies.append(response)
-
-
-@contextmanager
-def paid_replies(model: Model) -> Iterator[None]:
-    """Attach the usage of the remembered replies to an error of a request.
-
-    Parameters
-    ----------
-    model
-        The requested model. Its price is used if the price of the replying model is unknown.
-    """
-    replies: list[ModelResponse] = []
-    token = _REPLIES.set(replies)
-    try:
-        yield
-    except Exception as error:
-        usage = Counter[str]()
-        for reply in replies:
-            if reply.usage.has_values():
-                usage.update(usage_of(plain_response(reply, model)))
-        del usage["requests"]  # counts answered requests only
-        if usage:
-            setattr(error, CONSUMED, dict(usage))
-        raise
-    finally:
-        _REPLIES.reset(token)
-
-
-# --- streaming -----------------------------------------------------------------------------------------------------
-# Text is passed on while the model writes it. The response is the same as that of a plain request.
-
-
-REFUSALS = (400, 422)
-"""HTTP statuses with which providers refuse to stream this model, or to stream for this account."""
-_CUT_OFF: WeakValueDictionary[int, Model] = WeakValueDictionary()
-"""Models whose latest stream ended without a finish reason, by `id`."""
-
-
-async def stream_response(
-    model: Model,
-    messages: list[ModelMessage],
-    settings: ModelSettings | None,
-    parameters: ModelRequestParameters,
-    write: Write,
-) -> ModelResponse:
-    """Make a streamed request and pass on its text as it arrives. A model that cannot stream gets a plain request.
-
-    A stream that ends without a finish reason was cut off, for example because a proxy gave up or a server restarted.
-    The caller retries, as after any lost connection. The retry is a plain request, because a truncated body is always
-    detected. Some local servers never send a finish reason: their models get plain requests from then on.
-
-    Raises
-    ------
-    ModelConnectionError
-        The stream ended before the response was complete.
-    """
-    if isinstance(model, ScriptedFunction):
-        return await model.stream(messages, settings, parameters, write)
-    if id(model) in _CUT_OFF:
-        response = await model.request(messages, settings, parameters)
-        if states_its_end(response):
-            _CUT_OFF.pop(id(model), None)
-        return response
-    async with AsyncExitStack() as stack:
-        stream = await _opened(stack, model, messages, settings, parameters)
-        if stream is None:
-            return await model.request(messages, settings, parameters)
-        pieces = _Pieces()
-        try:
-            async for event in stream:
-                text, part = pieces.of(event)
-                if text:
-                    write(text, part)
-        except BaseException:  # includes cancellation by a time limit
-            note_reply(stream.get())
-            raise
-        response = stream.get()
-    if response.state == "incomplete" or not states_its_end(response):
-        _CUT_OFF[id(model)] = model
-        note_reply(response)
-        raise ModelConnectionError(model.model_name, CUT_OFF)
-    return response
-
-
-async def _opened(
-    stack: AsyncExitStack,
-    model: Model,
-    messages: list[ModelMessage],
-    settings: ModelSettings | None,
-    parameters: ModelRequestParameters,
-) -> StreamedResponse | None:
-    """Return the open stream, which `stack` closes; None if the model cannot stream."""
-    if not _may_stream(model):
-        return None
-    try:
-        return await stack.enter_async_context(model.request_stream(messages, settings, parameters))
-    except NotImplementedError:
-        return None
-    except ModelHTTPError as error:
-        if error.status_code in REFUSALS and "stream" in str(error.body).lower():
-            return None
-        raise
-
-
-def _may_stream(model: Model) -> bool:
-    """Return False for function models without a stream function: streaming them fails an assertion."""
-    if isinstance(model, WrapperModel):
-        return _may_stream(model.wrapped)
-    if isinstance(model, FallbackModel):
-        return all(map(_may_stream, model.models))
-    return not isinstance(model, FunctionModel) or model.stream_function is not None
-
-
-class _Pieces:
-    """Parser that extracts the new text from the events of a stream."""
-
-    def __init__(self) -> None:
-        self._calls: dict[int, str] = {}
-        """Names of the parts that hold tool arguments, by the index of the part in the stream."""
-
-    def of(self, event: ModelResponseStreamEvent) -> tuple[str, str]:
-        """Return the text that an event adds and the name of its part.
-
-        The text is empty for events that are not shown.
-        """
-        match event:
-            case PartStartEvent(part=TextPart(content=text)) | PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
-                return text, TEXT
-            case PartStartEvent(part=ThinkingPart(content=text)):
-                return text, THINKING
-            case PartDeltaEvent(delta=ThinkingPartDelta(content_delta=str(text))):
-                return text, THINKING
-            case PartStartEvent(index=number, part=ToolCallPart() as call):
-                self._calls[number] = arguments_part(call.tool_name, call.tool_call_id)
-                return written_arguments(call), self._calls[number]
-            case PartDeltaEvent(index=number, delta=ToolCallPartDelta(args_delta=str(text))) if number in self._calls:
-                return text, self._calls[number]
-        return "", TEXT

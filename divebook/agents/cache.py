@@ -26,7 +26,7 @@ from divebook.text.format import parse_duration
 from divebook.text.redaction import logger, one_line
 
 if TYPE_CHECKING:
-    from divebook.agents.requests import RequestToSend
+    from divebook.agents.request_record import RequestToSend
     from divebook.projections.model_requests import RequestView
     from divebook.store import EventStore
 
@@ -82,8 +82,8 @@ class ResponseCache:
             written = self._read(digest)
             if written is None:
                 return None
-            found = json.loads(self._sealing.open_packed(written))
-            return found["response"] if 0 <= self._clock() - found["at"] < seconds else None
+            entry = json.loads(self._sealing.open_packed(written))
+            return entry["response"] if 0 <= self._clock() - entry["at"] < seconds else None
         except (OSError, ValueError, KeyError, TypeError, DivebookError) as error:
             _log.warning("a cached response cannot be read, and the model is asked instead: %s", error)
             return None
@@ -111,13 +111,13 @@ class ResponseCache:
         return None
 
     @staticmethod
-    def _write(folder: Path, digest: str, written: bytes, until: float) -> None:
+    def _write(folder: Path, digest: str, content: bytes, until: float) -> None:
         """Write a file atomically. Its modification time is the time at which it expires."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=folder)  # creates the file with mode 0600
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(written)
+                file.write(content)
             os.utime(name, (until, until))
             Path(name).replace(folder / f"{digest}{ENDING}")
         except BaseException:
@@ -143,8 +143,8 @@ class ResponseCache:
             return
         for path in self.folder.glob(f"*{ENDING}"):
             with suppress(OSError):
-                found = path.stat()
-                yield found.st_mtime, found.st_size, path
+                status = path.stat()
+                yield status.st_mtime, status.st_size, path
 
 
 def cache_of(store: EventStore, clock: Callable[[], float] = time.time) -> ResponseCache:
@@ -205,28 +205,28 @@ class Cassette:
         StepError
             The run made another request at this place, or none.
         """
-        known = [request for request in self._requests if request.n == sent.number]
-        for request in known:
-            if canonical_hash(_asked(request.messages)) == canonical_hash(_asked(sent.messages)):
-                found: Mapping[str, Any] = opened(request.span.result)
-                return found
+        requests = [request for request in self._requests if request.n == sent.number]
+        for request in requests:
+            if canonical_hash(_request_messages(request.messages)) == canonical_hash(_request_messages(sent.messages)):
+                response: Mapping[str, Any] = opened(request.span.result)
+                return response
         at = f"request {sent.number} of agent {self._agent}"
-        if not known:
+        if not requests:
             raise StepError(
                 f"the run {self._run} has no answer to {at} here: it took another way. Give the agent a model for what "
                 "is new, or play a run of the same workflow"
             )
-        was, now = _first_difference(_asked(known[0].messages), _asked(sent.messages))
+        was, now = _first_difference(_request_messages(requests[0].messages), _request_messages(sent.messages))
         raise StepError(
             f"the run {self._run} was asked something else in {at}. It was sent {was}, and now {now}. Put back what "
             "was changed, or give the agent a model for what is new"
         )
 
     async def keep(self, sent: RequestToSend, response: Mapping[str, Any]) -> None:
-        """Do nothing: all responses come from the run."""
+        """Ignore the response: all responses come from the run."""
 
 
-def _asked(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _request_messages(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the request messages. The model's own responses between them come from the run itself."""
     return [message for message in messages if message["kind"] == "request"]
 
@@ -235,8 +235,8 @@ def _first_difference(was: Sequence[Any], now: Sequence[Any]) -> tuple[str, str]
     """Return the first differing message of two requests, old and new, as text for people."""
     unlike = (place for place, (one, other) in enumerate(zip(was, now, strict=False)) if one != other)
     place = next(unlike, min(len(was), len(now)))
-    return _told(was, place), _told(now, place)
+    return _shown(was, place), _shown(now, place)
 
 
-def _told(messages: Sequence[Any], place: int) -> str:
+def _shown(messages: Sequence[Any], place: int) -> str:
     return one_line(str(messages[place]), MOST_SHOWN) if place < len(messages) else "nothing more"

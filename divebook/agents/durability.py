@@ -3,6 +3,25 @@
 `DivebookDurability` is a capability of an agent, added when the agent is built or for one run. Outside a turn of a
 workflow it has no effect. divebook chooses the recorded names (`tests/agents/test_pinned.py`): the names of pydantic-ai
 contain toolset ids and model names, which people change.
+
+A turn is resumed by running pydantic-ai's loop again from its beginning. Every operation has a key, and the log answers
+the keys that it has. Example: an agent looks up a price and answers. Its log has three operations, all inside the
+operation of the turn:
+
+1. ``model-1``: the response of the first request, a call of ``price`` with id ``c1``;
+2. ``tool-1-c1``: the result of that call; the key consists of the request that asked for the call, and its id;
+3. ``model-2``: the response of the second request, the answer.
+
+If the process dies between 2 and 3, the next process runs the loop again. ``model-1`` and ``tool-1-c1`` return their
+recorded results without a call, then ``model-2`` is sent to the model. An operation that began and has no result is
+treated as any other of its kind: a model request is repeated; a tool call is repeated if the tool is idempotent,
+otherwise a person is asked whether it took effect.
+
+A request is recorded before it is sent (parameters, and the setting if it has changed) and again when its response is
+complete. A failed attempt is recorded as well, with its consumption. Order of the steps of a request: describe it for
+the log, compare the first one with the definition that the turn began with (`divebook.agents.turn_compatibility`), look
+for its response in the log, in a cache or in a recorded run, wait until the budget admits it, wait for a slot of the
+model's request limiter, record its start, send it.
 """
 
 from __future__ import annotations
@@ -52,39 +71,27 @@ from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, RunCont
 from pydantic_ai.toolsets import AbstractToolset, ExternalToolset, ToolsetTool, WrapperToolset
 from pydantic_ai.toolsets.function import FunctionToolsetTool
 
-from divebook.agents.budget import note_reply, paid_replies, stream_response
-from divebook.agents.clients import REQUEST_LIMITERS
-from divebook.agents.models import estimate, tokens_of_definitions
-from divebook.agents.requests import (
-    Described,
-    RequestRecord,
-    RequestToSend,
+from divebook.agents.conversions import (
     concise,
-    errors_as_raised,
     in_time,
-    keepable_errors,
+    plain_json,
     plain_response,
-    plainly,
-    readable_replies,
     require_whole,
     response_of,
     usage_of,
-    with_said,
+    with_cleaned_text,
     with_values,
 )
-from divebook.agents.signatures import ToolNames, is_readable, plain_result, shortened
-from divebook.agents.tools import (
-    CALL,
-    INSIDE,
-    TURN,
-    WRITE,
-    AgentTurn,
-    CallPlace,
-    InputRequired,
-    answered,
-    present,
-    watched,
-)
+from divebook.agents.dependency_watch import watched
+from divebook.agents.model_errors import errors_as_raised, keepable_errors, readable_replies
+from divebook.agents.models import estimate, tokens_of_definitions
+from divebook.agents.request_limits import REQUEST_LIMITERS
+from divebook.agents.request_record import Described, RequestRecord, RequestToSend
+from divebook.agents.response_stream import note_reply, paid_replies, stream_response
+from divebook.agents.running_turn import CALL, INSIDE, TURN, WRITE, AgentTurn, CallPlace, present
+from divebook.agents.server_tools import InputRequired, answer_questions
+from divebook.agents.signatures import is_readable, plain_result, shortened
+from divebook.agents.tool_names import ToolNames
 from divebook.agents.turn import side_by_side
 from divebook.documents.policy import Policy
 from divebook.engine.approvals import Denied, ToolCall, embedded, is_same
@@ -97,529 +104,15 @@ from divebook.text.redaction import logger, shared
 from divebook.workflow.servers import IF_DESTRUCTIVE
 from divebook.workflow.tools import MOST, ToolFunction
 
-# --- operations -----------------------------------------------------------------------------------------------------
-# The kinds of pydantic-ai's durable operations: model requests, tool calls, and all others.
-
-
 USUAL = {"kind": "tool_return"}
 """Field that nearly every result of a call has. The log leaves it out."""
 
 
-class _Bound(BoundDurableOperation[Any, Any, Any]):
-    """Base class of bound operations: runs operations of one kind, each once for its place in the turn."""
-
-    def __init__(self, operation: DurableOperation[Any, Any, Any]) -> None:
-        self._operation = operation
-
-    @property
-    def operation(self) -> DurableOperation[Any, Any, Any]:
-        """The operation of pydantic-ai that is run."""
-        return self._operation
-
-    async def _made(self, params: Any, name: str) -> Any:
-        """Run the operation. An agent that runs inside is part of it, and cannot ask a person."""
-        tokens = TURN.set(None), INSIDE.set(name)
-        try:
-            with durable_unit_scope():
-                return await self._operation.handler(params)
-        finally:
-            TURN.reset(tokens[0])
-            INSIDE.reset(tokens[1])
-
-
-class BoundRequest(_Bound):
-    """A model request."""
-
-    async def __call__(self, params: ModelRequestParams, *, config: object | None = None) -> ModelResponse:
-        """Return the recorded response, or make the request."""
-        del config
-        turn = _required()
-        executed = False
-        turn.sent_with = params.model_request_parameters
-        named = params.model_id or turn.model
-        told = turn.record.describe(params.messages, params.model_settings, params.model_request_parameters, named)
-        if turn.agreement is not None:
-            await turn.agreement.check(told)
-        if told.setting is not None:
-            turn.definitions = tokens_of_definitions(params.model_request_parameters)
-
-        model = cast("Model[Any]", params.run_context.model)
-
-        async def call() -> dict[str, Any]:
-            nonlocal executed
-            executed = True
-            with paid_replies(model), keepable_errors(), readable_replies(named):
-                made = await in_time(self._answer(_with_values(params, turn.policy), told.key), turn.seconds)
-                note_reply(made)
-                require_whole(made, turn.record.agent)
-                recorded = plain_response(made, model)
-                return concise(with_said(recorded, partial(turn.kept, what="an answer of its model")))
-
-        sent = RequestToSend(told.number, named, params)
-        payload = await _recalled(turn, told, sent, call)
-        if payload is None:
-            payload = await _asked(turn, told, params, call)
-            if executed and turn.context.recall is not None:
-                await turn.context.recall.keep(sent, payload)
-        record_durable_unit(executed=executed)
-        return _answered(turn, told, payload)
-
-    async def _answer(self, params: ModelRequestParams, name: str) -> ModelResponse:
-        """Make the request with tool names that the provider accepts, and translate them back in the response."""
-        names = ToolNames.of(params)
-        if names is None:
-            return cast("ModelResponse", await self._made(params, name))
-        write = WRITE.get()
-        token = WRITE.set(None if write is None else names.written(write))
-        try:
-            return names.answered(await self._made(names.sent(params), name))
-        finally:
-            WRITE.reset(token)
-
-
-_Call: TypeAlias = Callable[[], Awaitable[dict[str, Any]]]
-"""Makes a request and returns the response in its recorded form."""
-
-
-async def _asked(turn: AgentTurn, told: Described, params: ModelRequestParams, call: _Call) -> dict[str, Any]:
-    """Run a request as an operation and count it in the budget of the turn."""
-
-    async def streamed(write: Write) -> dict[str, Any]:
-        token = WRITE.set(write)
-        try:
-            return await call()
-        finally:
-            WRITE.reset(token)
-
-    model = cast("Model[Any]", params.run_context.model)
-    reserved = estimate(model, told.tokens + turn.definitions, params.model_settings)
-    async with turn.spending(told.key, reserved):
-        with errors_as_raised():
-            recorded = await turn.context.operation(
-                AGENT_RESPONSE,
-                told.parameters,
-                call,
-                key=told.key,
-                setting=told.setting,
-                usage=usage_of,
-                repeatable=True,
-                reserved=reserved,
-                streamed=streamed,
-                retry=turn.retry,
-                slot=REQUEST_LIMITERS.slot(model),
-            )
-    payload: dict[str, Any] = opened(recorded)
-    if turn.budget is not None:
-        turn.budget.spend(usage_of(payload))
-    return payload
-
-
-async def _recalled(turn: AgentTurn, told: Described, sent: RequestToSend, call: _Call) -> dict[str, Any] | None:
-    """Return a response from another source than the model, at no cost; None if the model must be asked.
-
-    The log is always consulted first. A response taken from a cache in another process may be gone, if that process
-    ended before it recorded the response. In that case the model is asked, and its answer is recorded at the same
-    place.
-    """
-    recall = turn.context.recall
-    known = turn.context.recorded_type(told.key)
-    found = await recall.find(sent) if recall is not None and known is None else None
-    if found is None and known != CACHED_RESPONSE:
-        return None
-    is_asked = False
-
-    async def taken() -> Mapping[str, Any]:
-        nonlocal found, is_asked
-        if found is None and recall is not None:
-            found = await recall.find(sent)
-        is_asked = found is None
-        return await call() if found is None else found
-
-    with turn.context.calling():
-        recorded = await turn.context.operation(
-            CACHED_RESPONSE,
-            told.parameters,
-            taken,
-            key=told.key,
-            setting=told.setting,
-            usage=lambda made: usage_of(made) if is_asked else {},
-            repeatable=True,
-        )
-    payload: dict[str, Any] = opened(recorded)
-    return payload
-
-
-def _answered(turn: AgentTurn, told: Described, payload: Mapping[str, Any]) -> ModelResponse:
-    response = response_of(payload)
-    response.timestamp = turn.context.began_at(told.key)  # the same on every run of the turn
-    turn.record.answered(told.number, response)
-    turn.asked = Counter(call.tool_name for call in response.tool_calls)
-    return response
-
-
-class BoundCall(_Bound):
-    """A tool call."""
-
-    async def __call__(self, params: ToolsetCallToolParams, *, config: object | None = None) -> Any:
-        """Return the recorded result in pydantic-ai's form, or make the call."""
-        place = CALL.get()
-        assert place is not None  # noqa: S101 - the guard around all tools has set it
-        executed = False
-
-        async def call() -> Any:
-            nonlocal executed
-            executed = True
-            with watched(params.ctx.deps, place.turn, params.name):
-                return await self._carried_out(place.turn, params)
-
-        try:
-            payload = await _recorded(place, params, call, config)
-        except UnstorableValueError as error:  # of the arguments, which the model can correct, or of the result
-            made = isinstance(error, OperationError)
-            what = f"{params.name} was called, and says what" if made else f"{params.name} was not called with what"
-            raise ToolFailed(f"{what} the log cannot hold: {error}") from error
-        record_durable_unit(executed=executed)
-        place.turn.record.called(params.ctx.tool_call_id or params.name, params.name, payload)
-        return self._operation.result_codec.load({**USUAL, **payload})
-
-    async def _carried_out(self, turn: AgentTurn, params: ToolsetCallToolParams) -> Any:
-        try:
-            returned = await self._made(_with_readable_result(params), f"tool {params.name}")
-            if hasattr(returned, "result"):  # without a result it is a message to the model
-                returned.result = plain_result(returned.result)
-            made = self._operation.result_codec.dump(returned)
-            own = {}
-        except InputRequired as asked_back:
-            made = asked_back.payload
-            own = asked_back.state
-        told: Mapping[str, Any] = {**turn.kept(made, f"what tool {params.name} returned"), **own}
-        return {name: value for name, value in told.items() if name not in USUAL or USUAL[name] != value}
-
-
-def _with_readable_result(params: ToolsetCallToolParams) -> ToolsetCallToolParams:
-    """Wrap a function tool so that pydantic-ai can inspect its result without an error of the result's class.
-
-    The function has already been called then. Such an error would fail a call that took effect.
-    """
-    tool = getattr(params, "tool", None)  # a dynamic toolset looks its tool up at the call
-    if not isinstance(tool, FunctionToolsetTool):
-        return params
-    function = tool.call_func
-
-    async def call(arguments: dict[str, Any], ctx: Any) -> Any:
-        result = await function(arguments, ctx)
-        return result if is_readable(result) else plain_result(result)
-
-    return replace(params, tool=replace(tool, call_func=call))
-
-
-async def _recorded(
-    place: CallPlace, params: ToolsetCallToolParams, call: Callable[[], Awaitable[Any]], config: object | None
-) -> Any:
-    """Return the recorded result of a call. If its server asks questions, this is the result of the last round."""
-    turn = place.turn
-    setting = place.setting
-    own = turn.tools.get(params.name)
-    tool = params.name if own is None else own.own_name
-    asked = {"agent": turn.record.agent, "tool": tool, "arguments": plainly(params.tool_args)}
-    if turn.is_as_begun and turn.context.recorded_type(place.key) is not None:
-        asked["arguments"] = (await turn.context.recorded_start(place.key))[0][
-            "arguments"
-        ]  # in the form that the tool accepted then
-    if own is None:
-        repeatable = bool(isinstance(config, Mapping) and config.get("idempotent"))
-        made = turn.context.operation(
-            TOOL_CALL, asked, call, key=place.key, setting=setting, repeatable=repeatable, done=returned
-        )
-        return opened(await made)
-    if own.server:
-        asked["server"] = own.server
-
-    async def own_call(key: str, more: Mapping[str, Any]) -> Any:
-        told = {**asked, **more}
-        with _late_calls_told(own):
-            made = turn.context.call(own, params.tool_args, told, call, key=key, setting=setting, done=returned)
-            return opened(await made)
-
-    return await answered(place, own, await own_call(place.key, {}), own_call)
-
-
-@contextmanager
-def _late_calls_told(tool: ToolFunction) -> Iterator[None]:
-    """Context manager that turns a timeout of a tool into a message to the model, if nothing else has happened.
-
-    A call that may have taken effect is resolved with a person before its error gets here.
-    """
-    try:
-        yield
-    except OperationError as error:
-        if tool.timeout is None or TimedOutError.__name__ not in (error.error_names or ()):
-            raise
-        raise ToolFailed(f"{tool.name} took more than {tool.timeout:g} seconds") from error
-
-
-def returned(value: Any) -> dict[str, Any]:
-    """Return a result supplied by a person in the form of a call's result."""
-    return {"result": value}
-
-
-class BoundStep(_Bound):
-    """All other operations: discovery of a tool server, work of a capability."""
-
-    async def __call__(self, params: Any, *, config: object | None = None) -> Any:
-        """Return the recorded result, or run the operation."""
-        del config
-        turn = _required()
-        kind, name, asked = self._described(params)
-        key = turn.key(name)
-
-        async def call() -> Any:
-            return shared().without_named(self._operation.result_codec.dump(await self._made(params, name)))
-
-        with turn.context.calling():
-            recorded = await turn.context.operation(kind, asked, call, key=key, repeatable=kind == TOOL_DISCOVERY)
-        return self._operation.result_codec.load(opened(recorded))
-
-    def _described(self, params: Any) -> tuple[str, str, dict[str, Any]]:
-        """Return type, name and parameters of the operation. New kinds of pydantic-ai fall into the last case."""
-        match self._operation.operation_id:
-            case ToolsetGetToolsId(toolset_id=toolset) | ToolsetGetInstructionsId(toolset_id=toolset) as found:
-                what = "tools" if isinstance(found, ToolsetGetToolsId) else "instructions"
-                return TOOL_DISCOVERY, f"{what}-{toolset}", {"server": toolset}
-            case ToolsetValidateToolArgumentsId():
-                asked = {"tool": params.name, "arguments": plainly(params.tool_args)}
-                return AGENT_STEP, f"check-{params.ctx.tool_call_id}", asked
-            case CapabilityOperationId(capability_id=capability, operation=operation):
-                call = getattr(params, "call", None)  # a workspace call: method and arguments
-                given = getattr(params, "arguments", None) if call is None else _without_content(call)
-                asked = {"arguments": plainly(given)}
-                return AGENT_STEP, f"{capability}.{operation}", {"operation": f"{capability}.{operation}", **asked}
-            case ModelCompactMessagesId():
-                return AGENT_STEP, "compact", {"operation": "compact"}
-            case other:
-                return AGENT_STEP, type(other).__name__, {"operation": type(other).__name__}
-
-
-def _without_content(call: Any) -> dict[str, Any]:
-    """Return the arguments of a workspace call, with the digest of a file in place of its content."""
-    told = {name: value for name, value in vars(call).items() if value}
-    return told | ({"data": hashlib.sha256(call.data).hexdigest()} if call.data else {})
-
-
-class StreamedModel(WrapperModel):
-    """Model wrapper that passes on the text of a response while it arrives."""
-
-    async def request(
-        self,
-        messages: list[ModelMessage],
-        model_settings: ModelSettings | None,
-        model_request_parameters: ModelRequestParameters,
-    ) -> ModelResponse:
-        """Make a streamed request that writes to the current listener."""
-        write = WRITE.get()
-        assert write is not None  # noqa: S101 - else it is not put around the model
-        return await stream_response(self.wrapped, messages, model_settings, model_request_parameters, write)
-
-
-def _with_values(params: ModelRequestParams, policy: Policy) -> ModelRequestParams:
-    """Return a request with the references in its settings resolved."""
-    return ModelRequestParams(
-        params.model_id,
-        messages=params.messages,
-        model_settings=with_values(params.model_settings, policy),
-        model_request_parameters=params.model_request_parameters,
-        run_context=params.run_context,
-    )
-
-
-def _required() -> AgentTurn:
-    turn = present()
-    assert turn is not None  # noqa: S101 - `in_durable_context` says so
-    return turn
-
-
-# --- guard around tools ---------------------------------------------------------------------------------------------
-# Each call is counted as running and approved before it is made. Its result is shortened for the model.
-
-
-TOLD = ApprovalRequired, CallDeferred, ModelRetry, ToolFailed, ValidationError
-"""Errors with which a tool sends a message to the model. They do not end concurrent calls."""
-_ToolCall: TypeAlias = tuple[str, dict[str, Any], RunContext[Any], ToolsetTool[Any]]
-
-
-@dataclass
-class GuardedToolset(WrapperToolset[Any]):
-    """Toolset wrapper that handles every tool call before it is recorded, and its result before the model gets it."""
-
-    async def call_tool(
-        self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
-    ) -> Any:
-        """Make a call that is counted as running from before it can wait until it has ended."""
-        turn = present()
-        if turn is None:
-            return await super().call_tool(name, tool_args, ctx, tool)
-        place = turn.call(ctx.tool_call_id or name)
-        token = CALL.set(place)
-        try:
-            with turn.context.calling():
-                await asyncio.sleep(0)  # lets all calls of one response be counted before one of them can wait
-                return await self._made(turn, place, (name, tool_args, ctx, tool))
-        finally:
-            CALL.reset(token)
-
-    async def _made(self, turn: AgentTurn, place: CallPlace, call: _ToolCall) -> Any:
-        name, given, ctx, tool = call
-        own = turn.tools.get(name)
-        if place.put_off is None:
-            turn.count(name, None if own is None else own.limit)
-        try:
-            arguments = given if ctx.tool_call_approved else await _approved(turn, place, name, given, tool)
-            result = await super().call_tool(name, arguments, ctx, tool)
-        except ApprovalRequired:
-            turn.put_off.add(place.name)
-            raise
-        except TOLD:
-            raise
-        except Exception as error:
-            if isinstance(error, OperationError) and error.operation_type == TOOL_CALL:
-                turn.failed.append((name, error))
-            # The error ends the turn, which cancels concurrent calls: wait until the running ones have ended.
-            await turn.context.alone()
-            raise
-        return shortened(result, MOST if own is None else own.most)
-
-
-async def _approved(
-    turn: AgentTurn, place: CallPlace, name: str, given: dict[str, Any], tool: ToolsetTool[Any]
-) -> dict[str, Any]:
-    """Return the approved arguments of a call.
-
-    Raises
-    ------
-    ToolFailed
-        The call was denied, or the approved arguments are invalid. The model gets the message.
-    """
-    told: Mapping[str, Any] = plainly(given)
-    asked = turn.context.asked(f"approve-{place.name}") if turn.is_as_begun else None
-    if asked is not None:
-        told = given = dict((asked.data or {})["parameters"])  # the arguments that the person saw
-    own = turn.tools.get(name)
-    call = ToolCall(name, told, agent=turn.record.agent, mode=IF_DESTRUCTIVE)
-    if own is not None:
-        call = replace(
-            call, tool=own.own_name, server=own.server, hints=own.hints, asks=own.approval, mode=own.confirmation
-        )
-        call = replace(call, files=turn.context.files_of(own), fixed=own.fixed, rule_name=own.rule_name)
-    definition = tool.tool_def
-    single = _of_single_argument(tool)
-    schema = definition.parameters_json_schema
-    if single is not None:
-        schema = _under(str(single.single_arg_name), schema)
-    found = await turn.context.approve(call, schema, place=place.name, description=definition.description or "")
-    if isinstance(found, Denied):
-        raise ToolFailed(found.text)
-    place.rule = "" if found.rule == call.mode else found.rule
-    if is_same(found.arguments, told):
-        return given
-    try:
-        validate = tool.args_validator.validate_python if single is None else single.revalidate
-        validated: dict[str, Any] = validate(dict(found.arguments))
-    except ValidationError as error:
-        raise ToolFailed(f"{name} was approved with arguments that do not fit: {error}") from error
-    return validated
-
-
-def _of_single_argument(tool: ToolsetTool[Any]) -> FunctionSchema | None:
-    """Return the schema of a function whose only parameter is a pydantic model; None for other tools.
-
-    pydantic-ai presents the fields of that parameter as the arguments of the tool, and calls the function with the
-    parameter by its name. People see that form too (test_arguments_that_are_shown_can_be_given_back).
-    """
-    while hasattr(tool, "source_tool"):
-        tool = tool.source_tool
-    schema = getattr(getattr(tool, "call_func", None), "__self__", None)
-    return schema if isinstance(schema, FunctionSchema) and schema.single_arg_name is not None else None
-
-
-def _under(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of an object with one property that has the given schema."""
-    properties = {name: embedded(schema, f"#/properties/{name}")}
-    return {"type": "object", "properties": properties, "required": [name], "additionalProperties": False}
-
-
-# --- deferred calls -------------------------------------------------------------------------------------------------
-# pydantic-ai defers these calls until a person has approved them or has supplied their result.
-
-
-async def deferred(turn: AgentTurn, requests: DeferredToolRequests) -> DeferredToolResults:
-    """Ask people about all deferred calls concurrently; return approvals and results."""
-    asked: list[Awaitable[Any]] = [_approval(turn, call) for call in requests.approvals]
-    asked += [_question(turn, call) for call in requests.calls]
-    found = await side_by_side(turn.context, asked)
-    ids = [call.tool_call_id for call in (*requests.approvals, *requests.calls)]
-    count = len(requests.approvals)
-    return requests.build_results(
-        approvals=dict(zip(ids[:count], found[:count], strict=True)),
-        calls=dict(zip(ids[count:], found[count:], strict=True)),
-    )
-
-
-async def _approval(turn: AgentTurn, part: ToolCallPart) -> ToolApproved | ToolDenied:
-    given = part.args_as_dict()
-    place = turn.call(part.tool_call_id)
-    if place.put_off is not None and turn.context.asked(f"approve-{place.put_off}") is not None:
-        return ToolApproved()  # approved by a person before the tool itself required it
-    call = ToolCall(part.tool_name, given, agent=turn.record.agent, asks=True)
-    found = await turn.context.approve(call, {}, place=place.name, description="")
-    if isinstance(found, Denied):
-        return ToolDenied(found.text)
-    return ToolApproved(override_args=None if is_same(found.arguments, given) else found.arguments)
-
-
-async def _question(turn: AgentTurn, part: ToolCallPart) -> Any:
-    told = {"tool": part.tool_name, "parameters": part.args_as_dict(), "agent": turn.record.agent}
-    text = f"What is the result of {part.tool_name}?"
-    answered = await turn.context.question(
-        CLARIFICATION, text, key=f"ask-{turn.call(part.tool_call_id).name}", data=told
-    )
-    return opened(value_of(answered))
-
-
 _log = logger(__name__)
+
 
 ENGINE = "divebook"
 """Name of the engine, and key of its tool metadata."""
-
-
-class Backend(DurableOperationBackend[Mapping[str, Any]]):
-    """Backend that binds operations. They get typed parameters, not the input of a hash."""
-
-    def bind(self, operation: DurableOperation[Any, Any, Any]) -> BoundDurableOperation[Any, Any, Any]:
-        """Return the bound operation for a kind."""
-        match operation.operation_id:
-            case ModelRequestId():
-                return BoundRequest(operation)
-            case ToolsetCallToolId():
-                return BoundCall(operation)
-        return BoundStep(operation)
-
-    def config_for_tool(
-        self, operation: DurableOperation[Any, Any, Any], *, tool: object | None, tool_name: str
-    ) -> Mapping[str, Any] | Literal[False]:
-        """Return the configuration of a tool.
-
-        False: the tool is not an operation itself, only the work inside it is.
-        """
-        del operation, tool_name
-        metadata = (tool.tool_def.metadata or {}) if isinstance(tool, ToolsetTool) else {}
-        own = metadata.get(ENGINE)
-        if own is False:
-            return False
-        return own if isinstance(own, Mapping) else {}
-
-    def registrations(self) -> Sequence[Callable[..., object]]:
-        """Return nothing: operations need no registration with a worker."""
-        return ()
 
 
 class DivebookDurability(BaseDurabilityCapability[Any]):
@@ -685,27 +178,27 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
         """Run the agent with its own operation keys, and keep replayed work out of telemetry."""
         turn = present()
         if turn is None:
-            self._warn_of_part()
+            self._warn_unrecorded()
             return await handler()
-        token = TURN.set(self._own(turn, ctx))
+        token = TURN.set(self._turn_of_run(turn, ctx))
         try:
             with replay_scope():
                 return await super().wrap_run(ctx, handler=handler)
         finally:
             TURN.reset(token)
 
-    def _own(self, turn: AgentTurn, ctx: RunContext[Any]) -> AgentTurn:
+    def _turn_of_run(self, turn: AgentTurn, ctx: RunContext[Any]) -> AgentTurn:
         """Return the turn of this run. An agent that a tool runs gets a turn below the tool call."""
-        if not turn.has_begun:
-            turn.has_begun = True
+        if not turn.has_started:
+            turn.has_started = True
             return turn
         call = CALL.get()
         context = turn.context.below(turn.key(f"run-of-{self.name}") if call is None else call.key)
         return AgentTurn(
-            context, RequestRecord(self.name), ctx.model.model_id, turn.retry, turn.seconds, has_begun=True
+            context, RequestRecord(self.name), ctx.model.model_id, turn.retry, turn.seconds, has_started=True
         )
 
-    def _warn_of_part(self) -> None:
+    def _warn_unrecorded(self) -> None:
         call = INSIDE.get()
         if call is not None:
             _log.warning(
@@ -725,6 +218,547 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
         del ctx
         turn = present()
         return None if turn is None else await deferred(turn, requests)
+
+
+class Backend(DurableOperationBackend[Mapping[str, Any]]):
+    """Backend that binds operations. They get typed parameters, not the input of a hash."""
+
+    def bind(self, operation: DurableOperation[Any, Any, Any]) -> BoundDurableOperation[Any, Any, Any]:
+        """Return the bound operation for a kind."""
+        match operation.operation_id:
+            case ModelRequestId():
+                return BoundRequest(operation)
+            case ToolsetCallToolId():
+                return BoundCall(operation)
+        return BoundStep(operation)
+
+    def config_for_tool(
+        self, operation: DurableOperation[Any, Any, Any], *, tool: object | None, tool_name: str
+    ) -> Mapping[str, Any] | Literal[False]:
+        """Return the configuration of a tool.
+
+        False: the tool is not an operation itself, only the work inside it is.
+        """
+        del operation, tool_name
+        metadata = (tool.tool_def.metadata or {}) if isinstance(tool, ToolsetTool) else {}
+        config = metadata.get(ENGINE)
+        if config is False:
+            return False
+        return config if isinstance(config, Mapping) else {}
+
+    def registrations(self) -> Sequence[Callable[..., object]]:
+        """Return nothing: operations need no registration with a worker."""
+        return ()
+
+
+# --- operations -----------------------------------------------------------------------------------------------------
+# The kinds of pydantic-ai's durable operations: model requests, tool calls, and all others.
+
+
+class _BoundOperation(BoundDurableOperation[Any, Any, Any]):
+    """Base class of bound operations: runs operations of one kind, each once for its place in the turn."""
+
+    def __init__(self, operation: DurableOperation[Any, Any, Any]) -> None:
+        self._operation = operation
+
+    @property
+    def operation(self) -> DurableOperation[Any, Any, Any]:
+        """The operation of pydantic-ai that is run."""
+        return self._operation
+
+    async def _run_operation(self, params: Any, name: str) -> Any:
+        """Run the operation. An agent that runs inside is part of it, and cannot ask a person."""
+        tokens = TURN.set(None), INSIDE.set(name)
+        try:
+            with durable_unit_scope():
+                return await self._operation.handler(params)
+        finally:
+            TURN.reset(tokens[0])
+            INSIDE.reset(tokens[1])
+
+
+class BoundRequest(_BoundOperation):
+    """A model request."""
+
+    async def __call__(self, params: ModelRequestParams, *, config: object | None = None) -> ModelResponse:
+        """Return the recorded response, or make the request."""
+        del config
+        turn = _required()
+        executed = False
+        turn.latest_parameters = params.model_request_parameters
+        model_name = params.model_id or turn.model
+        request = turn.record.describe(
+            params.messages, params.model_settings, params.model_request_parameters, model_name
+        )
+        if turn.compatibility is not None:
+            await turn.compatibility.check(request)
+        if request.setting is not None:
+            turn.definitions = tokens_of_definitions(params.model_request_parameters)
+
+        model = cast("Model[Any]", params.run_context.model)
+
+        async def call() -> dict[str, Any]:
+            nonlocal executed
+            executed = True
+            with paid_replies(model), keepable_errors(), readable_replies(model_name):
+                response = await in_time(self._answer(_with_values(params, turn.policy), request.key), turn.seconds)
+                note_reply(response)
+                require_whole(response, turn.record.agent)
+                recorded = plain_response(response, model)
+                return concise(
+                    with_cleaned_text(recorded, partial(turn.without_credentials, what="an answer of its model"))
+                )
+
+        sent = RequestToSend(request.number, model_name, params)
+        payload = await _from_other_source(turn, request, sent, call)
+        if payload is None:
+            payload = await _request_model(turn, request, params, call)
+            if executed and turn.context.response_source is not None:
+                await turn.context.response_source.keep(sent, payload)
+        record_durable_unit(executed=executed)
+        return _add_response(turn, request, payload)
+
+    async def _answer(self, params: ModelRequestParams, name: str) -> ModelResponse:
+        """Make the request with tool names that the provider accepts, and translate them back in the response."""
+        names = ToolNames.of(params)
+        if names is None:
+            return cast("ModelResponse", await self._run_operation(params, name))
+        write = WRITE.get()
+        token = WRITE.set(None if write is None else names.written(write))
+        try:
+            return names.answered(await self._run_operation(names.sent(params), name))
+        finally:
+            WRITE.reset(token)
+
+
+_Call: TypeAlias = Callable[[], Awaitable[dict[str, Any]]]
+"""Makes a request and returns the response in its recorded form."""
+
+
+async def _request_model(
+    turn: AgentTurn, request: Described, params: ModelRequestParams, call: _Call
+) -> dict[str, Any]:
+    """Run a request as an operation and count it in the budget of the turn."""
+
+    async def streamed(write: Write) -> dict[str, Any]:
+        token = WRITE.set(write)
+        try:
+            return await call()
+        finally:
+            WRITE.reset(token)
+
+    model = cast("Model[Any]", params.run_context.model)
+    reserved = estimate(model, request.tokens + turn.definitions, params.model_settings)
+    async with turn.spending(request.key, reserved):
+        with errors_as_raised():
+            recorded = await turn.context.operation(
+                AGENT_RESPONSE,
+                request.parameters,
+                call,
+                key=request.key,
+                setting=request.setting,
+                usage=usage_of,
+                repeatable=True,
+                reserved=reserved,
+                streamed=streamed,
+                retry=turn.retry,
+                slot=REQUEST_LIMITERS.slot(model),
+            )
+    payload: dict[str, Any] = opened(recorded)
+    if turn.budget is not None:
+        turn.budget.spend(usage_of(payload))
+    return payload
+
+
+async def _from_other_source(
+    turn: AgentTurn, request: Described, sent: RequestToSend, call: _Call
+) -> dict[str, Any] | None:
+    """Return a response from another source than the model, at no cost; None if the model must be asked.
+
+    The log is always consulted first. A response taken from a cache in another process may be gone, if that process
+    ended before it recorded the response. In that case the model is asked, and its answer is recorded at the same
+    place.
+    """
+    source = turn.context.response_source
+    recorded_kind = turn.context.recorded_type(request.key)
+    cached = await source.find(sent) if source is not None and recorded_kind is None else None
+    if cached is None and recorded_kind != CACHED_RESPONSE:
+        return None
+    is_asked = False
+
+    async def respond() -> Mapping[str, Any]:
+        nonlocal cached, is_asked
+        if cached is None and source is not None:
+            cached = await source.find(sent)
+        is_asked = cached is None
+        return await call() if cached is None else cached
+
+    with turn.context.calling():
+        recorded = await turn.context.operation(
+            CACHED_RESPONSE,
+            request.parameters,
+            respond,
+            key=request.key,
+            setting=request.setting,
+            usage=lambda response: usage_of(response) if is_asked else {},
+            repeatable=True,
+        )
+    payload: dict[str, Any] = opened(recorded)
+    return payload
+
+
+def _add_response(turn: AgentTurn, request: Described, payload: Mapping[str, Any]) -> ModelResponse:
+    response = response_of(payload)
+    response.timestamp = turn.context.began_at(request.key)  # the same on every run of the turn
+    turn.record.answered(request.number, response)
+    turn.call_counts = Counter(call.tool_name for call in response.tool_calls)
+    return response
+
+
+class BoundCall(_BoundOperation):
+    """A tool call."""
+
+    async def __call__(self, params: ToolsetCallToolParams, *, config: object | None = None) -> Any:
+        """Return the recorded result in pydantic-ai's form, or make the call."""
+        place = CALL.get()
+        assert place is not None  # noqa: S101 - the guard around all tools has set it
+        executed = False
+
+        async def call() -> Any:
+            nonlocal executed
+            executed = True
+            with watched(params.ctx.deps, place.turn, params.name):
+                return await self._make_call(place.turn, params)
+
+        try:
+            payload = await _recorded_call(place, params, call, config)
+        except UnstorableValueError as error:  # of the arguments, which the model can correct, or of the result
+            was_called = isinstance(error, OperationError)
+            subject = (
+                f"{params.name} was called, and says what" if was_called else f"{params.name} was not called with what"
+            )
+            raise ToolFailed(f"{subject} the log cannot hold: {error}") from error
+        record_durable_unit(executed=executed)
+        place.turn.record.called(params.ctx.tool_call_id or params.name, params.name, payload)
+        return self._operation.result_codec.load({**USUAL, **payload})
+
+    async def _make_call(self, turn: AgentTurn, params: ToolsetCallToolParams) -> Any:
+        try:
+            returned = await self._run_operation(_with_readable_result(params), f"tool {params.name}")
+            if hasattr(returned, "result"):  # without a result it is a message to the model
+                returned.result = plain_result(returned.result)
+            payload = self._operation.result_codec.dump(returned)
+            state = {}
+        except InputRequired as input_required:
+            payload = input_required.payload
+            state = input_required.state
+        recorded: Mapping[str, Any] = {
+            **turn.without_credentials(payload, f"what tool {params.name} returned"),
+            **state,
+        }
+        return {name: value for name, value in recorded.items() if name not in USUAL or USUAL[name] != value}
+
+
+def _with_readable_result(params: ToolsetCallToolParams) -> ToolsetCallToolParams:
+    """Wrap a function tool so that pydantic-ai can inspect its result without an error of the result's class.
+
+    The function has already been called then. Such an error would fail a call that took effect.
+    """
+    tool = getattr(params, "tool", None)  # a dynamic toolset looks its tool up at the call
+    if not isinstance(tool, FunctionToolsetTool):
+        return params
+    function = tool.call_func
+
+    async def call(arguments: dict[str, Any], ctx: Any) -> Any:
+        result = await function(arguments, ctx)
+        return result if is_readable(result) else plain_result(result)
+
+    return replace(params, tool=replace(tool, call_func=call))
+
+
+async def _recorded_call(
+    place: CallPlace, params: ToolsetCallToolParams, call: Callable[[], Awaitable[Any]], config: object | None
+) -> Any:
+    """Return the recorded result of a call. If its server asks questions, this is the result of the last round."""
+    turn = place.turn
+    setting = place.setting
+    function = turn.tools.get(params.name)
+    tool = params.name if function is None else function.own_name
+    parameters = {"agent": turn.record.agent, "tool": tool, "arguments": plain_json(params.tool_args)}
+    if turn.keeps_original and turn.context.recorded_type(place.key) is not None:
+        parameters["arguments"] = (await turn.context.recorded_start(place.key))[0][
+            "arguments"
+        ]  # in the form that the tool accepted then
+    if function is None:
+        repeatable = bool(isinstance(config, Mapping) and config.get("idempotent"))
+        operation = turn.context.operation(
+            TOOL_CALL, parameters, call, key=place.key, setting=setting, repeatable=repeatable, done=returned
+        )
+        return opened(await operation)
+    if function.server:
+        parameters["server"] = function.server
+
+    async def function_call(key: str, more: Mapping[str, Any]) -> Any:
+        recorded_parameters = {**parameters, **more}
+        with _timeouts_for_model(function):
+            operation = turn.context.call(
+                function, params.tool_args, recorded_parameters, call, key=key, setting=setting, done=returned
+            )
+            return opened(await operation)
+
+    return await answer_questions(place, function, await function_call(place.key, {}), function_call)
+
+
+@contextmanager
+def _timeouts_for_model(tool: ToolFunction) -> Iterator[None]:
+    """Turn a timeout of a tool into a message to the model, if the call had no other effect.
+
+    A call that may have taken effect is resolved with a person before its error gets here.
+    """
+    try:
+        yield
+    except OperationError as error:
+        if tool.timeout is None or TimedOutError.__name__ not in (error.error_names or ()):
+            raise
+        raise ToolFailed(f"{tool.name} took more than {tool.timeout:g} seconds") from error
+
+
+def returned(value: Any) -> dict[str, Any]:
+    """Return a result supplied by a person in the form of a call's result."""
+    return {"result": value}
+
+
+class BoundStep(_BoundOperation):
+    """All other operations: discovery of a tool server, work of a capability."""
+
+    async def __call__(self, params: Any, *, config: object | None = None) -> Any:
+        """Return the recorded result, or run the operation."""
+        del config
+        turn = _required()
+        kind, name, parameters = self._described(params)
+        key = turn.key(name)
+
+        async def call() -> Any:
+            return shared().without_named(self._operation.result_codec.dump(await self._run_operation(params, name)))
+
+        with turn.context.calling():
+            recorded = await turn.context.operation(kind, parameters, call, key=key, repeatable=kind == TOOL_DISCOVERY)
+        return self._operation.result_codec.load(opened(recorded))
+
+    def _described(self, params: Any) -> tuple[str, str, dict[str, Any]]:
+        """Return type, name and parameters of the operation. New kinds of pydantic-ai fall into the last case."""
+        match self._operation.operation_id:
+            case ToolsetGetToolsId(toolset_id=toolset) | ToolsetGetInstructionsId(toolset_id=toolset) as discovery:
+                subject = "tools" if isinstance(discovery, ToolsetGetToolsId) else "instructions"
+                return TOOL_DISCOVERY, f"{subject}-{toolset}", {"server": toolset}
+            case ToolsetValidateToolArgumentsId():
+                parameters = {"tool": params.name, "arguments": plain_json(params.tool_args)}
+                return AGENT_STEP, f"check-{params.ctx.tool_call_id}", parameters
+            case CapabilityOperationId(capability_id=capability, operation=operation):
+                call = getattr(params, "call", None)  # a workspace call: method and arguments
+                arguments = getattr(params, "arguments", None) if call is None else _without_content(call)
+                parameters = {"arguments": plain_json(arguments)}
+                return AGENT_STEP, f"{capability}.{operation}", {"operation": f"{capability}.{operation}", **parameters}
+            case ModelCompactMessagesId():
+                return AGENT_STEP, "compact", {"operation": "compact"}
+            case other:
+                return AGENT_STEP, type(other).__name__, {"operation": type(other).__name__}
+
+
+def _without_content(call: Any) -> dict[str, Any]:
+    """Return the arguments of a workspace call, with the digest of a file in place of its content."""
+    arguments = {name: value for name, value in vars(call).items() if value}
+    return arguments | ({"data": hashlib.sha256(call.data).hexdigest()} if call.data else {})
+
+
+class StreamedModel(WrapperModel):
+    """Model wrapper that passes on the text of a response while it arrives."""
+
+    async def request(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        """Make a streamed request that writes to the current listener."""
+        write = WRITE.get()
+        assert write is not None  # noqa: S101 - only a streamed request uses this wrapper
+        return await stream_response(self.wrapped, messages, model_settings, model_request_parameters, write)
+
+
+def _with_values(params: ModelRequestParams, policy: Policy) -> ModelRequestParams:
+    """Return a request with the references in its settings resolved."""
+    return ModelRequestParams(
+        params.model_id,
+        messages=params.messages,
+        model_settings=with_values(params.model_settings, policy),
+        model_request_parameters=params.model_request_parameters,
+        run_context=params.run_context,
+    )
+
+
+def _required() -> AgentTurn:
+    turn = present()
+    assert turn is not None  # noqa: S101 - callers check `in_durable_context`
+    return turn
+
+
+# --- guard around tools ---------------------------------------------------------------------------------------------
+# Each call is counted as running and approved before it is made. Its result is shortened for the model.
+
+
+MODEL_MESSAGES = ApprovalRequired, CallDeferred, ModelRetry, ToolFailed, ValidationError
+"""Errors with which a tool sends a message to the model. They do not end concurrent calls."""
+
+
+_ToolCall: TypeAlias = tuple[str, dict[str, Any], RunContext[Any], ToolsetTool[Any]]
+
+
+@dataclass
+class GuardedToolset(WrapperToolset[Any]):
+    """Toolset wrapper that handles every tool call before it is recorded, and its result before the model gets it."""
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
+    ) -> Any:
+        """Make a call that is counted as running from before it can wait until it has ended."""
+        turn = present()
+        if turn is None:
+            return await super().call_tool(name, tool_args, ctx, tool)
+        place = turn.call(ctx.tool_call_id or name)
+        token = CALL.set(place)
+        try:
+            with turn.context.calling():
+                await asyncio.sleep(0)  # lets all calls of one response be counted before one of them can wait
+                return await self._run_operation(turn, place, (name, tool_args, ctx, tool))
+        finally:
+            CALL.reset(token)
+
+    async def _run_operation(self, turn: AgentTurn, place: CallPlace, call: _ToolCall) -> Any:
+        name, model_arguments, ctx, tool = call
+        function = turn.tools.get(name)
+        if place.repeated_call is None:
+            turn.count(name, None if function is None else function.limit)
+        try:
+            arguments = (
+                model_arguments if ctx.tool_call_approved else await _approved(turn, place, name, model_arguments, tool)
+            )
+            result = await super().call_tool(name, arguments, ctx, tool)
+        except ApprovalRequired:
+            turn.deferred.add(place.name)
+            raise
+        except MODEL_MESSAGES:
+            raise
+        except Exception as error:
+            if isinstance(error, OperationError) and error.operation_type == TOOL_CALL:
+                turn.failed.append((name, error))
+            # The error ends the turn, which cancels concurrent calls: wait until the running ones have ended.
+            await turn.context.alone()
+            raise
+        return shortened(result, MOST if function is None else function.most)
+
+
+async def _approved(
+    turn: AgentTurn, place: CallPlace, name: str, model_arguments: dict[str, Any], tool: ToolsetTool[Any]
+) -> dict[str, Any]:
+    """Return the approved arguments of a call.
+
+    Raises
+    ------
+    ToolFailed
+        The call was denied, or the approved arguments are invalid. The model gets the message.
+    """
+    shown_arguments: Mapping[str, Any] = plain_json(model_arguments)
+    question = turn.context.recorded_question(f"approve-{place.name}") if turn.keeps_original else None
+    if question is not None:
+        shown_arguments = model_arguments = dict(
+            (question.data or {})["parameters"]
+        )  # the arguments that the person saw
+    function = turn.tools.get(name)
+    call = ToolCall(name, shown_arguments, agent=turn.record.agent, mode=IF_DESTRUCTIVE)
+    if function is not None:
+        call = replace(
+            call,
+            tool=function.own_name,
+            server=function.server,
+            hints=function.hints,
+            asks=function.approval,
+            mode=function.confirmation,
+        )
+        call = replace(call, files=turn.context.files_of(function), fixed=function.fixed, rule_name=function.rule_name)
+    definition = tool.tool_def
+    single = _of_single_argument(tool)
+    schema = definition.parameters_json_schema
+    if single is not None:
+        schema = _under(str(single.single_arg_name), schema)
+    decision = await turn.context.approve(call, schema, place=place.name, description=definition.description or "")
+    if isinstance(decision, Denied):
+        raise ToolFailed(decision.text)
+    place.rule = "" if decision.rule == call.mode else decision.rule
+    if is_same(decision.arguments, shown_arguments):
+        return model_arguments
+    try:
+        validate = tool.args_validator.validate_python if single is None else single.revalidate
+        validated: dict[str, Any] = validate(dict(decision.arguments))
+    except ValidationError as error:
+        raise ToolFailed(f"{name} was approved with arguments that do not fit: {error}") from error
+    return validated
+
+
+def _of_single_argument(tool: ToolsetTool[Any]) -> FunctionSchema | None:
+    """Return the schema of a function whose only parameter is a pydantic model; None for other tools.
+
+    pydantic-ai presents the fields of that parameter as the arguments of the tool, and calls the function with the
+    parameter by its name. People see that form too (test_arguments_that_are_shown_can_be_given_back).
+    """
+    while hasattr(tool, "source_tool"):
+        tool = tool.source_tool
+    schema = getattr(getattr(tool, "call_func", None), "__self__", None)
+    return schema if isinstance(schema, FunctionSchema) and schema.single_arg_name is not None else None
+
+
+def _under(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of an object with one property that has the given schema."""
+    properties = {name: embedded(schema, f"#/properties/{name}")}
+    return {"type": "object", "properties": properties, "required": [name], "additionalProperties": False}
+
+
+# --- deferred calls -------------------------------------------------------------------------------------------------
+# pydantic-ai defers these calls until a person has approved them or has supplied their result.
+
+
+async def deferred(turn: AgentTurn, requests: DeferredToolRequests) -> DeferredToolResults:
+    """Ask people about all deferred calls concurrently; return approvals and results."""
+    questions: list[Awaitable[Any]] = [_approval(turn, call) for call in requests.approvals]
+    questions += [_question(turn, call) for call in requests.calls]
+    answers = await side_by_side(turn.context, questions)
+    ids = [call.tool_call_id for call in (*requests.approvals, *requests.calls)]
+    count = len(requests.approvals)
+    return requests.build_results(
+        approvals=dict(zip(ids[:count], answers[:count], strict=True)),
+        calls=dict(zip(ids[count:], answers[count:], strict=True)),
+    )
+
+
+async def _approval(turn: AgentTurn, part: ToolCallPart) -> ToolApproved | ToolDenied:
+    arguments = part.args_as_dict()
+    place = turn.call(part.tool_call_id)
+    if place.repeated_call is not None and turn.context.recorded_question(f"approve-{place.repeated_call}") is not None:
+        return ToolApproved()  # approved by a person before the tool itself required it
+    call = ToolCall(part.tool_name, arguments, agent=turn.record.agent, asks=True)
+    decision = await turn.context.approve(call, {}, place=place.name, description="")
+    if isinstance(decision, Denied):
+        return ToolDenied(decision.text)
+    return ToolApproved(override_args=None if is_same(decision.arguments, arguments) else decision.arguments)
+
+
+async def _question(turn: AgentTurn, part: ToolCallPart) -> Any:
+    data = {"tool": part.tool_name, "parameters": part.args_as_dict(), "agent": turn.record.agent}
+    text = f"What is the result of {part.tool_name}?"
+    question = await turn.context.question(
+        CLARIFICATION, text, key=f"ask-{turn.call(part.tool_call_id).name}", data=data
+    )
+    return opened(value_of(question))
 
 
 # --- checks of agents that users supply ------------------------------------------------------------------------------

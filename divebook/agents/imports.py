@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from divebook.agents.written import (
+from divebook.agents.imported_log import (
     AGENT,
-    SaidCall,
-    SaidRequest,
-    SaidTurn,
+    ImportedCall,
+    ImportedRequest,
+    ImportedTurn,
     arguments_of,
     is_history,
     log_of,
@@ -55,14 +55,14 @@ class _Span:
     name: str
     began: int
     ended: int
-    said: Mapping[str, Any]
+    attributes: Mapping[str, Any]
     """Attributes."""
     error: str | None
     inner: list[_Span] = field(default_factory=list)
 
     @property
     def does(self) -> str:
-        return str(self.said.get("gen_ai.operation.name", ""))
+        return str(self.attributes.get("gen_ai.operation.name", ""))
 
 
 def is_trace(data: Any) -> bool:
@@ -76,7 +76,7 @@ def _is_span(data: Mapping[str, Any]) -> bool:
     return isinstance(data.get("attributes"), Mapping | list) and ("context" in data or "spanId" in data)
 
 
-def turns_of(data: Any, name: str) -> list[SaidTurn]:
+def turns_of(data: Any, name: str) -> list[ImportedTurn]:
     """Return the agent turns of a trace. A model request outside of an agent is a turn of its own.
 
     Parameters
@@ -102,7 +102,7 @@ def turns_of(data: Any, name: str) -> list[SaidTurn]:
     return turns
 
 
-def _turns(spans: Sequence[_Span]) -> Iterator[SaidTurn]:
+def _turns(spans: Sequence[_Span]) -> Iterator[ImportedTurn]:
     for span in spans:
         inner = sorted(span.inner, key=lambda one: one.began)
         if span.does in _AGENTS and any(one.does in _CHATS for one in _all(inner)):
@@ -121,15 +121,15 @@ def _all(spans: Sequence[_Span]) -> Iterator[_Span]:
             yield from _all(sorted(span.inner, key=lambda one: one.began))
 
 
-def _turn(span: _Span, inner: Sequence[_Span]) -> SaidTurn:
+def _turn(span: _Span, inner: Sequence[_Span]) -> ImportedTurn:
     tools = [one for one in _all(inner) if one.does == _TOOL]
     requests = [_request(one) for one in _all(inner) if one.does in _CHATS]
     for request, following in zip(requests, [*requests[1:], None], strict=True):
         until = following.began if following is not None else None
         request.calls = _calls(request.response, tools, until)
     first = requests[0]
-    agent = span.said.get("gen_ai.agent.name") or AGENT
-    turn = SaidTurn(str(agent), _first_prompt(first), requests, error=span.error)
+    agent = span.attributes.get("gen_ai.agent.name") or AGENT
+    turn = ImportedTurn(str(agent), _first_prompt(first), requests, error=span.error)
     last = requests[-1].response or {}
     texts = [str(part["content"]) for part in last.get("parts", ()) if part.get("part_kind") == "text"]
     turn.output = "\n\n".join(texts) or None
@@ -137,34 +137,39 @@ def _turn(span: _Span, inner: Sequence[_Span]) -> SaidTurn:
     return turn
 
 
-def _request(span: _Span) -> SaidRequest:
-    said = span.said
-    asked = [*_system(said), *_messages(said.get("gen_ai.input.messages"))]
-    answered = _messages(said.get("gen_ai.output.messages"), "response")
+def _request(span: _Span) -> ImportedRequest:
+    attributes = span.attributes
+    # A span without contents still has times, models, tokens and tools. All its texts are then empty.
+    messages = [*_system(attributes), *_messages(attributes.get("gen_ai.input.messages"))]
+    responses = _messages(attributes.get("gen_ai.output.messages"), "response")
     usage: dict[str, int] = {}
     for attribute, counted in _USAGE.items():
-        if type(said.get(attribute)) is int:
-            usage[counted] = said[attribute]
-    model = said.get("gen_ai.response.model") or said.get("gen_ai.request.model")
-    parts = [part for message in answered for part in message["parts"]]
+        if type(attributes.get(attribute)) is int:
+            usage[counted] = attributes[attribute]
+    model = attributes.get("gen_ai.response.model") or attributes.get("gen_ai.request.model")
+    parts = [part for message in responses for part in message["parts"]]
     response = {"parts": parts, "usage": usage, "model_name": model, "kind": "response"}
-    reasons = said.get("gen_ai.response.finish_reasons")
+    reasons = attributes.get("gen_ai.response.finish_reasons")
     if isinstance(reasons, list) and reasons:
         response["finish_reason"] = str(reasons[0])
-    settings = {name: found for name in _SETTINGS if (found := said.get(f"gen_ai.request.{name}")) is not None}
-    return SaidRequest(
-        asked,
+    settings: dict[str, Any] = {}
+    for name in _SETTINGS:
+        value = attributes.get(f"gen_ai.request.{name}")
+        if value is not None:
+            settings[name] = value
+    return ImportedRequest(
+        messages,
         None if span.error is not None else response,
         error=span.error,
-        model=said.get("gen_ai.request.model") or model,
+        model=attributes.get("gen_ai.request.model") or model,
         settings=settings,
-        tools=_tools(said.get("gen_ai.tool.definitions")),
+        tools=_tools(attributes.get("gen_ai.tool.definitions")),
         began=span.began,
         ended=span.ended,
     )
 
 
-def _calls(response: Mapping[str, Any] | None, tools: list[_Span], until: int | None) -> list[SaidCall]:
+def _calls(response: Mapping[str, Any] | None, tools: list[_Span], until: int | None) -> list[ImportedCall]:
     """Return the calls of a response, each with its tool span, which is removed from `tools`.
 
     If contents were omitted, the tools that ran before the next request are taken for the calls of the response.
@@ -173,66 +178,66 @@ def _calls(response: Mapping[str, Any] | None, tools: list[_Span], until: int | 
         return []
     parts = response["parts"]
     if not parts:
-        parts += [_asked(span) for span in tools if until is None or span.began < until]
+        parts += [_call_part(span) for span in tools if until is None or span.began < until]
     calls = [part for part in parts if part["part_kind"] == "tool-call"]
     return [_call(part, _span_of(part, tools)) for part in calls]
 
 
-def _asked(span: _Span) -> dict[str, Any]:
+def _call_part(span: _Span) -> dict[str, Any]:
     return {
-        "tool_name": str(span.said.get("gen_ai.tool.name", "")),
-        "args": arguments_of(span.said.get("gen_ai.tool.call.arguments")),
-        "tool_call_id": str(span.said.get("gen_ai.tool.call.id") or span.id),
+        "tool_name": str(span.attributes.get("gen_ai.tool.name", "")),
+        "args": arguments_of(span.attributes.get("gen_ai.tool.call.arguments")),
+        "tool_call_id": str(span.attributes.get("gen_ai.tool.call.id") or span.id),
         "part_kind": "tool-call",
     }
 
 
 def _span_of(part: Mapping[str, Any], tools: list[_Span]) -> _Span | None:
-    named = part["tool_call_id"]
-    known = next((one for one in tools if named in (one.said.get("gen_ai.tool.call.id"), one.id)), None)
-    if known is None:
-        nameless = (one for one in tools if "gen_ai.tool.call.id" not in one.said)
-        known = next((one for one in nameless if one.said.get("gen_ai.tool.name") == part["tool_name"]), None)
-    if known is not None:
-        tools.remove(known)
-    return known
+    call_id = part["tool_call_id"]
+    match = next((one for one in tools if call_id in (one.attributes.get("gen_ai.tool.call.id"), one.id)), None)
+    if match is None:
+        nameless = (one for one in tools if "gen_ai.tool.call.id" not in one.attributes)
+        match = next((one for one in nameless if one.attributes.get("gen_ai.tool.name") == part["tool_name"]), None)
+    if match is not None:
+        tools.remove(match)
+    return match
 
 
-def _call(part: Mapping[str, Any], span: _Span | None) -> SaidCall:
-    call = SaidCall(part["tool_call_id"], part["tool_name"], part["args"])
+def _call(part: Mapping[str, Any], span: _Span | None) -> ImportedCall:
+    call = ImportedCall(part["tool_call_id"], part["tool_name"], part["args"])
     if span is not None:
         call.has_ended = True
         call.began = span.began
         call.ended = span.ended
         call.error = span.error
-        call.result = _data(span.said.get("gen_ai.tool.call.result"))
+        call.result = _data(span.attributes.get("gen_ai.tool.call.result"))
     return call
 
 
 # --- messages --------------------------------------------------------------------------------------------------------
 
 
-def _system(said: Mapping[str, Any]) -> list[dict[str, Any]]:
-    told = _data(said.get("gen_ai.system_instructions"))
-    parts = [part for part in told if isinstance(part, Mapping)] if isinstance(told, list) else []
+def _system(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
+    instructions = _data(attributes.get("gen_ai.system_instructions"))
+    parts = [part for part in instructions if isinstance(part, Mapping)] if isinstance(instructions, list) else []
     texts = [{"content": str(part.get("content", "")), "part_kind": "system-prompt"} for part in parts]
     return [{"parts": texts, "kind": "request"}] if texts else []
 
 
 def _messages(value: Any, kind: str = "") -> list[dict[str, Any]]:
     """Return messages of the conventions in pydantic-ai's form."""
-    told = _data(value)
-    found: list[dict[str, Any]] = []
-    for message in told if isinstance(told, list) else []:
+    data = _data(value)
+    messages: list[dict[str, Any]] = []
+    for message in data if isinstance(data, list) else []:
         if isinstance(message, Mapping):
             role = str(message.get("role", "user"))
             parts = [_part(part, role) for part in message.get("parts") or () if isinstance(part, Mapping)]
-            found.append({"parts": parts, "kind": kind or ("response" if role == "assistant" else "request")})
-    said = [part for message in found for part in message["parts"] if "tool_call_id" in part]
-    tools = {part["tool_call_id"]: part["tool_name"] for part in said if part["part_kind"] == "tool-call"}
-    for part in said:  # results of the conventions do not name their tool
+            messages.append({"parts": parts, "kind": kind or ("response" if role == "assistant" else "request")})
+    calls = [part for message in messages for part in message["parts"] if "tool_call_id" in part]
+    tools = {part["tool_call_id"]: part["tool_name"] for part in calls if part["part_kind"] == "tool-call"}
+    for part in calls:  # results of the conventions do not name their tool
         part["tool_name"] = part["tool_name"] or tools.get(part["tool_call_id"], "")
-    return found
+    return messages
 
 
 def _part(part: Mapping[str, Any], role: str) -> dict[str, Any]:
@@ -260,20 +265,20 @@ def _part(part: Mapping[str, Any], role: str) -> dict[str, Any]:
     return {"content": text, "part_kind": kinds.get(role, "user-prompt")}
 
 
-def _first_prompt(request: SaidRequest) -> str:
+def _first_prompt(request: ImportedRequest) -> str:
     parts = (part for message in request.sent for part in message["parts"] if part["part_kind"] == "user-prompt")
     return "\n\n".join(str(part["content"]) for part in parts) or "(not in the trace)"
 
 
 def _tools(value: Any) -> list[Mapping[str, Any]]:
-    told = _data(value)
+    data = _data(value)
     return [
         {
             "name": str(tool.get("name", "")),
             "description": tool.get("description"),
             "parameters_json_schema": tool.get("parameters") or {},
         }
-        for tool in (told if isinstance(told, list) else [])
+        for tool in (data if isinstance(data, list) else [])
         if isinstance(tool, Mapping)
     ]
 
@@ -292,6 +297,8 @@ def _data(value: Any) -> Any:
 
 
 def _spans(data: Any) -> Iterator[_Span]:
+    """Yield the spans of a trace: of lists, of OTLP resources and scopes, or single spans of OTLP or the SDK."""
+    # An item of a list may have any of these forms, because exporters write one batch per line.
     if isinstance(data, list):
         for one in data:
             yield from _spans(one)
@@ -304,13 +311,15 @@ def _spans(data: Any) -> Iterator[_Span]:
 
 
 def _items(data: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    found = data.get(key)
-    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
+    items = data.get(key)
+    return [one for one in items if isinstance(one, Mapping)] if isinstance(items, list) else []
 
 
 def _of_otlp(data: Mapping[str, Any]) -> _Span:
-    told = data.get("attributes")
-    said = told if isinstance(told, Mapping) else {one.get("key"): _value(one.get("value")) for one in told or ()}
+    encoded = data.get("attributes")
+    attributes = (
+        encoded if isinstance(encoded, Mapping) else {one.get("key"): _value(one.get("value")) for one in encoded or ()}
+    )
     status = data.get("status") or {}
     return _Span(
         str(data.get("spanId", "")),
@@ -318,30 +327,30 @@ def _of_otlp(data: Mapping[str, Any]) -> _Span:
         str(data.get("name", "")),
         _nanoseconds(data.get("startTimeUnixNano")),
         _nanoseconds(data.get("endTimeUnixNano")),
-        said,
-        _error(status.get("code") in (2, "STATUS_CODE_ERROR"), status.get("message"), said),
+        attributes,
+        _error(status.get("code") in (2, "STATUS_CODE_ERROR"), status.get("message"), attributes),
     )
 
 
 def _of_sdk(data: Mapping[str, Any]) -> _Span:
     context = data.get("context") or {}
     status = data.get("status") or {}
-    said = dict(data.get("attributes") or {})
+    attributes = dict(data.get("attributes") or {})
     return _Span(
         str(context.get("span_id", "")),
         str(data.get("parent_id") or ""),
         str(data.get("name", "")),
         moment(data.get("start_time")),
         moment(data.get("end_time")),
-        said,
-        _error(status.get("status_code") == "ERROR", status.get("description"), said),
+        attributes,
+        _error(status.get("status_code") == "ERROR", status.get("description"), attributes),
     )
 
 
-def _error(is_one: bool, message: Any, said: Mapping[str, Any]) -> str | None:  # noqa: FBT001 - read off a status
+def _error(is_one: bool, message: Any, attributes: Mapping[str, Any]) -> str | None:  # noqa: FBT001 - read off a status
     if not is_one:
         return None
-    return str(message or said.get("error.type") or "it failed; the trace does not say why")
+    return str(message or attributes.get("error.type") or "it failed; the trace does not say why")
 
 
 def _nanoseconds(value: Any) -> int:
@@ -409,15 +418,15 @@ def _may_be_foreign(path: Path) -> bool:
 def _parsed(text: str) -> Any:
     """Parse one JSON value or several consecutive ones; return None for invalid JSON."""
     decoder = json.JSONDecoder()
-    found = []
+    values = []
     place = 0
     while (place := _next(text, place)) < len(text):
         try:
             value, place = decoder.raw_decode(text, place)
         except (ValueError, RecursionError):
             return None
-        found.append(value)
-    return found[0] if len(found) == 1 else found
+        values.append(value)
+    return values[0] if len(values) == 1 else values
 
 
 def _next(text: str, place: int) -> int:
@@ -426,5 +435,5 @@ def _next(text: str, place: int) -> int:
     return place
 
 
-def _log(path: Path, turns: list[SaidTurn], text: str) -> LogFile:
+def _log(path: Path, turns: list[ImportedTurn], text: str) -> LogFile:
     return LogFile(str(path), log_of(path.stem, turns, text, time.time_ns() // 1000))

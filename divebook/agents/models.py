@@ -90,9 +90,9 @@ def _default_model(provider: str) -> str:
     name = _PROVIDERS.get(provider, provider)
     if name in DEFAULT_MODELS:
         return f"{name}:{DEFAULT_MODELS[name]}"
-    known = known_models(name)
-    more = ", ..." if len(known) > MOST_LISTED else ""
-    advice = f"one of {', '.join(known[:MOST_LISTED])}{more}" if known else "a model that you have there"
+    listed = known_models(name)
+    more = ", ..." if len(listed) > MOST_LISTED else ""
+    advice = f"one of {', '.join(listed[:MOST_LISTED])}{more}" if listed else "a model that you have there"
     raise SetupError(
         f'provider "{provider}" is named without a model, and has no default; add `Model: <name>`, {advice}',
         ("Provider",),
@@ -201,16 +201,16 @@ def _tokens_of_piece(piece: Any) -> int:
     return len(piece) // CHARACTERS_PER_TOKEN + 1 if isinstance(piece, str) else TOKENS_PER_FILE
 
 
-def cost_of(response: ModelResponse, asked: Model | None = None) -> int | None:
+def cost_of(response: ModelResponse, requested: Model | None = None) -> int | None:
     """Return the cost of a response in nanodollars; None if no price is known.
 
-    `asked` is the requested model. Its price is used if the provider reports an unknown model name, such as a custom
-    deployment. A cost limit then holds there too.
+    `requested` is the requested model. Its price is used if the provider reports an unknown model name, such as a
+    custom deployment. A cost limit then holds there too.
     """
     cost = _cost_of(response)
-    if cost is not None or asked is None:
+    if cost is not None or requested is None:
         return cost
-    return _cost_of(replace(response, model_name=asked.model_name, provider_name=asked.system))
+    return _cost_of(replace(response, model_name=requested.model_name, provider_name=requested.system))
 
 
 def _cost_of(response: ModelResponse) -> int | None:
@@ -244,13 +244,13 @@ def _price(
     model: str, provider: str | None, written: int, answered: int, *, cache_read: int = 0, cache_write: int = 0
 ) -> int | None:
     """Return the price in nanodollars; None if none is known."""
-    found = _found(model, provider)
-    if found is None:
+    priced = _priced_model(model, provider)
+    if priced is None:
         return None
-    rates = found.rates
+    rates = priced.rates
     fresh = written - cache_read - cache_write
     if rates is None or fresh < 0:
-        return int(found.price(written, answered, cache_read, cache_write))
+        return int(priced.price(written, answered, cache_read, cache_write))
     fresh_rate, answered_rate, read_rate, write_rate = rates
     return int(fresh * fresh_rate + answered * answered_rate + cache_read * read_rate + cache_write * write_rate)
 
@@ -293,7 +293,7 @@ class _Priced(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _found(model: str, provider: str | None) -> _Priced | None:
+def _priced_model(model: str, provider: str | None) -> _Priced | None:
     """Return a model with its prices.
 
     Cached, because the search takes longer than the rest of a request's bookkeeping.
@@ -357,19 +357,19 @@ def examine(model: str) -> Examined:
         return Examined(model, f"no provider is called {provider!r}", "", "", has_price=False)
     library = _missing_library(provider)
     key = "" if library else _missing_key(provider)
-    known = known_models(provider)
-    hint = "" if not known or name in known else f"models known by name: {', '.join(known)}"
+    listed = known_models(provider)
+    hint = "" if not listed or name in listed else f"models known by name: {', '.join(listed)}"
     return Examined(model, library, key, _found_key(provider), is_priced(name, provider), hint)
 
 
 @functools.cache
 def usable_models() -> tuple[str, ...]:
     """Return the listed models of all providers whose libraries are installed."""
-    found: dict[str, None] = {}
+    models: dict[str, None] = {}
     for provider, default in DEFAULT_MODELS.items():
         if not _missing_library(provider):
-            found |= dict.fromkeys(f"{provider}:{name}" for name in (default, *known_models(provider)))
-    return tuple(found)
+            models |= dict.fromkeys(f"{provider}:{name}" for name in (default, *known_models(provider)))
+    return tuple(models)
 
 
 def _missing_library(provider: str) -> str:
@@ -378,8 +378,8 @@ def _missing_library(provider: str) -> str:
     try:
         infer_provider_class(provider)
     except ImportError as error:
-        found = re.search(r"pip install [\"']?([\w\[\],.-]+)", str(error))
-        return f"pip install '{found[1]}'" if found else str(error)
+        command = re.search(r"pip install [\"']?([\w\[\],.-]+)", str(error))
+        return f"pip install '{command[1]}'" if command else str(error)
     return ""
 
 
@@ -390,8 +390,8 @@ def _missing_key(provider: str) -> str:
     try:
         infer_provider(provider)
     except (UserError, ValueError) as error:
-        named = MISSING.findall(str(error))
-        return f"set {' or '.join(dict.fromkeys(named))}" if named else str(error)
+        variables = MISSING.findall(str(error))
+        return f"set {' or '.join(dict.fromkeys(variables))}" if variables else str(error)
     return ""
 
 
@@ -414,8 +414,8 @@ async def ping(model: str) -> str:
     from pydantic_ai.models import infer_model
     from pydantic_ai.settings import ModelSettings
 
-    found = infer_model(model)
-    async with found:
+    client = infer_model(model)
+    async with client:
         settings = ModelSettings(max_tokens=64, timeout=30.0, max_retries=0)
-        answer = await model_request(found, [ModelRequest.user_text_prompt("Say ok.")], model_settings=settings)
+        answer = await model_request(client, [ModelRequest.user_text_prompt("Say ok.")], model_settings=settings)
     return (answer.text or "").strip()[:40]

@@ -26,190 +26,37 @@ from divebook.errors import SetupError, did_you_mean
 
 FixedReply: TypeAlias = str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 """A reply in written form."""
+
+
 ReplyFunction: TypeAlias = Callable[..., "FixedReply | Awaitable[FixedReply]"]
 """Returns a reply to a prompt (str), or to a prompt and the messages so far (pydantic-ai's ``list[ModelMessage]``)."""
+
+
 WrittenReply: TypeAlias = FixedReply | ReplyFunction
 """A reply of a scripted model."""
 
+
 KEYS = ("call", "error", "output", "retry_after", "say", "status", "think")
+
+
 FORMS = (
     'a text, {call: {tool: {argument: value}}}, {output: ...}, {think: ..., say: ...} or {error: "...", status: 429}'
 )
 
 
-class ScriptedCall(NamedTuple):
-    """A tool call."""
-
-    tool: str
-    arguments: Any
-    """Arguments by name. A text is sent unchanged, even if it is not valid JSON."""
-
-
-@dataclass(frozen=True, slots=True)
-class ScriptedReply:
-    """A reply of a scripted model to one request."""
-
-    say: str = ""
-    think: str = ""
-    calls: tuple[ScriptedCall, ...] = ()
-    output: tuple[Any, ...] = ()
-    """The structured answer as the only item, or empty."""
-    error: str | None = None
-    """Error text, if the request fails."""
-    status: int | None = None
-    """HTTP status of a failure that imitates a provider's error."""
-    retry_after: float | None = None
-    """Delay in seconds that the provider asks for."""
-    function: ReplyFunction | None = None
-    """Creates the reply when the request is made."""
-
-    @classmethod
-    def read(cls, written: WrittenReply) -> ScriptedReply:
-        """Parse a written reply.
-
-        Raises
-        ------
-        SetupError
-            It has none of the forms listed in this module.
-
-        Examples
-        --------
-        >>> ScriptedReply.read({"think": "Look it up.", "call": {"search": {"query": "owls"}}}).calls
-        (ScriptedCall(tool='search', arguments={'query': 'owls'}),)
-        """
-        if callable(written):
-            return cls(function=written)
-        if isinstance(written, str):
-            return cls(say=written)
-        if isinstance(written, Sequence):
-            return _together([cls.read(each) for each in written], written)
-        if not written or not isinstance(written, Mapping):
-            raise SetupError(f"a reply of a script cannot be {written!r}; write {FORMS}")
-        for key in written:
-            if key not in KEYS:
-                advice = did_you_mean(str(key), KEYS) or f"write {FORMS}"
-                raise SetupError(f"a reply of a script has no {key!r}; {advice}")
-        if "error" in written:
-            return _failing(written)
-        for key in ("status", "retry_after"):
-            if key in written:
-                raise SetupError(
-                    f"only a reply with `error` has {key!r}, not {dict(written)!r}; add `error` or remove it"
-                )
-        output = (written["output"],) if "output" in written else ()
-        calls = tuple(_calls(written.get("call", {})))
-        return cls(_text(written, "say"), _text(written, "think"), calls, output)
-
-
-async def made_for(reply: ScriptedReply, prompt: str, messages: Sequence[Any]) -> ScriptedReply:
-    """Return a reply, created by its function if it has one.
-
-    Parameters
-    ----------
-    prompt
-        Latest prompt of the request.
-    messages
-        All messages of the request, in pydantic-ai's form.
-
-    Raises
-    ------
-    SetupError
-        The function returned something that is not a reply.
-    """
-    if reply.function is None:
-        return reply
-    arguments = (prompt, list(messages)) if _takes_messages(reply.function) else (prompt,)
-    returned = reply.function(*arguments)
-    made = ScriptedReply.read(await returned if inspect.isawaitable(returned) else returned)
-    if made.function is not None:
-        raise SetupError(f"the function {reply.function!r} of a script returned a function; return {FORMS}")
-    return made
-
-
-def _takes_messages(function: ReplyFunction) -> bool:
-    """Return True if a function takes the messages besides the prompt."""
-    parameters = inspect.signature(function).parameters.values()
-    by_position = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
-    required = [each for each in by_position if each.default is each.empty]
-    return len(required) > 1 or any(each.kind is each.VAR_POSITIONAL for each in parameters)
-
-
-class Round(NamedTuple):
-    """Part of a script for one request: failures, each of which occurs once, and the reply after them."""
-
-    failures: tuple[ScriptedReply, ...]
-    reply: ScriptedReply | None
-    """None at the end of a script that ends with a failure. That failure repeats."""
-
-
-def rounds_of(written: Iterable[WrittenReply]) -> list[Round]:
-    """Group the replies of a script by request. Failures belong to the request that is retried."""
-    rounds: list[Round] = []
-    failures: list[ScriptedReply] = []
-    for reply in map(ScriptedReply.read, written):
-        if reply.error is not None:
-            failures.append(reply)
-        else:
-            rounds.append(Round(tuple(failures), reply))
-            failures = []
-    return [*rounds, Round(tuple(failures), None)] if failures else rounds
-
-
-def _together(replies: Sequence[ScriptedReply], written: WrittenReply) -> ScriptedReply:
-    """Combine several replies into one."""
-    if not replies or any(reply.error is not None or reply.output for reply in replies):
-        raise SetupError(f"a list within a script is calls side by side, not {written!r}; write [{{call: ...}}, ...]")
-    calls = tuple(call for reply in replies for call in reply.calls)
-    return ScriptedReply("".join(reply.say for reply in replies), "".join(reply.think for reply in replies), calls)
-
-
-def _calls(written: Any) -> Iterable[ScriptedCall]:
-    if isinstance(written, str):
-        return [ScriptedCall(written, {})]
-    if isinstance(written, Sequence):
-        side = "[{call: {tool: ...}}, {call: {tool: ...}}]"
-        raise SetupError(f"`call` of a script cannot be {written!r}; several calls side by side are a list: {side}")
-    if not isinstance(written, Mapping):
-        raise SetupError(f"`call` of a script cannot be {written!r}; write {{call: {{tool: {{argument: value}}}}}}")
-    return [ScriptedCall(str(tool), {} if given is None else given) for tool, given in written.items()]
-
-
-def _failing(written: Mapping[str, Any]) -> ScriptedReply:
-    if set(written) - {"error", "status", "retry_after"}:
-        raise SetupError(f"a reply with `error` has no answer, but this says {dict(written)!r}; make two replies of it")
-    status = written.get("status")
-    after = written.get("retry_after")
-    if after is not None and status is None:
-        raise SetupError(f"only a provider says `retry_after`: {dict(written)!r} needs a `status` such as 429")
-    return ScriptedReply(error=_text(written, "error"), status=status, retry_after=after)
-
-
-def _text(written: Mapping[str, Any], key: str) -> str:
-    value = written.get(key, "")
-    if not isinstance(value, str):
-        raise SetupError(f"`{key}` of a script must be a text, not {value!r}")
-    return value
-
-
-SCRIPTED = "scripted"
-"""Model name of the scripted model in definitions."""
-WRITTEN = ("error", "price", "replies", "turns", "usage")
-"""Keys of a written script."""
-
-
 @dataclass
 class ScriptedModel:
-    """Answers with the given replies in turn; the last one repeats.
+    """Model that answers with the replies of a script, one after the other. The last reply repeats.
 
-    A reply is a text, or says what a model with tools does: calls them, returns data, thinks, or fails
-    (`divebook.agents.scripted`). Without replies it says that it is scripted and how to get a real model.
+    A reply is a text, or describes an action of a model with tools: it calls tools, returns data, thinks, or fails
+    (`divebook.agents.scripted`). Without replies, the answer is a note that explains how to configure a real model.
 
     A function in place of the replies, or of one of them, returns the reply to each prompt: ``lambda prompt: ...`` or
     ``lambda prompt, messages: ...``. It is called once for a request that the log does not have yet.
 
-    An agent that only writes texts takes the next reply for each request of this process. The turn of an agent with
-    tools begins at the first reply, and each request takes the one after those that the turn has had: the log tells
-    how many they are, so that a turn goes on at its place in any process. Texts alone are always taken one by one.
+    If all replies are texts, each request of this process takes the next one. Otherwise a turn begins at the first
+    reply, and each of its requests takes the reply after those that the turn has had. The log has their number, so a
+    turn continues at its place in any process.
 
     Examples
     --------
@@ -243,9 +90,10 @@ class ScriptedModel:
 
     def __post_init__(self) -> None:
         for name in ("replies", "turns"):
-            if isinstance(given := getattr(self, name), str | Mapping):
+            value = getattr(self, name)
+            if isinstance(value, str | Mapping):
                 raise SetupError(
-                    f"{name} of a scripted model are a list, one for each request, not {given!r}; write [...]"
+                    f"{name} of a scripted model are a list, one for each request, not {value!r}; write [...]"
                 )
         self._replies: Sequence[WrittenReply] = (self.replies,) if callable(self.replies) else self.replies
         self._failed: Counter[tuple[int | None, int]] = Counter()
@@ -334,16 +182,178 @@ class ScriptedModel:
         return self._next(turn, place, rounds) if rounds else ScriptedReply(say=_unscripted_reply(prompt))
 
     def _next(self, turn: int | None, place: int, rounds: Sequence[Round]) -> ScriptedReply:
-        found = rounds[min(place, len(rounds) - 1)]
+        current = rounds[min(place, len(rounds) - 1)]
         failed = self._failed[turn, place]
-        if found.reply is not None and (place >= len(rounds) or failed >= len(found.failures)):
-            return found.reply
+        if current.reply is not None and (place >= len(rounds) or failed >= len(current.failures)):
+            return current.reply
         self._failed[turn, place] += 1
-        return found.failures[min(failed, len(found.failures) - 1)]
+        return current.failures[min(failed, len(current.failures) - 1)]
 
     def _single(self) -> list[Round]:
         """Return the sequence of replies if every request is a turn of its own."""
         return [rounds[0] for rounds in self._rounds if rounds] if self.turns else self._rounds[0]
+
+
+class ScriptedCall(NamedTuple):
+    """A tool call."""
+
+    tool: str
+    arguments: Any
+    """Arguments by name. A text is sent unchanged, even if it is not valid JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedReply:
+    """A reply of a scripted model to one request."""
+
+    say: str = ""
+    think: str = ""
+    calls: tuple[ScriptedCall, ...] = ()
+    output: tuple[Any, ...] = ()
+    """The structured answer as the only item, or empty."""
+    error: str | None = None
+    """Error text, if the request fails."""
+    status: int | None = None
+    """HTTP status of a failure that imitates a provider's error."""
+    retry_after: float | None = None
+    """Delay in seconds that the provider asks for."""
+    function: ReplyFunction | None = None
+    """Creates the reply when the request is made."""
+
+    @classmethod
+    def read(cls, written: WrittenReply) -> ScriptedReply:
+        """Parse a written reply.
+
+        Raises
+        ------
+        SetupError
+            It has none of the forms listed in this module.
+
+        Examples
+        --------
+        >>> ScriptedReply.read({"think": "Look it up.", "call": {"search": {"query": "owls"}}}).calls
+        (ScriptedCall(tool='search', arguments={'query': 'owls'}),)
+        """
+        if callable(written):
+            return cls(function=written)
+        if isinstance(written, str):
+            return cls(say=written)
+        if isinstance(written, Sequence):
+            return _together([cls.read(each) for each in written], written)
+        if not written or not isinstance(written, Mapping):
+            raise SetupError(f"a reply of a script cannot be {written!r}; write {FORMS}")
+        for key in written:
+            if key not in KEYS:
+                advice = did_you_mean(str(key), KEYS) or f"write {FORMS}"
+                raise SetupError(f"a reply of a script has no {key!r}; {advice}")
+        if "error" in written:
+            return _failing(written)
+        for key in ("status", "retry_after"):
+            if key in written:
+                raise SetupError(
+                    f"only a reply with `error` has {key!r}, not {dict(written)!r}; add `error` or remove it"
+                )
+        output = (written["output"],) if "output" in written else ()
+        calls = tuple(_calls(written.get("call", {})))
+        return cls(_text(written, "say"), _text(written, "think"), calls, output)
+
+
+async def made_for(reply: ScriptedReply, prompt: str, messages: Sequence[Any]) -> ScriptedReply:
+    """Return a reply, created by its function if it has one.
+
+    Parameters
+    ----------
+    prompt
+        Latest prompt of the request.
+    messages
+        All messages of the request, in pydantic-ai's form.
+
+    Raises
+    ------
+    SetupError
+        The function returned something that is not a reply.
+    """
+    if reply.function is None:
+        return reply
+    arguments = (prompt, list(messages)) if _takes_messages(reply.function) else (prompt,)
+    returned = reply.function(*arguments)
+    reply_of_function = ScriptedReply.read(await returned if inspect.isawaitable(returned) else returned)
+    if reply_of_function.function is not None:
+        raise SetupError(f"the function {reply.function!r} of a script returned a function; return {FORMS}")
+    return reply_of_function
+
+
+def _takes_messages(function: ReplyFunction) -> bool:
+    """Return True if a function takes the messages besides the prompt."""
+    parameters = inspect.signature(function).parameters.values()
+    by_position = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    required = [each for each in by_position if each.default is each.empty]
+    return len(required) > 1 or any(each.kind is each.VAR_POSITIONAL for each in parameters)
+
+
+class Round(NamedTuple):
+    """Part of a script for one request: failures, each of which occurs once, and the reply after them."""
+
+    failures: tuple[ScriptedReply, ...]
+    reply: ScriptedReply | None
+    """None at the end of a script that ends with a failure. That failure repeats."""
+
+
+def rounds_of(written: Iterable[WrittenReply]) -> list[Round]:
+    """Group the replies of a script by request. Failures belong to the request that is retried."""
+    rounds: list[Round] = []
+    failures: list[ScriptedReply] = []
+    for reply in map(ScriptedReply.read, written):
+        if reply.error is not None:
+            failures.append(reply)
+        else:
+            rounds.append(Round(tuple(failures), reply))
+            failures = []
+    return [*rounds, Round(tuple(failures), None)] if failures else rounds
+
+
+def _together(replies: Sequence[ScriptedReply], written: WrittenReply) -> ScriptedReply:
+    """Merge several replies into one."""
+    if not replies or any(reply.error is not None or reply.output for reply in replies):
+        raise SetupError(f"a list within a script is calls side by side, not {written!r}; write [{{call: ...}}, ...]")
+    calls = tuple(call for reply in replies for call in reply.calls)
+    return ScriptedReply("".join(reply.say for reply in replies), "".join(reply.think for reply in replies), calls)
+
+
+def _calls(written: Any) -> Iterable[ScriptedCall]:
+    if isinstance(written, str):
+        return [ScriptedCall(written, {})]
+    if isinstance(written, Sequence):
+        side = "[{call: {tool: ...}}, {call: {tool: ...}}]"
+        raise SetupError(f"`call` of a script cannot be {written!r}; several calls side by side are a list: {side}")
+    if not isinstance(written, Mapping):
+        raise SetupError(f"`call` of a script cannot be {written!r}; write {{call: {{tool: {{argument: value}}}}}}")
+    return [ScriptedCall(str(tool), {} if arguments is None else arguments) for tool, arguments in written.items()]
+
+
+def _failing(written: Mapping[str, Any]) -> ScriptedReply:
+    if set(written) - {"error", "status", "retry_after"}:
+        raise SetupError(f"a reply with `error` has no answer, but this says {dict(written)!r}; make two replies of it")
+    status = written.get("status")
+    after = written.get("retry_after")
+    if after is not None and status is None:
+        raise SetupError(f"only a provider says `retry_after`: {dict(written)!r} needs a `status` such as 429")
+    return ScriptedReply(error=_text(written, "error"), status=status, retry_after=after)
+
+
+def _text(written: Mapping[str, Any], key: str) -> str:
+    value = written.get(key, "")
+    if not isinstance(value, str):
+        raise SetupError(f"`{key}` of a script must be a text, not {value!r}")
+    return value
+
+
+SCRIPTED = "scripted"
+"""Model name of the scripted model in definitions."""
+
+
+WRITTEN = ("error", "price", "replies", "turns", "usage")
+"""Keys of a written script."""
 
 
 def words(text: str) -> list[str]:

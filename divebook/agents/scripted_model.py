@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import Annotated, Any, TypeAlias
+from typing import Any, TypeAlias
 
-from pydantic import AfterValidator, GetCoreSchemaHandler, TypeAdapter
-from pydantic_ai import StructuredDict, exceptions
-from pydantic_ai.capabilities import AbstractCapability
-from pydantic_ai.exceptions import ModelHTTPError, UserError
+from pydantic_ai import exceptions
+from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import (
     ModelMessage,
     ModelResponse,
@@ -21,110 +18,18 @@ from pydantic_ai.messages import (
     ToolCallPart,
     UserPromptPart,
 )
-from pydantic_ai.models import ModelRequestContext, ModelRequestParameters
+from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.models.function import AgentInfo, FunctionModel
-from pydantic_ai.settings import ModelSettings, ToolChoice
-from pydantic_ai.tools import RunContext, ToolDefinition
+from pydantic_ai.settings import ModelSettings
+from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
+from divebook.agents.output_types import ITEM
 from divebook.agents.scripted import SCRIPTED, ScriptedModel, ScriptedReply, made_for, words
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.operations import TEXT, THINKING, Reserved, Write, arguments_part
-from divebook.errors import SetupError
 from divebook.projections.spans import COST
-from divebook.workflow.json_schemas import complaint, require_schema
-from divebook.workflow.resources import AgentDefinition
-
-# --- tool choice --------------------------------------------------------------------------------------------------
-# The key ``ToolChoice`` of an agent's ``ModelSettings`` forces a tool call.
-
-
-def choosing(definition: AgentDefinition) -> list[AbstractCapability[Any]]:
-    """Return the capability for the definition's tool choice; an empty list if it has none."""
-    settings = definition.model_settings
-    return [] if settings is None or settings.tool_choice is None else [ChosenTool(settings.tool_choice)]
-
-
-class ChosenTool(AbstractCapability[Any]):
-    """Capability that adds the tool choice to requests. A forced call applies to a turn's first request only.
-
-    With a forced call in every request, no turn would end.
-    """
-
-    def __init__(self, choice: Mapping[str, Any]) -> None:
-        chosen: dict[str, ToolChoice] = {"any": "required", "tool": [str(choice.get("name"))]}
-        self._always: ToolChoice = "none" if choice["type"] == "none" else None
-        self._first = chosen.get(choice["type"])
-
-    async def before_model_request(
-        self, ctx: RunContext[Any], request_context: ModelRequestContext
-    ) -> ModelRequestContext:
-        """Add the choice to the settings of a request."""
-        choice = self._always or (self._first if ctx.run_step == 1 else None)
-        if choice is None:
-            return request_context
-        settings = ModelSettings(**(request_context.model_settings or {}))
-        settings["tool_choice"] = choice
-        return replace(request_context, model_settings=settings)
-
-
-# --- structured output --------------------------------------------------------------------------------------------
-# The answer is data of a type, or data that match a JSON schema. pydantic-ai makes the model produce and correct it.
-
-
-ITEM = "response"
-"""Key that wraps an answer that is not a JSON object, because providers require an object."""
-
-
-def output_type(declared: Any) -> Any:
-    """Return pydantic-ai's output type: a class unchanged, a JSON schema as a class that validates it.
-
-    Raises
-    ------
-    SetupError
-        The schema refers to itself.
-    DefinitionError
-        It is not a usable JSON schema. No request is made.
-    """
-    if not isinstance(declared, Mapping):
-        return str if declared is None else declared
-    require_schema(declared, "Output")
-    is_object = declared.get("type") == "object"
-    try:
-        return _fitting(dict(declared) if is_object else _as_object(declared), declared, None if is_object else ITEM)
-    except UserError as error:
-        raise SetupError(f"this Output cannot be asked of a model: {error}") from error
-
-
-def _as_object(schema: Mapping[str, Any]) -> dict[str, Any]:
-    inner = {name: value for name, value in schema.items() if name != "$defs"}
-    around = {"type": "object", "properties": {ITEM: inner}, "required": [ITEM], "additionalProperties": False}
-    return {**around, "$defs": schema["$defs"]} if "$defs" in schema else around
-
-
-def _fitting(asked: dict[str, Any], schema: Mapping[str, Any], item: str | None) -> Any:
-    def fitting(value: dict[str, Any]) -> Any:
-        found = value if item is None else value.get(item)
-        wrong = complaint(schema, found)
-        if wrong is not None:
-            raise ValueError(wrong)
-        return found
-
-    named = StructuredDict(asked, name=None if "title" in asked else "output")
-    return type("Output", (named,), {"__get_pydantic_core_schema__": classmethod(_checked_by(fitting))})
-
-
-def _checked_by(fitting: Callable[[dict[str, Any]], Any]) -> Callable[..., Any]:
-    def core_schema(_cls: type, _source: Any, handler: GetCoreSchemaHandler) -> Any:
-        return handler.generate_schema(Annotated[dict[str, Any], AfterValidator(fitting)])
-
-    return core_schema
-
-
-def text_of_output(value: Any) -> str:
-    """Return an answer as the text of its step: strings unchanged, data as compact JSON."""
-    return value if isinstance(value, str) else TypeAdapter(Any).dump_json(value, fallback=str).decode()
-
+from divebook.workflow.json_schemas import complaint
 
 _Category: TypeAlias = (
     exceptions.ModelRequestRejectedError
@@ -133,6 +38,8 @@ _Category: TypeAlias = (
     | exceptions.ModelUnavailableError
     | exceptions.ModelServerError
 )
+
+
 _CATEGORIES: Mapping[int, type[_Category]] = {
     400: exceptions.ModelRequestRejectedError,
     401: exceptions.ModelAuthenticationError,
@@ -205,8 +112,8 @@ def _pieces(response: ModelResponse) -> Iterator[tuple[str, str]]:
             case ThinkingPart(content=text):
                 yield from ((word, THINKING) for word in words(text))
             case ToolCallPart():
-                named = arguments_part(part.tool_name, part.tool_call_id)
-                yield from ((word, named) for word in words(written_arguments(part)))
+                name = arguments_part(part.tool_name, part.tool_call_id)
+                yield from ((word, name) for word in words(written_arguments(part)))
 
 
 def written_arguments(call: ToolCallPart) -> str:
@@ -299,8 +206,8 @@ def _last_prompt(messages: Sequence[ModelMessage]) -> str:
     for message in reversed(messages):
         for part in reversed(message.parts):
             if isinstance(part, UserPromptPart):
-                found = (
+                texts = (
                     [part.content] if isinstance(part.content, str) else [c for c in part.content if isinstance(c, str)]
                 )
-                return found[-1] if found else ""
+                return texts[-1] if texts else ""
     return ""

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import inspect
 import json
-import re
 import typing
-from collections import Counter
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from types import CodeType
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 from weakref import WeakKeyDictionary
 
 from pydantic import AfterValidator, BaseModel, TypeAdapter
 from pydantic.errors import PydanticUserError
 from pydantic_ai import Tool
-from pydantic_ai.durable_exec import ModelRequestParams
 from pydantic_ai.exceptions import UserError
-from pydantic_ai.messages import BinaryContent, FileUrl, ModelMessage, ModelResponse, ToolReturn, UploadedFile
-from pydantic_ai.models import ModelRequestParameters
-from pydantic_ai.settings import ModelSettings
+from pydantic_ai.messages import BinaryContent, FileUrl, ToolReturn, UploadedFile
 
-from divebook.engine.operations import Write, arguments_part
 from divebook.errors import DefinitionError, Problem
 from divebook.events.codec import json_form, storable
 from divebook.text.format import as_unicode
@@ -50,25 +43,30 @@ def library_tool(tool: ToolFunction, call: Call) -> Tool[Any]:
         return await call(tool, arguments)
 
     if tool.schema is not None:
-        said = Tool.from_schema(called, tool.name, tool.description, dict(tool.schema), takes_ctx=False)
+        declared = Tool.from_schema(called, tool.name, tool.description, dict(tool.schema), takes_ctx=False)
         if tool.result_schema is not None:
-            said.function_schema.return_schema = dict(tool.result_schema)
-            said.function_schema.validator = _filling(tool.schema)
-        return said
+            declared.function_schema.return_schema = dict(tool.result_schema)
+            declared.function_schema.validator = _filling(tool.schema)
+        return declared
     _take_on(called, tool.function)
     code = getattr(inspect.unwrap(tool.function), "__code__", None)
     shape = _shape(called)
-    made_of, known = _SCHEMAS.get(code, (None, None)) if code is not None else (None, None)
-    schema = replace(known, function=called) if known is not None and made_of == shape else None
+    cached_shape, cached_schema = _SCHEMAS.get(code, (None, None)) if code is not None else (None, None)
+    schema = replace(cached_schema, function=called) if cached_schema is not None and cached_shape == shape else None
     try:
-        made = Tool(called, takes_ctx=False, name=tool.name, description=_said(tool), function_schema=schema)
+        converted = Tool(
+            called, takes_ctx=False, name=tool.name, description=_explicit_description(tool), function_schema=schema
+        )
     except (UserError, PydanticUserError, NameError) as error:
         message = f"{tool.label} cannot be shown to a model: {error}"
         hint = "annotate its parameters with types that JSON can hold, defined where the function is"
         raise DefinitionError([Problem(message, hint=hint)]) from error
     if schema is None and code is not None and shape is not None:
-        _SCHEMAS[code] = shape, replace(made.function_schema, function=_shape)  # the tool's function would stay alive
-    return made
+        _SCHEMAS[code] = (
+            shape,
+            replace(converted.function_schema, function=_shape),
+        )  # the tool's function would stay alive
+    return converted
 
 
 _SCHEMAS: WeakKeyDictionary[CodeType, tuple[Hashable, Any]] = WeakKeyDictionary()
@@ -81,9 +79,11 @@ as long as the code object.
 
 def _filling(schema: Mapping[str, Any]) -> Any:
     """Return a validator that fills in the schema's defaults for missing arguments."""
-    known = schema.get("properties", {}).items()
-    defaults = {name: said["default"] for name, said in known if "default" in said}
-    filled = AfterValidator(lambda given: {**defaults, **given})
+    properties = schema.get("properties", {}).items()
+    defaults = {
+        name: property_schema["default"] for name, property_schema in properties if "default" in property_schema
+    }
+    filled = AfterValidator(lambda arguments: {**defaults, **arguments})
     return TypeAdapter(Annotated[dict[str, Any], filled]).validator
 
 
@@ -104,7 +104,7 @@ def _shape(called: Any) -> Hashable:
     return shape
 
 
-def _said(tool: ToolFunction) -> str | None:
+def _explicit_description(tool: ToolFunction) -> str | None:
     """Return the tool's explicit description; None to use the docstring."""
     return tool.description if tool.description != (inspect.getdoc(tool.function) or "") else None
 
@@ -112,8 +112,8 @@ def _said(tool: ToolFunction) -> str | None:
 def _take_on(called: Any, function: Callable[..., Any]) -> None:
     """Give a wrapper the signature and metadata of a function, without parameters that the engine supplies."""
     signature = signature_of(function)
-    own = [parameter for name, parameter in signature.parameters.items() if name != IDEMPOTENCY_KEY]
-    called.__signature__ = signature.replace(parameters=own)
+    parameters = [parameter for name, parameter in signature.parameters.items() if name != IDEMPOTENCY_KEY]
+    called.__signature__ = signature.replace(parameters=parameters)
     functools.update_wrapper(called, inspect.unwrap(function))
 
 
@@ -122,6 +122,8 @@ def _take_on(called: Any, function: Callable[..., Any]) -> None:
 
 
 _ANY = TypeAdapter[Any](Any, config={"ser_json_inf_nan": "constants"})
+
+
 _DEEPEST = 50
 
 
@@ -140,7 +142,8 @@ def plain_result(result: Any) -> Any:
     """
     # `isinstance` asks a value that is no instance for its `__class__`, and a dead `weakref.proxy` raises then.
     if issubclass(type(result), ToolReturn):
-        result.return_value, result.metadata = plain_result(result.return_value), plain_data(result.metadata)
+        result.return_value = plain_result(result.return_value)
+        result.metadata = plain_data(result.metadata)
         return result
     return result if _is_content(result) else plain_data(result)
 
@@ -159,19 +162,19 @@ def _is_content(result: Any) -> bool:
     try:
         parts = result if isinstance(result, list) else [result]
         return any(isinstance(part, BinaryContent | FileUrl | UploadedFile | ToolReturn) for part in parts)
-    except BaseException:  # noqa: BLE001 - a person's class raises what it likes when it is looked at
+    except BaseException:  # noqa: BLE001 - a user's class may raise anything when it is inspected
         return False
 
 
 def plain_data(value: Any, above: tuple[int, ...] = ()) -> Any:
     """Return a value as plain data. If the whole cannot be converted, convert its parts."""
     try:
-        made = _ANY.dump_python(value, mode="json", fallback=_converted)
-        json.dumps(made, allow_nan=False)  # raises for a number that is not finite
-        storable([{"parts": [{"content": made}]}], "result")  # nested as deep as in the messages of a conversation
-    except BaseException:  # noqa: BLE001 - a person's class raises what it likes while it is written down
+        data = _ANY.dump_python(value, mode="json", fallback=_converted)
+        json.dumps(data, allow_nan=False)  # raises for a number that is not finite
+        storable([{"parts": [{"content": data}]}], "result")  # nested as deep as in the messages of a conversation
+    except BaseException:  # noqa: BLE001 - a user's class may raise anything while it is converted
         return _in_parts(value, above)
-    return made
+    return data
 
 
 def _in_parts(value: Any, above: tuple[int, ...]) -> Any:
@@ -199,11 +202,11 @@ def _each_part(value: Any, above: tuple[int, ...]) -> Any:
 def _converted(value: Any) -> Any:
     """Return the JSON form of a value; its description if it has none."""
     try:
-        made = json_form(value)
-        storable(made, "result")
+        data = json_form(value)
+        storable(data, "result")
     except BaseException:  # noqa: BLE001 - see above
         return _described(value)
-    return made
+    return data
 
 
 def _plain_key(key: Any) -> str:
@@ -226,6 +229,8 @@ def _described(value: object) -> str:
 
 MOST_BYTES = 1_000_000
 """Maximum size of an image or file for a model."""
+
+
 _ANY_VALUE = TypeAdapter[Any](Any)
 
 
@@ -251,129 +256,3 @@ def shortened(result: Any, most: int) -> Any:
 
 def _written(value: Any) -> str:
     return _ANY_VALUE.dump_json(value, fallback=str).decode() if isinstance(value, dict | list | tuple) else ""
-
-
-# --- tool names -----------------------------------------------------------------------------------------------------
-# Providers accept letters, digits, ``_`` and ``-``, at most 64 characters, and no leading digit. An MCP server may name
-# a tool ``files.read`` or ``2fa_code``. Such a name is replaced on the way to the model and restored in its answer. The
-# log, rules, cards and frames have the real name. Each refused character becomes ``_``. If the result collides with
-# another name, a digest of the real name is appended. The mapping is therefore deterministic, independent of order, and
-# unique within a request.
-
-
-M = TypeVar("M", bound=ModelMessage)
-LONGEST = 64
-_SAFE = re.compile(rf"[A-Za-z_][A-Za-z0-9_-]{{0,{LONGEST - 1}}}")
-_REFUSED = re.compile(r"[^A-Za-z0-9_-]")
-_DIGEST = 8
-"""Minimum number of digest characters."""
-_ARGUMENTS = arguments_part("", "").partition(":")[0]
-
-
-def safe_names(names: Iterable[str]) -> dict[str, str]:
-    """Return the replacements of names that providers refuse, by real name.
-
-    Examples
-    --------
-    >>> safe_names(["files.read", "plain", "2fa_code"])
-    {'2fa_code': '_2fa_code', 'files.read': 'files_read'}
-    """
-    every = set(names)
-    taken = {name for name in every if _SAFE.fullmatch(name)}
-    wanted = {name: _cleaned(name) for name in sorted(every - taken)}
-    counts = Counter(wanted.values())
-    found: dict[str, str] = {}
-    for name, cleaned in wanted.items():
-        is_own = cleaned not in taken and counts[cleaned] == 1 and len(name) < LONGEST
-        found[name] = cleaned if is_own else _with_digest(name, cleaned, taken | counts.keys() | set(found.values()))
-    return found
-
-
-def _cleaned(name: str) -> str:
-    cleaned = _REFUSED.sub("_", name)
-    return cleaned if _SAFE.match(cleaned) else f"_{cleaned}"
-
-
-def _with_digest(name: str, cleaned: str, taken: set[str]) -> str:
-    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
-    for length in range(_DIGEST, LONGEST - 1):
-        made = f"{cleaned[: LONGEST - 1 - length]}_{digest[:length]}"
-        if made not in taken:
-            return made
-    raise AssertionError(name)  # only if all 55 digest prefixes are names of tools
-
-
-class ToolNames:
-    """Tool names of one request, translated to the model and back."""
-
-    def __init__(self, safe: Mapping[str, str]) -> None:
-        self._safe = safe
-        self._real = {sent: name for name, sent in safe.items()}
-
-    @classmethod
-    def of(cls, params: ModelRequestParams) -> ToolNames | None:
-        """Return the translation for a request, including calls in its messages; None if no name needs one."""
-        parameters = params.model_request_parameters
-        names = {tool.name for tool in (*parameters.function_tools, *parameters.output_tools)}
-        names |= {name for message in params.messages for part in message.parts if (name := _tool_of(part))}
-        safe = safe_names(names)
-        return cls(safe) if safe else None
-
-    def sent(self, params: ModelRequestParams) -> ModelRequestParams:
-        """Return a request with names that its provider accepts."""
-        return ModelRequestParams(
-            params.model_id,
-            messages=[_renamed(message, self._safe) for message in params.messages],
-            model_settings=self._settings(params.model_settings),
-            model_request_parameters=self._parameters(params.model_request_parameters),
-            run_context=params.run_context,
-        )
-
-    def _settings(self, settings: ModelSettings | None) -> ModelSettings | None:
-        choice = (settings or {}).get("tool_choice")
-        if not isinstance(choice, list):
-            return settings
-        chosen: Any = [self._safe.get(name, name) for name in choice]
-        return ModelSettings(**{**(settings or {}), "tool_choice": chosen})
-
-    def _parameters(self, parameters: ModelRequestParameters) -> ModelRequestParameters:
-        changed: dict[str, Any] = {
-            field: frozenset(self._safe.get(name, name) for name in names)
-            for field in ("revealed_tool_names", "introduced_tool_names")
-            if (names := getattr(parameters, field))
-        }
-        changed |= {
-            field: [replace(tool, name=self._safe.get(tool.name, tool.name)) for tool in getattr(parameters, field)]
-            for field in ("function_tools", "output_tools")
-        }
-        return replace(parameters, **changed)
-
-    def answered(self, response: ModelResponse) -> ModelResponse:
-        """Return a response with the real names."""
-        return _renamed(response, self._real)
-
-    def written(self, write: Write) -> Write:
-        """Return a writer of streamed text that restores the real names."""
-
-        def renamed(text: str, part: str) -> None:
-            kind, _, rest = part.partition(":")
-            name, _, call = rest.partition(":")
-            write(text, arguments_part(self._real[name], call) if kind == _ARGUMENTS and name in self._real else part)
-
-        return lambda text, part="": renamed(text, part) if part else write(text)
-
-
-def _tool_of(part: Any) -> str | None:
-    """Return the tool that a message part names; None if it names none."""
-    name = getattr(part, "tool_name", None)
-    return name if isinstance(name, str) else None
-
-
-def _renamed(message: M, names: Mapping[str, str]) -> M:
-    """Return a message with renamed tools in calls and results."""
-    parts: list[Any] = [*message.parts]
-    for number, part in enumerate(parts):
-        if (name := names.get(_tool_of(part) or "")) is not None:
-            parts[number] = replace(part, tool_name=name)
-    changed: Any = {"parts": parts}
-    return replace(message, **changed)

@@ -1,7 +1,7 @@
 """Data types and engine interface of one agent turn inside a step.
 
 `divebook.agents` does not import `divebook.runtime`. An agent with tools records its operations through a
-`TurnContext`. `divebook.steps.turns` implements that protocol for a step.
+`TurnContext`. `divebook.steps.step_turn` implements that protocol for a step.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypedDict, TypeVar, Unpack, cast
 
 if TYPE_CHECKING:
-    from divebook.agents.requests import ResponseSource
+    from divebook.agents.request_record import ResponseSource
     from divebook.engine.approvals import Approved, Denied, ToolCall
     from divebook.engine.operations import Reserved, RunOperation, Setting, Slot, StreamedCall
     from divebook.questions import Question
@@ -59,8 +59,8 @@ class AgentTask:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields that are compared with the log. Empty fields except the prompt are left out."""
-        said = {"prompt": self.prompt, "content": self.content, "context": self.context, "thread": self.thread}
-        return {name: value for name, value in said.items() if value or name == "prompt"}
+        fields = {"prompt": self.prompt, "content": self.content, "context": self.context, "thread": self.thread}
+        return {name: value for name, value in fields.items() if value or name == "prompt"}
 
 
 class Sampler(Protocol):
@@ -105,7 +105,7 @@ class TurnContext(Protocol):
 
     prefix: str
     """Prefix of the recorded keys."""
-    recall: ResponseSource | None
+    response_source: ResponseSource | None
     """Source of model responses that is asked before the model; None to always ask the model."""
 
     @property
@@ -133,7 +133,7 @@ class TurnContext(Protocol):
         """
 
     def recorded_type(self, key: str) -> str | None:
-        """Return the type of the operation recorded under a key; None if there is no such operation."""
+        """Return the type of the operation recorded under a key; None if the log has no such operation."""
 
     def consumed_by_failures(self, key: str) -> Mapping[str, int]:
         """Return the consumption of the failed attempts of an operation."""
@@ -184,9 +184,9 @@ class TurnContext(Protocol):
         """Ask a person; return the question with its answer."""
 
     async def withdraw(self, key: str) -> None:
-        """Expire an open question, so that its default becomes the answer."""
+        """Withdraw an open question: it expires, and its default becomes the answer."""
 
-    def asked(self, key: str) -> Question | None:
+    def recorded_question(self, key: str) -> Question | None:
         """Return a recorded question, with its answer if it has one; None if the log has no such question."""
 
     def began_at(self, key: str) -> datetime:
@@ -219,10 +219,10 @@ class TurnContext(Protocol):
         """Wait until every other call of the step has ended or waits for an external event."""
 
     def open_call(self) -> AbstractContextManager[None]:
-        """Context manager for a question asked during a call. The call stays open until the answer arrives."""
+        """Keep a call open while a question inside the block waits for its answer."""
 
     def calling(self) -> AbstractContextManager[None]:
-        """Context manager that counts a running call. The step pauses once all counted calls are parked."""
+        """Count a running call inside the block. The step pauses once all counted calls are parked."""
 
 
 # --- concurrent calls ---------------------------------------------------------------------------------------------
@@ -237,18 +237,18 @@ async def side_by_side(context: TurnContext, calls: Sequence[Awaitable[T]]) -> l
 
     Wait until all calls have ended. If calls raised, raise the error of the first of them in order.
     """
-    strands = [ExitStack() for _ in calls]
+    stacks = [ExitStack() for _ in calls]
 
-    async def awaited(strand: ExitStack, call: Awaitable[T]) -> T:
-        with strand:
+    async def awaited(stack: ExitStack, call: Awaitable[T]) -> T:
+        with stack:
             return await call
 
-    with ExitStack() as left:  # ends the count of calls that are cancelled before they start
-        for strand in strands:
+    with ExitStack() as open_counts:  # ends the count of calls that are cancelled before they start
+        for strand in stacks:
             strand.enter_context(context.calling())
-            left.callback(strand.close)
-        found = await asyncio.gather(*map(awaited, strands, calls), return_exceptions=True)
-    for result in found:
+            open_counts.callback(strand.close)
+        results = await asyncio.gather(*map(awaited, stacks, calls), return_exceptions=True)
+    for result in results:
         if isinstance(result, BaseException):
             raise result
-    return cast("list[T]", found)
+    return cast("list[T]", results)

@@ -70,7 +70,7 @@ def rules(
     A rule that is revoked holds for no call that is judged from then on.
     """
     from divebook.cli.project import existing_environment
-    from divebook.steps.call import rule_in_words
+    from divebook.steps.approval_policy import rule_in_words
 
     if words and (len(words) != 2 or words[0] != REVOKE):
         raise InputError(f"unexpected {' '.join(words)!r}; {USAGE}")
@@ -168,7 +168,7 @@ def convert(
     needs corrections before it can be run.
     """
     from divebook.config.loader import load_file, load_folder
-    from divebook.steps.syntax import syntax_problems
+    from divebook.steps.code_problems import syntax_problems
     from divebook.workflow.reader import definitions_to_text, read_definitions
 
     if output is not None and output.exists():

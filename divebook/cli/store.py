@@ -425,7 +425,7 @@ def _problems(environment: Environment, store: str | None) -> dict[str, str]:
     from divebook.agents.models import RECORDED
     from divebook.cli.project import existing_store
     from divebook.errors import DivebookError
-    from divebook.steps.prompt import check_model
+    from divebook.steps.agent_checks import check_model
 
     found: dict[str, str] = {}
     for agent in environment.agents.values():

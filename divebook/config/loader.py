@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 from divebook.config.content import Sources, resolve_content
 from divebook.errors import DefinitionError, Problem
-from divebook.steps.syntax import syntax_problems
+from divebook.steps.code_problems import syntax_problems
 from divebook.text.path_arguments import as_path
 from divebook.text.syntax import parse_python
 from divebook.workflow.definition import Definitions, merge_all

@@ -71,12 +71,15 @@ from divebook.runtime.queueing import move_out, next_attempt
 from divebook.runtime.recorder import SurroundedCalls
 from divebook.runtime.step import Handler, Services
 from divebook.scripting import Interpreter, default_interpreter
-from divebook.steps.action import WORKSPACE_ACTIONS, ScriptStep, condition_holds, filled, items_of
 from divebook.steps.actions import Action, action_of, built_in_actions
-from divebook.steps.call import StandingPolicy
-from divebook.steps.conversations import ConversationStore, DurableLog, Thread
+from divebook.steps.approval_policy import EnvironmentApprovalPolicy
+from divebook.steps.content_blocks import ContentBuilder
+from divebook.steps.conversations import ConversationStore, Thread
+from divebook.steps.durable_log import DurableLog
+from divebook.steps.evaluation import condition_holds, filled, items_of
 from divebook.steps.handlers import built_in_handlers
-from divebook.steps.prompt import ContentBuilder
+from divebook.steps.script_step import ScriptStep
+from divebook.steps.workspace_actions import WORKSPACE_ACTIONS
 from divebook.store import EventStore, ExecutionRecord, MemoryStore, open_store, transfer
 from divebook.store.append import Durability, durability_called
 from divebook.store.codec import Codec
@@ -234,7 +237,7 @@ class Environment:
         self._registry = Registry(self.store, self._executors, registered_actions, approvals)
         self.servers = self._registry.servers
         durable_log = DurableLog(self.store, self._begin_log, self._clock)
-        self._policy = StandingPolicy(self._registry.approvals_for, durable_log)
+        self._policy = EnvironmentApprovalPolicy(self._registry.approvals_for, durable_log)
         self.threads = ConversationStore(durable_log)
         self._reuse = ReuseInputs(
             self._registry.reads_only, self._clock, functools.partial(edited_operations, self._registry)
@@ -284,7 +287,7 @@ class Environment:
             ScriptStep(interpreter, self.documents, self._printer),
             drive_child=self._starter.drive_child,
             begin_successor=self._starter.begin_successor,
-            offers=self,
+            services=self,
         )
         self._registry.set_built_ins({**actions, **WORKSPACE_ACTIONS}, handlers)
 

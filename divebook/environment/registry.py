@@ -22,15 +22,23 @@ from divebook.runtime.loop import ENGINE
 from divebook.runtime.operations import OperationRequest
 from divebook.runtime.step import Handler
 from divebook.steps.actions import REGISTERED, Action
-from divebook.steps.function import require_function, roots_of
-from divebook.steps.prompt import ASSIGN_WORK, asked_agents, check_agent, check_declared, check_model, require_named
-from divebook.steps.syntax import syntax_problems
+from divebook.steps.agent_checks import (
+    agents_of_steps,
+    check_agent,
+    check_declared,
+    check_model,
+    require_existing,
+)
+from divebook.steps.changed_functions import roots_of
+from divebook.steps.code_problems import syntax_problems
+from divebook.steps.delegation import ASSIGN_WORK
+from divebook.steps.function import require_function
 from divebook.store import EventStore
 from divebook.text.arguments import list_of, require
 from divebook.text.names import same_name
 from divebook.text.redaction import logger
 from divebook.tools.builtin import ABSENT, OFFERED, declared, limited
-from divebook.tools.files import ToolReach
+from divebook.tools.file_tools import ToolReach
 from divebook.tools.mcp.servers import ServedDocuments, Server, Servers
 from divebook.tools.workspace import PROCESS_TOOLS, SHELL, WORKSPACE_TOOLS, workspace_tool
 from divebook.workflow.code import code_of
@@ -158,7 +166,7 @@ class Registry:
         self._agents |= other._agents
         self._tools |= other._tools
         self._approvals = self._approvals.plus(unknown(other._approvals.rules, self._approvals.rules))
-        self.servers.take_in(other.servers)
+        self.servers.merge_from(other.servers)
         self._workflows |= other._workflows
         self.custom_actions |= other.custom_actions
         for name, (handler, check) in {**self.custom_step_types, **other.custom_step_types}.items():
@@ -406,7 +414,7 @@ class Registry:
     def subordinates_for(self, definition: AgentDefinition) -> list[Agent]:
         """Return the agents that an agent may delegate to; see `Environment.subordinates_for`."""
         if definition.subordinates:
-            require_named("agent", definition.subordinates, self._agents, definition.name)
+            require_existing("agent", definition.subordinates, self._agents, definition.name)
             return [self._agents[name] for name in definition.subordinates]
         if ASSIGN_WORK not in definition.tools:
             supervisors = [agent.name for agent in self._agents.values() if agent.is_supervisor]
@@ -424,15 +432,15 @@ class Registry:
         functions = {tool.name for tool in self.tools_for(definition)} | set(TOOLS)
         if any("/" not in name and name not in functions for name in definition.tools):
             names |= self.servers.keys()
-        require_named("mcp server", sorted(names), list(self.servers), definition.name)
+        require_existing("mcp server", sorted(names), list(self.servers), definition.name)
         return [self.servers[name] for name in sorted(names)]
 
     def mcp_tools(self) -> dict[str, ToolFunction]:
         """Return the tools of all MCP servers by ``server/tool``; starts servers that do not run."""
-        from divebook.agents.tools import served_tool
+        from divebook.agents.server_tools import server_tool
 
         return {
-            f"{server.name}/{tool.name}": served_tool(server, tool)
+            f"{server.name}/{tool.name}": server_tool(server, tool)
             for server in self.servers.values()
             for tool in server.tools()
         }
@@ -560,7 +568,7 @@ class Registry:
                 self._executors.named(step.executor)
 
     def _check_agents_and_workspaces(self, workflow: Workflow, steps: Sequence[Step]) -> None:
-        for agent in asked_agents(steps, self.agent_or_default, self):
+        for agent in agents_of_steps(steps, self.agent_or_default, self):
             self.check_agent(agent)
         for workspace in (workflow.workspace, *(step.workspace for step in steps)):
             if workspace is not None:
@@ -601,7 +609,7 @@ class Registry:
         if model is not None:
             check_model(model, f"workflow {workflow.name}", self._store)
         elif workflow.manner.is_strict:
-            for agent in asked_agents(workflow.steps, self.agent_or_default, self):
+            for agent in agents_of_steps(workflow.steps, self.agent_or_default, self):
                 check_model(agent.model, f"agent {agent.name}", self._store)
 
     def model_of_run(self, workflow: Workflow, name: str | None) -> str | None:

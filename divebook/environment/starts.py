@@ -28,7 +28,7 @@ from divebook.runtime.children import Child, Opened
 from divebook.runtime.execution import Execution
 from divebook.runtime.forks import recorded_opening
 from divebook.runtime.manager import Control
-from divebook.steps.conversations import BOOK_WORKFLOW
+from divebook.steps.durable_log import BOOK_WORKFLOW
 from divebook.store import EventStore
 from divebook.store.append import Durability
 from divebook.text.arguments import describe, require

@@ -71,7 +71,7 @@ from divebook.runtime.leases import DRIVEN_LEASES
 from divebook.runtime.manager import Control, refuse_final
 from divebook.runtime.operations import FindBeyond
 from divebook.runtime.step import Services
-from divebook.steps.function import changed_since
+from divebook.steps.changed_functions import changed_since
 from divebook.store.append import Durability
 from divebook.store.base import EventStore
 from divebook.workflow.definition import Workflow

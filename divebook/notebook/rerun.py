@@ -32,7 +32,7 @@ from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, ExecutionStart
 from divebook.events.codec import canonical_hash, storable
 from divebook.notebook.frontend import FrontEnd
 from divebook.runtime.forks import Epoch, calls_in, epochs_of, first_reached, recorded_opening
-from divebook.steps.function import ChangedFunction, changed_since
+from divebook.steps.changed_functions import ChangedFunction, changed_since
 from divebook.store import ExecutionRecord
 from divebook.text.format import plural
 from divebook.workflow.definition import Workflow

@@ -12,7 +12,7 @@ from divebook.projections.summary import badge_of
 from divebook.questions import Question
 from divebook.questions.question import address_of, example_answer, expected_in_full
 from divebook.runtime.execution import Execution
-from divebook.steps.call import rule_in_words
+from divebook.steps.approval_policy import rule_in_words
 from divebook.store import EventStore
 from divebook.text.format import in_notebook, in_shell, local_time, plural
 from divebook.text.redaction import one_line, shared

@@ -48,12 +48,12 @@ from divebook.workflow.pipelines import AgentStage, PipelineConfig, RunMode
 
 
 LAST = "__end__"
-"""What comes after the last stage."""
+"""Name of the item after the last stage."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageOutput:
-    """What one stage put out; after the last comes one named ``__end__``, which says whether it was terminated."""
+    """Output of one stage. The last item is named ``__end__`` and states whether the request was terminated."""
 
     stage: str
     output: dict[str, Any]
@@ -91,21 +91,22 @@ async def _events_of(execution: Execution) -> AsyncGenerator[Sequence[Event], No
             last = events[-1].sequence
             yield events
         await driving
-        if left := execution.history(after=last):
-            yield left
+        if remaining := execution.history(after=last):
+            yield remaining
     finally:
         unsubscribe()
         driving.cancel()
 
 
 class _Reader:
-    """Finds the outputs of stages among events."""
+    """Parser that finds the outputs of stages among events."""
 
     def __init__(self, workflow: Workflow) -> None:
-        self._workflow, self._spans = workflow, Spans()
+        self._workflow = workflow
+        self._spans = Spans()
 
     def read(self, events: Sequence[Event]) -> Iterator[StageOutput]:
-        """Return the outputs that are in some events."""
+        """Yield the outputs in some events."""
         for event in events:
             self._spans.take(event)
             self._spans.changed.clear()
@@ -114,16 +115,16 @@ class _Reader:
                 yield from self._outputs_of(span)
 
     def _outputs_of(self, span: Span) -> Iterator[StageOutput]:
-        """Yield what a stage put out, if that is what has ended, and it put out anything."""
-        given = self._workflow.step(span.step).parameters
-        part = given.get(PART)
+        """Yield the output of a stage if the span is the end of one and it has an output."""
+        parameters = self._workflow.step(span.step).parameters
+        part = parameters.get(PART)
         stage = ""
         text = ""
         if span.kind == "item" and part == BATCH:
             stage = str(span.item)
             text = span.result["text"]
         elif span.kind == "step" and part == RUN:
-            stage = str(given[NAME])
+            stage = str(parameters[NAME])
             text = span.result
         if text:
             yield StageOutput(stage, json.loads(text))
@@ -218,7 +219,7 @@ class Pipeline:
     # --- running ---------------------------------------------------------------------------------------------------
 
     def start(self, envelope: Envelope, *, mode: RunMode | None = None, anew: bool = True) -> Execution:
-        """Send an envelope on its way and return its execution at once; what becomes of it `envelope` tells.
+        """Start an envelope and return its execution at once. `envelope` returns its later state.
 
         Parameters
         ----------
@@ -238,7 +239,7 @@ class Pipeline:
         return self._prepared(envelope, mode, anew=anew).start()
 
     def run(self, envelope: Envelope, *, mode: RunMode | None = None, anew: bool = True) -> Envelope:
-        """Carry an envelope through the stages until it ends, waits for an answer, or meets a bound; return it.
+        """Run an envelope through the stages until it ends, waits for an answer, or reaches a bound; return it.
 
         The envelope itself changes. Parameters as in `start`.
 
@@ -250,14 +251,14 @@ class Pipeline:
         return self._carried(envelope, self._prepared(envelope, mode, anew=anew).start().wait())
 
     async def arun(self, envelope: Envelope, *, mode: RunMode | None = None, anew: bool = True) -> Envelope:
-        """Do what `run` does, on any event loop."""
+        """Run like `run`, on any event loop."""
         execution = await self._awaited(self._prepared(envelope, mode, anew=anew).start())
         return self._carried(envelope, execution)
 
     async def stream(
         self, envelope: Envelope, *, mode: RunMode | None = None, anew: bool = True
     ) -> AsyncGenerator[StageOutput, None]:
-        """Do what `run` does, and yield what every stage puts out; the last item is named ``__end__``.
+        """Run like `run`, and yield the output of every stage. The last item is named ``__end__``.
 
         Examples
         --------
@@ -283,9 +284,9 @@ class Pipeline:
 
     def envelope(self, execution: Execution | str) -> Envelope:
         """Return the envelope of an execution of this pipeline, live or past, as its log has it."""
-        found = self.environment.execution(execution) if isinstance(execution, str) else execution
-        state_of(found.state)  # raises where it is not one of a pipeline
-        envelope: Envelope = found.envelope
+        existing = self.environment.execution(execution) if isinstance(execution, str) else execution
+        state_of(existing.state)  # raises where it is not one of a pipeline
+        envelope: Envelope = existing.envelope
         return envelope
 
     def _prepared(self, envelope: Envelope, mode: RunMode | None, *, anew: bool) -> Execution:
@@ -296,16 +297,16 @@ class Pipeline:
         return self._created(envelope)
 
     def _created(self, envelope: Envelope, answer: InterruptResponse | None = None) -> Execution:
-        """Return a pending execution of an envelope that stands where it is to go on, or comes with an answer."""
+        """Return a pending execution of an envelope, which continues at its stage, or with an answer."""
         mode: RunMode = "parallel" if envelope.parallel_mode else "sequential"
         progress.reopen(envelope, self.config)
-        given: dict[str, Any] = {FEEDBACK: True} | ({} if self._is_kept else {DETACHED: True})
+        inputs: dict[str, Any] = {FEEDBACK: True} | ({} if self._is_kept else {DETACHED: True})
         if answer is not None:
-            given[RESPONSE] = _given(answer)
+            inputs[RESPONSE] = _parts_of_response(answer)
         return self.environment.create(
             compiled(self.config, mode, self.functions.stages),
-            {ENVELOPE: envelope.to_state_dict(), SLOTS: slots_to(envelope.slot_names), **given},
-            bounds=_left(envelope, self.config),
+            {ENVELOPE: envelope.to_state_dict(), SLOTS: slots_to(envelope.slot_names), **inputs},
+            bounds=_remaining_bounds(envelope, self.config),
             identity={
                 "envelope_id": envelope.envelope_id,
                 "request_id": envelope.request_id,
@@ -326,7 +327,7 @@ class Pipeline:
             execution.cancel("its caller no longer waits for it")
 
     def _carried(self, envelope: Envelope, execution: Execution) -> Envelope:
-        """Bring an envelope up to what its execution has made of it; one in memory is forgotten if it is done with."""
+        """Update an envelope to the state of its execution. An execution in memory is dropped if it has ended."""
         reflect(envelope, execution.state, execution.workflow)
         if execution.status == catalog.FAILED:
             raise ExecutionFailedError(execution.id, execution.error or "unknown error")
@@ -344,7 +345,7 @@ class Pipeline:
     # --- resuming --------------------------------------------------------------------------------------------------
 
     def resume(self, envelope: Envelope, response: Response, *, interrupt_id: str | None = None) -> Envelope:
-        """Answer the question that an envelope waits for, and carry it on from there; return it.
+        """Answer the question of an envelope and continue it; return it.
 
         An envelope that rests in the pipeline's environment goes on in its own execution; one that was kept elsewhere,
         as its state, in a new one. What was finished is not run again.
@@ -367,12 +368,12 @@ class Pipeline:
         return self._carried(envelope, self._answered(envelope, response, interrupt_id).wait())
 
     async def aresume(self, envelope: Envelope, response: Response, *, interrupt_id: str | None = None) -> Envelope:
-        """Do what `resume` does, on any event loop."""
+        """Resume like `resume`, on any event loop."""
         execution = await asyncio.to_thread(self._answered, envelope, response, interrupt_id)
         return self._carried(envelope, await self._awaited(execution))
 
     def _answered(self, envelope: Envelope, response: Response, interrupt_id: str | None) -> Execution:
-        """Answer; return the execution that goes on."""
+        """Answer a question; return the execution that continues."""
         question = envelope.interrupt
         if not envelope.has_pending_interrupt() or question is None:
             raise ResumeError(f"no pending interrupt to resume: {envelope.envelope_id} waits for no answer")
@@ -381,11 +382,11 @@ class Pipeline:
         resting = self._resting(envelope)
         if resting is not None:
             return self._answer_execution(resting, envelope, response)
-        given = InterruptResponse.read(question.id, parts_of(_checked(question, response)), envelope.clock())
+        answer = InterruptResponse.read(question.id, parts_of(_checked(question, response)), envelope.clock())
         if envelope.stage_order != self.config.order:
             envelope.parallel_mode = envelope.parallel_mode or self.config.default_run_mode == "parallel"
             progress.take_in(self.config, envelope)
-        return self._created(envelope, given).start()
+        return self._created(envelope, answer).start()
 
     def _resting(self, envelope: Envelope) -> Execution | None:
         """Return the execution in which an envelope waits, if there is one."""
@@ -409,7 +410,7 @@ class Pipeline:
         inside = question_inside(execution.state, execution.workflow)
         question = envelope.interrupt
         if inside is not None or question is None:
-            return execution.answer((inside or execution.interrupts[0]).id, _given(response))
+            return execution.answer((inside or execution.interrupts[0]).id, _parts_of_response(response))
         return execution.answer(execution.interrupts[0].id, _checked(question, response))
 
 
@@ -424,7 +425,7 @@ class EngineClock(SystemClock):
         return to_microseconds(self._clock())
 
 
-def _given(response: Response) -> Any:
+def _parts_of_response(response: Response) -> Any:
     """Return a response as anybody gives it."""
     if not isinstance(response, InterruptResponse):
         return response
@@ -436,13 +437,13 @@ def _checked(question: FlowInterrupt, response: Response) -> dict[str, Any]:
 
     Of a pipeline anything but an approval is a denial, an empty answer as well.
     """
-    given = _given(response)
-    if question.kind == CONFIRMATION and isinstance(given, Mapping) and given.get("approved") is None:
-        given = {**given, "approved": False}
-    return checked_answer(as_question(question), given, FITTING, 0)
+    parts = _parts_of_response(response)
+    if question.kind == CONFIRMATION and isinstance(parts, Mapping) and parts.get("approved") is None:
+        parts = {**parts, "approved": False}
+    return checked_answer(as_question(question), parts, FITTING, 0)
 
 
-def _left(envelope: Envelope, config: PipelineConfig) -> dict[str, Any] | None:
+def _remaining_bounds(envelope: Envelope, config: PipelineConfig) -> dict[str, Any] | None:
     """Return what an execution may spend on model calls, given what the envelope has spent before.
 
     The engine reserves it call by call, so that stages side by side do not overshoot. Calls that a person may be asked

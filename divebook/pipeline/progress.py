@@ -1,4 +1,4 @@
-"""Where a request goes among the stages of its pipeline: pure functions of a definition and an envelope."""
+"""Movement of a request through the stages of its pipeline: pure functions of a definition and an envelope."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def envelope_of(state: ExecutionState, workflow: Workflow | None) -> Envelope:
 
 
 def reflect(envelope: Envelope, state: ExecutionState, workflow: Workflow) -> None:
-    """Bring an envelope, in place, up to the state of its execution."""
+    """Update an envelope in place to the state of its execution."""
     envelope.take_over(state_of(state))
     _reflect_failure(envelope, state, workflow)
     question = question_inside(state, workflow)
@@ -113,11 +113,11 @@ def state_of(state: ExecutionState) -> Mapping[str, Any]:
     ResumeError
         The execution is not one of a pipeline.
     """
-    told = state.variables.get(STATE, state.inputs)
-    if not isinstance(told, Mapping) or not isinstance(told.get(ENVELOPE), Mapping):
+    variables = state.variables.get(STATE, state.inputs)
+    if not isinstance(variables, Mapping) or not isinstance(variables.get(ENVELOPE), Mapping):
         raise ResumeError(f"execution {state.execution_id} of {state.workflow_name!r} is not one of a pipeline")
-    found: Mapping[str, Any] = told[ENVELOPE]
-    return found
+    state_data: Mapping[str, Any] = variables[ENVELOPE]
+    return state_data
 
 
 def question_inside(state: ExecutionState, workflow: Workflow) -> Question | None:
@@ -167,9 +167,9 @@ def ready_stages(
 def skipped_stages(
     config: PipelineConfig, completed: Collection[str], failed: Collection[str] = frozenset()
 ) -> list[str]:
-    """Return the stages that can never run, since what they require has failed or is skipped itself."""
+    """Return the stages that can never run, because a stage they require has failed or is skipped itself."""
     skipped: dict[str, None] = {}
-    while found := [
+    while newly_skipped := [
         stage.name
         for stage in config.agents
         if stage.name not in skipped
@@ -179,12 +179,12 @@ def skipped_stages(
             stage, {name for name in stage.requires if not _is_dead(config, name, stage, failed, skipped)}
         )
     ]:
-        skipped |= dict.fromkeys(found)
+        skipped |= dict.fromkeys(newly_skipped)
     return list(skipped)
 
 
 def _is_joined(stage: AgentStage, released: Collection[str]) -> bool:
-    """Whether what is released of a stage's requirements is enough."""
+    """Return True if enough of a stage's requirements are fulfilled."""
     if stage.join_strategy == "any" and stage.requires:
         return bool(released)
     return len(released) == len(set(stage.requires))
@@ -203,9 +203,9 @@ def _is_dead(
 
 
 def _hands_over(config: PipelineConfig, source: str, stage: AgentStage) -> bool:
-    """Whether the failure of one stage is what another one is there for."""
-    found = config.stage(source)
-    return found is not None and found.error_next == stage.name
+    """Return True if a stage is the error handler of another one."""
+    source_stage = config.stage(source)
+    return source_stage is not None and source_stage.error_next == stage.name
 
 
 DENIED = "User denied confirmation"
@@ -245,7 +245,7 @@ def take_in(config: PipelineConfig, envelope: Envelope) -> None:
 
 
 def finish_at_end(envelope: Envelope) -> None:
-    """Say of an envelope that has come to its end in good order that it is complete."""
+    """Mark an envelope as complete if it has reached its end regularly."""
     if envelope.current_stage != END or envelope.terminated or envelope.interrupt_pending:
         return
     if envelope.terminal_reason is None or _is_bound(envelope.terminal_reason):
@@ -253,7 +253,7 @@ def finish_at_end(envelope: Envelope) -> None:
 
 
 def reopen(envelope: Envelope, config: PipelineConfig) -> None:
-    """Let an envelope go on from where it is; one that has not begun goes to the first stage."""
+    """Restart an envelope at its current stage. An envelope that has not begun starts at the first stage."""
     if envelope.current_stage == START and config.stage(START) is None:
         envelope.current_stage = config.order[0] if config.order else END
     if not envelope.terminated and envelope.terminal_reason == TerminalReason.COMPLETED:
@@ -288,7 +288,7 @@ def choose(config: PipelineConfig, envelope: Envelope) -> list[str]:
 
 
 def _may_enter(config: PipelineConfig, envelope: Envelope) -> bool:
-    """Whether the envelope's stage exists and has visits left; else the request ends."""
+    """Return True if the envelope's stage exists and has visits left. Otherwise the request ends."""
     name = envelope.current_stage
     stage = config.stage(name)
     if stage is None:
@@ -361,11 +361,11 @@ def _pass_edge(config: PipelineConfig, envelope: Envelope, source: str, target: 
 # --- questions -----------------------------------------------------------------------------------------------------
 
 
-def _raise_question(envelope: Envelope, kind: str, told: Mapping[str, Any]) -> None:
-    """Ask with what an output says, unless the stage has asked itself."""
+def _raise_question(envelope: Envelope, kind: str, details: Mapping[str, Any]) -> None:
+    """Add the question in an output, unless the stage has already asked one."""
     if envelope.has_pending_interrupt():
         return
-    texts = {key: told[key] for key in ("question", "message") if isinstance(told.get(key), str)}
+    texts = {key: details[key] for key in ("question", "message") if isinstance(details.get(key), str)}
     if kind == InterruptKind.CONFIRMATION and "message" not in texts and "question" in texts:
         texts["message"] = texts["question"]
     if kind == InterruptKind.CLARIFICATION and "question" not in texts and "message" in texts:
@@ -375,8 +375,8 @@ def _raise_question(envelope: Envelope, kind: str, told: Mapping[str, Any]) -> N
 
 def question_id(envelope: Envelope, about: str = "") -> str:
     """Return the id of a question for which none was given: the same whenever this point is reached again."""
-    told = f"{envelope.envelope_id}/{envelope.current_stage}/{envelope.agent_hop_count}/{envelope.iteration}/{about}"
-    return f"int_{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+    text = f"{envelope.envelope_id}/{envelope.current_stage}/{envelope.agent_hop_count}/{envelope.iteration}/{about}"
+    return f"int_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def ask_about_bound(envelope: Envelope) -> bool:
@@ -395,7 +395,7 @@ def ask_about_bound(envelope: Envelope) -> bool:
 
 
 def settle(config: PipelineConfig, envelope: Envelope) -> None:
-    """Do what the answer to the envelope's question means, once it has been resolved."""
+    """Apply the answer to the envelope's question, after it has been resolved."""
     interrupt = envelope.interrupt
     if interrupt is None or interrupt.response is None:
         return
@@ -413,10 +413,10 @@ def settle(config: PipelineConfig, envelope: Envelope) -> None:
         _jump(envelope, target)
 
 
-def _raise_bound(envelope: Envelope, told: Mapping[str, Any], decision: str | None, to: Any) -> None:
-    bound = told["resource_type"]
+def _raise_bound(envelope: Envelope, details: Mapping[str, Any], decision: str | None, to: Any) -> None:
+    bound = details["resource_type"]
     if decision == RAISE:
-        doubled = 2 * max(told["limit"], told["used"], 1)
+        doubled = 2 * max(details["limit"], details["used"], 1)
         setattr(envelope, bound, int(to) if isinstance(to, int | float) else doubled)
         return
     reason = next(reason for reason, (name, _) in _BOUNDS.items() if name == bound)
@@ -433,7 +433,7 @@ def _jump(envelope: Envelope, target: str) -> None:
 
 
 def expire(config: PipelineConfig, envelope: Envelope) -> None:
-    """Do what the pipeline says about a question that expired without an answer: terminate, or ask again."""
+    """Apply the pipeline's rule for a question that expired without an answer: terminate, or ask again."""
     interrupt = envelope.interrupt
     if interrupt is None:
         return
@@ -449,6 +449,6 @@ def expire(config: PipelineConfig, envelope: Envelope) -> None:
         return
     envelope.interrupt_pending = False
     envelope.interrupt_queue = []
-    asked = interrupt.question or interrupt.message or interrupt.kind
+    question = interrupt.question or interrupt.message or interrupt.kind
     reason = _UNANSWERED.get(interrupt.kind, TerminalReason.USER_CANCELLED)
-    envelope.terminate(f"The question expired without an answer: {asked}", reason)
+    envelope.terminate(f"The question expired without an answer: {question}", reason)

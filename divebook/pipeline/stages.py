@@ -49,11 +49,12 @@ from divebook.pipeline.progress import failure_of, question_id, slots_from, stag
 from divebook.runtime.context import StepContext
 from divebook.runtime.errors import clean_text, links_of
 from divebook.runtime.step import Outcome
-from divebook.steps.action import render_texts
 from divebook.steps.actions import Action
+from divebook.steps.agent_checks import agents_with_subordinates
+from divebook.steps.agent_turns import ask_agent
 from divebook.steps.call import call, invoke
-from divebook.steps.prompt import all_asked, ask_agent
-from divebook.steps.turns import AgentServices
+from divebook.steps.evaluation import render_texts
+from divebook.steps.step_turn import AgentServices
 from divebook.text.redaction import logger
 from divebook.workflow.definition import (
     BATCH,
@@ -88,7 +89,7 @@ EnvelopeFunction = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class StageResult:
-    """What a stage's function returns where its output is not all there is to say."""
+    """Result of a stage's function that has more than an output."""
 
     output: Mapping[str, Any] = field(default_factory=dict)
     llm_calls: int | None = None
@@ -148,7 +149,9 @@ STAGE_CALL = "stage_call"
 BEFORE = "before"
 WORK = "work"
 AFTER = "after"
-FIRST_DELAY, FACTOR, LONGEST_DELAY = 1.0, 2.0, 30.0
+FIRST_DELAY = 1.0
+FACTOR = 2.0
+LONGEST_DELAY = 30.0
 """Seconds between the attempts at a stage."""
 
 
@@ -174,14 +177,17 @@ class Trial(StepContext):
         vars(self).update(vars(context))
         # A stage that may be retried is tried again as a whole; both together would multiply the calls.
         self.step = replace(context.step, retry=policy_of(stage)) if stage.max_retries else context.step
-        self.stage, self.envelope = stage, envelope.clone()
+        self.stage = stage
+        self.envelope = envelope.clone()
         self.is_limited = seconds is not None
         self.said_calls = 0
         """Model calls that a function says it made."""
         self._requests: Counter[str | int] = Counter()
         self._counted: Counter[str | int] = Counter()
         """Failed attempts at a call whose consumption is counted, by the key of the call."""
-        self._number, self._seconds, self._began = number, seconds, anyio.current_time()
+        self._number = number
+        self._seconds = seconds
+        self._began = anyio.current_time()
         self._numbered = itertools.count(1)
 
     @property
@@ -256,8 +262,8 @@ class Trial(StepContext):
     async def _in_time(self, call: Callable[..., Awaitable[Any]], *arguments: Any, is_tool: bool) -> Any:
         if self._seconds is None:
             return await call(*arguments)
-        left = max(0.0, self._seconds - (anyio.current_time() - self._began))
-        with anyio.move_on_after(left):
+        remaining = max(0.0, self._seconds - (anyio.current_time() - self._began))
+        with anyio.move_on_after(remaining):
             return await call(*arguments)
         cause = TimeoutError("a tool may have taken effect") if is_tool else None
         raise StageTimeoutError(self.stage.name, self._seconds) from cause
@@ -281,10 +287,10 @@ class Trial(StepContext):
         twin = self.envelope.clone()
         name = self.stage.name
 
-        def kept(told: Any) -> dict[str, Any]:
+        def stored(result: Any) -> dict[str, Any]:
             after = twin.to_state_dict()
             changes = {key: value for key, value in after.items() if value != before[key]}
-            return {**_plain(name, part, told), "changes": changes}
+            return {**_plain(name, part, result), "changes": changes}
 
         recorded = await call(
             self,
@@ -292,18 +298,18 @@ class Trial(StepContext):
             {"envelope": twin} if output is None else {"envelope": twin, "output": output},
             self._next_key(),
             recorded=(STAGE_CALL, {"stage": name, "part": part}),
-            kept=kept,
+            convert=stored,
         )
         if recorded["changes"]:
             self.envelope.take_over({**before, **recorded["changes"]})
         return StageResult(recorded["output"], recorded["llm_calls"])
 
 
-def _plain(stage: str, part: str, told: Any) -> dict[str, Any]:
+def _plain(stage: str, part: str, value: Any) -> dict[str, Any]:
     """Return what a function returned as the log holds it; of hooks nothing is expected."""
     if part != WORK:
         return {"output": {}, "llm_calls": None}
-    result = told if isinstance(told, StageResult) else StageResult({} if told is None else told)
+    result = value if isinstance(value, StageResult) else StageResult({} if value is None else value)
     if not isinstance(result.output, Mapping):
         raise StepError(f"the function of stage {stage!r} must return a mapping, not {result.output!r:.100}")
     return {"output": dict(result.output), "llm_calls": result.llm_calls}
@@ -333,11 +339,11 @@ def object_in(text: str) -> dict[str, Any]:
     start = text.find("{")
     while start >= 0:
         try:
-            found, _ = decoder.raw_decode(text, start)
+            value, _ = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
             start = text.find("{", start + 1)
         else:
-            return dict(found)
+            return dict(value)
     shown = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
     raise StepError(f"the answer holds no JSON object: {shown!r}; ask for one in the agent's instructions")
 
@@ -362,23 +368,23 @@ class Work:
         Gives the agent of a name.
     actions
         The actions that tools are.
-    offers
+    services
         What the environment gives to agents.
     """
 
     def __init__(
-        self, find_agent: Callable[[str], Agent], actions: Callable[[], Mapping[str, Action]], offers: AgentServices
+        self, find_agent: Callable[[str], Agent], actions: Callable[[], Mapping[str, Action]], services: AgentServices
     ) -> None:
         self._find_agent = find_agent
         self._actions = actions
-        self._offers = offers
+        self._services = services
 
     def check(self, config: PipelineConfig, functions: StageFunctions) -> None:
         """Raise unless the agents that are asked may use what they name; an agent that is missing fails its stage."""
         in_place = {*functions.mocks, *functions.services}
         roles = {stage.model_role for stage in config.agents if stage.has_llm and stage.name not in in_place}
-        for agent in all_asked(roles, self._known_agent, self._offers):
-            self._offers.check_agent(agent)
+        for agent in agents_with_subordinates(roles, self._known_agent, self._services):
+            self._services.check_agent(agent)
 
     def _known_agent(self, name: str) -> Agent | None:
         try:
@@ -423,7 +429,7 @@ class Work:
             temperature=stage.temperature, max_tokens=stage.max_tokens
         )
         prompt = await prompt_of(config, stage, trial.envelope)
-        answer = await ask_agent(trial, agent, AgentTask(prompt, prefix=trial.prefix), self._offers)
+        answer = await ask_agent(trial, agent, AgentTask(prompt, prefix=trial.prefix), self._services)
         return object_in(answer.text)
 
     # --- tools -----------------------------------------------------------------------------------------------------
@@ -441,13 +447,13 @@ class Work:
         }
 
     async def _use_tool(self, trial: Trial, number: int, step: Any) -> dict[str, Any]:
-        """Carry out one step of a plan; a tool that fails is a result like any other."""
-        told = step if isinstance(step, Mapping) else {}
-        tool = str(told.get("tool", ""))
-        result: dict[str, Any] = {"step_id": told.get("step_id") or f"step_{number}", "tool": tool}
+        """Run one step of a plan. A failed tool is a result like any other."""
+        entry = step if isinstance(step, Mapping) else {}
+        tool = str(entry.get("tool", ""))
+        result: dict[str, Any] = {"step_id": entry.get("step_id") or f"step_{number}", "tool": tool}
         began = await trial.now()
         try:
-            result |= {"success": True, "result": await self._call(trial, number, tool, told.get("parameters") or {})}
+            result |= {"success": True, "result": await self._call(trial, number, tool, entry.get("parameters") or {})}
         except THROUGH:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a tool raises is its recorded result
@@ -457,14 +463,14 @@ class Work:
 
     async def _call(self, trial: Trial, number: int, tool: str, parameters: Any) -> Any:
         stage = trial.stage
-        known = self._actions()
+        actions = self._actions()
         if not stage.allows(tool):
             raise StepError(f"stage {stage.name!r} may not use the tool {tool!r} (access {stage.tool_access})")
-        if tool not in known:
-            raise NotFoundError("action", tool, known, f"tool {tool!r} not found")
+        if tool not in actions:
+            raise NotFoundError("action", tool, actions, f"tool {tool!r} not found")
         if not isinstance(parameters, dict):
             raise StepError(f"parameters of {tool} must be a mapping, not {parameters!r:.100}")
-        return await call(trial, known[tool], parameters, f"{stage.name}-tool-{number}")
+        return await call(trial, actions[tool], parameters, f"{stage.name}-tool-{number}")
 
 
 async def prompt_of(config: PipelineConfig, stage: AgentStage, envelope: Envelope) -> str:
@@ -510,8 +516,8 @@ class Ticker:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """How a visit ended."""
+class VisitResult:
+    """Result of a visit."""
 
     output: Mapping[str, Any] | None = None
     """None where there is none."""
@@ -562,13 +568,15 @@ class Visit:
         self._ends_step = ends_step
         self.envelope = envelope
         self._ticker = ticker
-        self._functions, self._work, self._policy = functions, work, policy_of(stage)
+        self._functions = functions
+        self._work = work
+        self._policy = policy_of(stage)
         self._llm_calls = 0
         self._counted = 0
         self._is_at_work = False
 
-    async def run(self) -> Ended:
-        """Carry the stage out, as often as it may be tried, and note it in the envelope."""
+    async def run(self) -> VisitResult:
+        """Run the stage with its retries, and record the result in the envelope."""
         stage = self._stage
         before = self.envelope.clone()
         self.envelope.record_agent_start(stage.name, stage.stage_order)
@@ -576,12 +584,12 @@ class Visit:
         if isinstance(outcome, Trial):
             self._take(outcome)
             await self._complete(ProcessingStatus.SUCCESS)
-            return Ended(self.envelope.get_output(stage.output_key) or {})
+            return VisitResult(self.envelope.get_output(stage.output_key) or {})
         exhausted = Fault.of(outcome.error, "").reason
         if exhausted is None:
             return await self._failed(outcome)
         self._undo(before, outcome.trial)
-        return Ended(exhausted=exhausted)
+        return VisitResult(exhausted=exhausted)
 
     @property
     def _attempts(self) -> str:
@@ -605,15 +613,15 @@ class Visit:
         self._ticker.time = await self._context.now()
         self.envelope.record_agent_complete(self._stage.name, status, error, self._llm_calls)
 
-    async def _failed(self, failed: Failed) -> Ended:
+    async def _failed(self, failed: Failed) -> VisitResult:
         error = clean_text(failed.error)
         if self._ends_step:
-            return Ended(error=error, failure=failed.error)
+            return VisitResult(error=error, failure=failed.error)
         self._take(failed.trial)
         await self._complete(ProcessingStatus.ERROR, error)
         self.envelope.errors.append(stage_error(self._stage.name, error, self._ticker.time))
         reason = TerminalReason.LLM_FAILED_FATALLY if failed.is_model else TerminalReason.TOOL_FAILED_FATALLY
-        return Ended(error=error, reason=reason)
+        return VisitResult(error=error, reason=reason)
 
     # --- attempts --------------------------------------------------------------------------------------------------
 
@@ -651,9 +659,9 @@ class Visit:
                 "cost": str(trial.envelope.cost - self.envelope.cost),
             }
 
-        told = {"stage": self._stage.name, "attempt": number}
+        data = {"stage": self._stage.name, "attempt": number}
         key = f"{self._stage.name}-spent-{number}"
-        spent: dict[str, Any] = await self._context.operation(STAGE_ATTEMPT, told, tell, key=key, repeatable=True)
+        spent: dict[str, Any] = await self._context.operation(STAGE_ATTEMPT, data, tell, key=key, repeatable=True)
         return spent
 
     async def _count_failed(self, failures: int) -> None:
@@ -739,7 +747,7 @@ class StageStep:
         self._work.check(pipeline_of(workflow.start.script), bound)
 
     async def __call__(self, context: StepContext) -> Outcome:
-        """Do the part of the step."""
+        """Run the part of the step."""
         run = _Run(context, self._functions.get(context.workflow.name, NO_FUNCTIONS), self._work)
         part = context.step.parameters[PART]
         run.ticker.time = await context.now()
@@ -751,7 +759,7 @@ class StageStep:
 
 
 def add_stages(environment: Environment) -> StageStep:
-    """Let an environment carry out the steps that pipelines become; return what does."""
+    """Register the handler of pipeline steps with an environment; return the handler."""
     handler = StageStep(Work(environment.agent, lambda: environment.actions, environment))
     environment.add_step_type(STAGE, handler, handler.check)
     return handler
@@ -827,16 +835,16 @@ class _Run:
         """Ask the envelope's question and do what the answer, or its lack, means; return False if none is asked."""
         interrupt = envelope.interrupt
         assert interrupt is not None  # noqa: S101 - it is pending
-        given = None if self._state else self._context.inputs.get(RESPONSE)
-        if given is None and interrupt.kind == InterruptKind.CHECKPOINT and self._config.resume_checkpoints:
-            given = {}
-        if given is None and self._context.inputs.get(DETACHED):
+        response = None if self._state else self._context.inputs.get(RESPONSE)
+        if response is None and interrupt.kind == InterruptKind.CHECKPOINT and self._config.resume_checkpoints:
+            response = {}
+        if response is None and self._context.inputs.get(DETACHED):
             return False
-        if given is not None and interrupt.is_expired(self.ticker.time):
+        if response is not None and interrupt.is_expired(self.ticker.time):
             await self._expire(envelope)
             return True
         try:
-            response = await self._answer_to(interrupt) if given is None else given
+            response = await self._answer_to(interrupt) if response is None else response
         except InterruptExpiredError:
             await self._expire(envelope)
             return True
@@ -856,16 +864,16 @@ class _Run:
             await self._save(envelope)
 
     async def _answer_to(self, interrupt: FlowInterrupt) -> dict[str, Any]:
-        asked = as_question(interrupt)
+        question = as_question(interrupt)
         expires = interrupt.expires_at
-        left = None if expires is None else max(0.0, (expires - self.ticker.time).total_seconds())
+        remaining = None if expires is None else max(0.0, (expires - self.ticker.time).total_seconds())
         answered = await self._context.interrupt(
-            asked.kind,
-            asked.question,
-            message=asked.message,
-            data=asked.data,
-            expires_in=left,
-            optional=asked.optional,
+            question.kind,
+            question.question,
+            message=question.message,
+            data=question.data,
+            expires_in=remaining,
+            optional=question.optional,
             key="question",
         )
         return parts_of(answered.response)
@@ -873,7 +881,7 @@ class _Run:
     # --- one stage -------------------------------------------------------------------------------------------------
 
     async def stage(self, name: str) -> Outcome:
-        """Carry out one stage and move the envelope on."""
+        """Run one stage and move the envelope."""
         stage = self._stage(name)
         envelope, ended = await self._visited(stage, self._present)
         if ended.exhausted is not None:
@@ -897,7 +905,7 @@ class _Run:
         assert stage is not None  # noqa: S101 - route chooses only stages that exist
         return stage
 
-    async def _visited(self, stage: AgentStage, envelope: Envelope) -> tuple[Envelope, Ended]:
+    async def _visited(self, stage: AgentStage, envelope: Envelope) -> tuple[Envelope, VisitResult]:
         """Return the envelope after a stage, and how that ended.
 
         Raises
@@ -927,14 +935,14 @@ class _Run:
     # --- a batch ---------------------------------------------------------------------------------------------------
 
     async def branch(self, name: str) -> Outcome:
-        """Carry out one stage of a batch on its own copy of the envelope."""
+        """Run one stage of a batch on its own copy of the envelope."""
         stage = self._stage(name)
         twin = self._present
         twin.current_stage = name
         branch, ended = await self._visited(stage, twin)
-        told: dict[str, Any] = {"stage": name, ENVELOPE: branch.to_state_dict(), "error": ended.error}
-        told |= {"reason": ended.reason and str(ended.reason), "exhausted": ended.exhausted}
-        return Outcome(_emitted(ended.output), told)
+        result: dict[str, Any] = {"stage": name, ENVELOPE: branch.to_state_dict(), "error": ended.error}
+        result |= {"reason": ended.reason and str(ended.reason), "exhausted": ended.exhausted}
+        return Outcome(_emitted(ended.output), result)
 
     async def merge(self) -> Outcome:
         """Join what the branches of a batch became."""
@@ -961,13 +969,13 @@ class _Run:
                 envelope.terminate(branch["error"], branch["reason"])
 
     def _look_ahead(self, envelope: Envelope) -> None:
-        """Name the stage that is next, so that an envelope that waits says where it will go on."""
+        """Set the next stage, so that a waiting envelope names the stage at which it will continue."""
         ready = progress.ready(self._config, envelope)
         envelope.current_stage = ready[0] if ready else END
         progress.finish_at_end(envelope)
 
     async def _save(self, envelope: Envelope) -> None:
-        """Hand the state to the person's function that saves it; what goes wrong there does not concern the request."""
+        """Call the user's function that saves the state. Its errors do not affect the request."""
         if self._functions.save is None:
             return
         try:

@@ -731,7 +731,7 @@ def _made_of(workflow: Workflow, given: Given) -> tuple[object, object]:
         return None, None
     step = workflow.start
     function = WORKFLOW_FUNCTIONS.get(workflow.name) if step.type == FUNCTION else None
-    return function, given.services.hands_of(step)
+    return function, given.services.agent_of_step(step)
 
 
 class ParkedRun:

@@ -350,12 +350,12 @@ class Services:
     beyond: FindBeyond = nothing_beyond
     """Returns the miss policy of a what-if."""
 
-    def hands_of(self, step: Step) -> object | None:
+    def agent_of_step(self, step: Step) -> object | None:
         """Return the agent that makes and retries its own calls in a step, or None.
 
         The step handler knows it, if it has a method of this name.
         """
-        known: Callable[[Step], object | None] | None = getattr(self.handlers.get(step.type), "hands_of", None)
+        known: Callable[[Step], object | None] | None = getattr(self.handlers.get(step.type), "agent_of_step", None)
         return None if known is None else known(step)
 
 
@@ -442,7 +442,7 @@ class StepRun:
         """Run one item, or the whole step without `Each`, with the attempts of its retry policy."""
         policy = self.step.retry
         is_of_rows = self.step.each is not None and self.step.each.rows is not None
-        if policy is not None and (is_of_rows or self._services.hands_of(self.step) is not None):
+        if policy is not None and (is_of_rows or self._services.agent_of_step(self.step) is not None):
             policy = None  # it applies to each row or agent call instead, so that none is repeated
         if has_one_attempt(self._recorder, self._path, policy):
             return self._attempt(index, item, 0)

@@ -1,4 +1,4 @@
-"""Actions: named Python functions that steps call, and those every environment has."""
+"""Actions: named Python functions that steps call, and the actions of every environment."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Action(UserFunction):
-    """A function under the name by which steps call it.
+    """Function with the name under which steps call it.
 
-    A coroutine function runs on the engine's loop; any other runs in a thread, so that it may block, or in the executor
-    that is named. One that takes a
-    parameter ``idempotency_key`` receives a text that is the same whenever the call is repeated.
+    A coroutine function runs on the engine's event loop. Any other function runs in a thread, so that it may block, or
+    in the named executor. If it has a parameter ``idempotency_key``, it receives a string that is the same for every
+    repetition of one call.
     """
 
     __slots__ = ()
@@ -29,7 +29,7 @@ class Action(UserFunction):
 
 
 class StepAction(Action):
-    """An action that is no call itself: it makes recorded calls of its own, and may ask a person before it does."""
+    """Action that makes recorded calls itself instead of being one. It may ask a person before a call."""
 
     __slots__ = ()
     makes_calls = True
@@ -58,7 +58,8 @@ def action(
     executor: Any = None,
     workspace: str | None = None,
 ) -> F | Callable[[F], F]:
-    """Make a function an action of every environment of this process; a later one of the same name replaces it.
+    """Register a function as an action of every environment of this process. A later action of the same name replaces
+    it.
 
     Parameters
     ----------
@@ -86,7 +87,7 @@ def action(
     >>> shout("hi")
     'HI'
     """
-    said = {
+    options = {
         "retry": retry,
         "timeout": timeout,
         "idempotent": idempotent,
@@ -94,44 +95,44 @@ def action(
         "executor": executor,
         "workspace": workspace,
     }
-    found: F | Callable[[F], F] = decorated(name, _register, Action, said)
-    return found
+    decorator: F | Callable[[F], F] = decorated(name, _register, Action, options)
+    return decorator
 
 
-def _register(made: Action) -> Callable[..., Any]:
-    if not made.name:
+def _register(registered: Action) -> Callable[..., Any]:
+    if not registered.name:
         raise SetupError("action name is required")
-    REGISTERED[made.name] = made
-    source_of(made.function)
-    return made.function
+    REGISTERED[registered.name] = registered
+    source_of(registered.function)
+    return registered.function
 
 
-def action_of(given: Any) -> Action:
-    """Return an action that is given as such, or as a function that was made one with `@action`.
+def action_of(value: Any) -> Action:
+    """Return an action: the given one, or the registered action of a function with `@action`.
 
     Raises
     ------
     SetupError
         It is something else.
     """
-    if isinstance(given, Action):
-        return given
-    known = (made for made in REGISTERED.values() if made.function is given)
-    found = next(known, None)
-    if found is None:
+    if isinstance(value, Action):
+        return value
+    matches = (candidate for candidate in REGISTERED.values() if candidate.function is value)
+    match = next(matches, None)
+    if match is None:
         expected = "functions that @action stands above, or divebook.Action(name, function)"
-        raise SetupError(f"actions must be {expected}, not {describe(given)}")
-    return found
+        raise SetupError(f"actions must be {expected}, not {describe(value)}")
+    return match
 
 
 REGISTERED: dict[str, Action] = {}
-"""Actions made with `@action`, by name."""
+"""Actions registered with `@action`, by name."""
 
 
 def built_in_actions(
     documents: DocumentRepository, printer: Callable[[str], None], now: Callable[[], datetime]
 ) -> dict[str, Action]:
-    """Return the actions that every environment has.
+    """Return the actions of every environment.
 
     Parameters
     ----------
@@ -153,7 +154,7 @@ def built_in_actions(
             raise StepError(f"failed to read document: {error}") from error
 
     async def write(Path: Any = None, Content: Any = None, **_: Any) -> None:  # noqa: N803
-        """Write a document whole."""
+        """Write a document as a whole."""
         path = _text(Path, "path")
         content = _text(Content, "content")
         try:
@@ -162,7 +163,7 @@ def built_in_actions(
             raise StepError(f"failed to write document: {error}") from error
 
     async def time_now(**_: Any) -> str:
-        """Return the time as text, RFC 3339, to the second."""
+        """Return the current time as RFC 3339 text with second precision."""
         return now().replace(microsecond=0).isoformat()
 
     async def print_line(Message: Any = None, **_: Any) -> None:  # noqa: N803

@@ -1,11 +1,14 @@
-"""An agent asked for each row of a frame through its provider's batch API: submitted once, collected by whoever comes.
+"""Prompts for the rows of a frame through a provider's batch API: submitted once, collected by any process.
 
-Three operations for each batch. The submission may not be made twice: its result is the handle of the batch, plain data
-in the log. Between looks at the batch, which may be made again, a timer runs, so that the execution can rest and its
-process end. What is collected is written as the rows of a function are (`divebook.steps.rows`).
+Each batch has three operations. The submission must not be repeated: its result is the handle of the batch, plain data
+in the log. Checks of the batch may be repeated. A timer runs between them, so that the execution can be parked and its
+process can end. Results are recorded like those of `divebook.steps.row_calls`.
 
-Before a submission the provider is asked whether it has that batch, from a process that died; where it cannot tell, and
-a submission has begun and has no end in the log, a person is asked (`tests/rows/test_batches.py`).
+Before a submission the provider is asked whether it already has that batch, from a process that died. If it cannot
+tell, and a submission has begun without a recorded end, a person is asked (`tests/rows/test_batches.py`). Example: a
+process submits the batch of rows 0 to 9,999 and dies before it records the handle. The next process finds the recorded
+start, lists the batches of the provider since then, recognizes the batch by the id of its first request, and records
+its handle instead of paying twice.
 """
 
 from __future__ import annotations
@@ -29,27 +32,31 @@ from divebook.events.recorded import opened
 from divebook.runtime.context import StepContext
 from divebook.runtime.recorder import leaves_outcome_unknown
 from divebook.runtime.step import Outcome
-from divebook.steps.action import render_texts
-from divebook.steps.rows import UNKNOWN, Ended, told
-from divebook.steps.turns import AgentServices, as_asked
+from divebook.steps.evaluation import render_texts
+from divebook.steps.row_calls import UNKNOWN, RowResult, error_text
+from divebook.steps.step_turn import AgentServices, agent_for_run
 from divebook.workflow.answer_types import answer_type
 
 MOST = 10_000
-"""Rows of one batch, where the provider takes so many."""
-FIRST_PAUSE, LONGEST_PAUSE, GROWTH = 30.0, 900.0, 1.5
-"""Seconds until a batch is looked at again: after the first look, at most, and by how much it grows."""
+"""Maximum number of rows in one batch. The provider may accept fewer."""
+FIRST_PAUSE = 30.0
+"""Seconds between the first two checks of a batch."""
+LONGEST_PAUSE = 900.0
+"""Maximum number of seconds between two checks."""
+GROWTH = 1.5
+"""Factor by which the pause grows after each check."""
 MOST_UNREAD = 3
-"""How often results that cannot be read at all are asked for again, before that is the error of their rows."""
+"""Number of further attempts to read unreadable results, before the rows fail."""
 MOST_SECONDS = 10
-"""How long the end of an execution waits for the provider to take that its batches are to end."""
+"""Seconds for which a cancelled execution waits until the provider has accepted the cancellation of its batches."""
 LATER = "later"
-"""What a submission says that is to be made again: after how many seconds at least."""
+"""Key in the result of a postponed submission: minimum delay in seconds."""
 BATCHES = "divebook.agents.batches"
 ENDED = "ended"
 
 
-async def run_batches(context: StepContext, agent: Agent, frame: Any, offers: AgentServices) -> Outcome:
-    """Ask an agent for each row of a frame; return how many rows there are, and how many failed.
+async def run_batches(context: StepContext, agent: Agent, frame: Any, services: AgentServices) -> Outcome:
+    """Ask an agent for each row of a frame; return the number of rows and of failures.
 
     Raises
     ------
@@ -58,8 +65,8 @@ async def run_batches(context: StepContext, agent: Agent, frame: Any, offers: Ag
     """
     from divebook.events.arrow.rows import records_of
 
-    agent = as_asked(context, agent, offers)
-    _require_one_request(agent, offers)
+    agent = agent_for_run(context, agent, services)
+    _require_one_request(agent, services)
     rows = records_of(opened(frame))
     output = answer_type(agent.output if context.step.output is None else context.step.output)
     module = await loaded(BATCHES)
@@ -69,25 +76,25 @@ async def run_batches(context: StepContext, agent: Agent, frame: Any, offers: Ag
     return Outcome(text, {"rows": len(rows), "failed": failed})
 
 
-def _require_one_request(agent: Agent, offers: AgentServices) -> None:
-    own = agent.definition
-    more = {
-        "tools": bool(agent.tools or own.tools or own.servers or own.workspace),
+def _require_one_request(agent: Agent, services: AgentServices) -> None:
+    definition = agent.definition
+    features = {
+        "tools": bool(agent.tools or definition.tools or definition.servers or definition.workspace),
         "capabilities": bool(agent.capabilities) or agent.library is not None,
-        "subordinates": bool(offers.subordinates_for(own)),
-        "bounds of its own": bool(own.bounds),
-        "a cache": bool(own.cache),
+        "subordinates": bool(services.subordinates_for(definition)),
+        "bounds of its own": bool(definition.bounds),
+        "a cache": bool(definition.cache),
     }
-    found = next((name for name, has in more.items() if has), None)
-    if found is not None:
+    feature = next((name for name, is_present in features.items() if is_present), None)
+    if feature is not None:
         raise StepError(
-            f"agent {agent.name} has {found}, and a batch is for agents that answer with one request and nothing else: "
-            "leave out batch=True (in YAML write Items in place of Rows), or name another agent"
+            f"agent {agent.name} has {feature}, and a batch is for agents that answer with one request and nothing "
+            "else: leave out batch=True (in YAML write Items in place of Rows), or name another agent"
         )
 
 
 class BatchedRows:
-    """The rows of one step, batch by batch, from wherever the log has got to."""
+    """Batches of the rows of one step. They continue where the log ends."""
 
     def __init__(self, context: StepContext, agent: Agent, batches: Any, rows: list[dict[str, Any]]) -> None:
         self._context = context
@@ -96,10 +103,10 @@ class BatchedRows:
         self._rows = rows
 
     async def run(self) -> int:
-        """Submit all batches, and collect one after the other; return how many rows failed.
+        """Send all batches, then collect them in order; return how many rows failed.
 
-        Where the execution is cancelled the provider is told to end those that are under way, beside the log, which has
-        its end by then; one that goes on is looked at as any other.
+        If the execution is cancelled, running batches are cancelled at the provider. The log has ended by then, so this
+        is not recorded.
         """
         submitted: list[tuple[int, Mapping[str, Any]]] = []
         first = 0
@@ -124,29 +131,30 @@ class BatchedRows:
         return f"{short_hash(self._context.idempotency_key(_key('submit', first)))}-{at}"
 
     async def _submitted(self, first: int, before: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Return the batch that begins with a row: its handle, its last row, what has no prompt, and what it may use.
+        """Return the batch that begins with a row: its handle, its last row, the rows without a prompt, and its
+        reservation.
 
-        The bounds must allow that beside what the batches before it may use. While its provider takes none, or cannot
-        be reached, a timer runs, and it is submitted then.
+        The bounds must allow the reservation in addition to those of earlier batches. While the provider accepts no
+        batch or cannot be reached, the submission is repeated after a timer.
         """
         tries = 0
         pause = FIRST_PAUSE
         may_exist = False
         while True:
-            found = await self._submission(first, before, tries, may_exist=may_exist)
-            if LATER not in found:
-                return found
-            may_exist = found["may_exist"]
-            await self._context.sleep(max(pause, found[LATER]))
+            submission = await self._submission(first, before, tries, may_exist=may_exist)
+            if LATER not in submission:
+                return submission
+            may_exist = submission["may_exist"]
+            await self._context.sleep(max(pause, submission[LATER]))
             tries = tries + 1
             pause = min(pause * GROWTH, LONGEST_PAUSE)
 
     async def _submission(
         self, first: int, before: Sequence[Mapping[str, Any]], tries: int, *, may_exist: bool
     ) -> Mapping[str, Any]:
-        """Submit the batch that begins with a row; return it as `_submitted` does, or when to do so again.
+        """Send the batch that begins with a row; return it as `_submitted` does, or when to retry.
 
-        `may_exist` says whether an earlier submission may have made it.
+        `may_exist` is True if an earlier submission may have created it.
         """
         key = _key("submit", first, tries or None)
         batches = self._batches
@@ -155,55 +163,55 @@ class BatchedRows:
         record = context.record_of(key)
         is_made = record is not None and record.status == COMPLETED
         prompts: dict[str, str] = {}
-        unsaid: dict[str, str] = {}
+        errors: dict[str, str] = {}
         requests: list[Any] = []
         if not is_made:
-            prompts, unsaid = await self._prompts(first)
-            requests = await batches.fitting(prompts, MOST)
-        last = _last(requests, first + len(prompts) + len(unsaid) - 1, len(prompts))
+            prompts, errors = await self._prompts(first)
+            requests = await batches.encode(prompts, MOST)
+        last = _last(requests, first + len(prompts) + len(errors) - 1, len(prompts))
         reserved = batches.reserved(list(prompts.values())[: len(requests)])
         result = {
             "last": last,
-            "unsaid": {at: why for at, why in unsaid.items() if int(at) <= last},
+            "unsaid": {at: why for at, why in errors.items() if int(at) <= last},
             "held": {"tokens": reserved.tokens, "cost": reserved.cost},
         }
         since = context.started_at or datetime.now(UTC)
-        doubts = [may_exist] if record is None else []  # what has begun is asked about, unless the provider tells
+        unchecked = [may_exist] if record is None else []  # what has begun is asked about, unless the provider tells
 
         async def submit() -> dict[str, Any]:
             if not requests:
                 return {**result, "batch": None}
             # It is looked for always: of a submission that has failed the log keeps nothing for a run that is resumed
             # (test_a_batch_that_was_made_though_the_provider_failed_is_found_there).
-            others = [batch["batch"]["id"] for batch in before if batch["batch"] is not None]
-            is_doubted = doubts.pop() if doubts else record is not None and await batches.finds()
-            made = await batches.submit(
-                requests, since, others, may_exist=is_doubted, leaves_unknown=leaves_outcome_unknown
+            other_ids = [batch["batch"]["id"] for batch in before if batch["batch"] is not None]
+            may_exist_now = unchecked.pop() if unchecked else record is not None and await batches.can_list()
+            outcome = await batches.submit(
+                requests, since, other_ids, may_exist=may_exist_now, leaves_unknown=leaves_outcome_unknown
             )
-            if isinstance(made, dict):
-                return {**result, "batch": made}
-            return {LATER: made.seconds, "why": made.why, "may_exist": made.may_exist}
+            if isinstance(outcome, dict):
+                return {**result, "batch": outcome}
+            return {LATER: outcome.seconds, "why": outcome.reason, "may_exist": outcome.may_exist}
 
-        def done(given: Any) -> dict[str, Any]:
-            is_named = isinstance(given, str) and given
-            return {**result, "batch": batches.handle(given, requests, since) if is_named else None}
+        def done(batch_id: Any) -> dict[str, Any]:
+            is_id = isinstance(batch_id, str) and batch_id
+            return {**result, "batch": batches.handle(batch_id, requests, since) if is_id else None}
 
         submitted: Mapping[str, Any] = await context.operation(
             BATCH_SUBMISSION,
             parameters,
             submit,
             key=key,
-            repeatable=not is_made and await batches.finds(),
+            repeatable=not is_made and await batches.can_list(),
             reserved=functools.reduce(lambda total, batch: total.plus(Reserved(**batch["held"])), before, reserved),
             done=done,
         )
         return submitted
 
     async def _prompts(self, first: int) -> tuple[dict[str, str], dict[str, str]]:
-        """Return the prompts of rows by the ids of their requests, and why others have none, by position."""
+        """Return prompts by request id, and errors of rows without a prompt by position."""
         names = self._context.names
         prompts = dict[str, str]()
-        unsaid = dict[str, str]()
+        errors = dict[str, str]()
         for at, row in enumerate(self._rows[first : first + MOST], first):
             try:
                 (text,) = await render_texts(
@@ -211,11 +219,11 @@ class BatchedRows:
                 )
                 prompts[self._name(first, at)] = text
             except (StepError, ScriptError, TemplateError) as error:
-                unsaid[str(at)] = told(error)
-        return prompts, unsaid
+                errors[str(at)] = error_text(error)
+        return prompts, errors
 
     async def _collected(self, first: int, batch: Mapping[str, Any]) -> int:
-        """Wait until a batch has ended, and write what it gave; return how many of its rows failed."""
+        """Wait until a batch has ended, and record its results; return how many of its rows failed."""
         handle = batch["batch"]
         pause = FIRST_PAUSE
         looks = 0
@@ -223,37 +231,37 @@ class BatchedRows:
         parameters = {"agent": self._agent.name, "first": first}
         while True:
             if handle is not None and handle["status"] != ENDED:
-                look = functools.partial(self._batches.looked_at, handle)
+                look = functools.partial(self._batches.refresh, handle)
                 key = _key("look", first, looks)
                 handle = await self._context.operation(BATCH_LOOK, parameters, look, key=key, repeatable=True)
             if handle is None or handle["status"] == ENDED:
                 key = _key("results", first, looks)
                 ended = {**batch, "batch": handle}
                 collect = functools.partial(self._collect, key, first, ended, is_last=unread >= MOST_UNREAD)
-                found = await self._context.operation(
+                result = await self._context.operation(
                     BATCH_RESULTS, parameters, collect, key=key, usage=_usage_in, repeatable=True
                 )
-                if found is not None:
-                    return int(found["failed"])
+                if result is not None:
+                    return int(result["failed"])
                 unread += 1
             await self._context.sleep(pause)
             pause = min(pause * GROWTH, LONGEST_PAUSE)
             looks = looks + 1
 
     async def _collect(self, key: str, first: int, batch: Mapping[str, Any], *, is_last: bool) -> dict[str, Any] | None:
-        """Write what the rows of a batch gave; None while the provider cannot be reached."""
+        """Record the results of a batch; return None while the provider cannot be reached."""
         from divebook.events.arrow.rows import frame_of, standing_of
 
-        unsaid = batch["unsaid"]
+        errors = batch["unsaid"]
         rows = range(first, batch["last"] + 1)
-        names = {at: self._name(first, at) for at in rows if str(at) not in unsaid}
+        names = {at: self._name(first, at) for at in rows if str(at) not in errors}
         if batch["batch"] is None:
             answers: Mapping[str, Any] | None = {}
         else:
             answers = await self._batches.answers(batch["batch"], list(names.values()), is_last=is_last)
         if answers is None:
             return None
-        ended = [_ended(at, unsaid.get(str(at)), answers.get(names.get(at, ""))) for at in rows]
+        ended = [_ended(at, errors.get(str(at)), answers.get(names.get(at, ""))) for at in rows]
         written = standing_of(list(self._context.items.values()))
         if not written.keys() & set(rows):  # else a process died after it wrote them
             failed = sum(error is not None for *_, error in ended)
@@ -265,15 +273,15 @@ class BatchedRows:
         return {"rows": len(rows), "failed": sum(error is not None for *_, error in ended), "usage": _summed(answers)}
 
 
-def _ended(at: int, unsaid: str | None, answer: Any) -> Ended:
-    """Return what became of a row: it had no prompt, or nobody knows its batch, or it has an answer."""
-    if unsaid is not None:
-        return at, None, unsaid
+def _ended(at: int, error: str | None, answer: Any) -> RowResult:
+    """Return the result of a row: an error of its prompt, an unknown outcome, or its answer."""
+    if error is not None:
+        return at, None, error
     return (at, None, UNKNOWN) if answer is None else (at, answer.value, answer.error)
 
 
 def _last(requests: list[Any], last: int, prompts: int) -> int:
-    """Return the position of the last row of a batch: where it is full, that of its last request."""
+    """Return the position of the last row of a batch. In a full batch it is that of the last request."""
     return last if len(requests) == prompts else int(requests[-1].custom_id.rpartition("-")[2])
 
 
@@ -289,6 +297,6 @@ def _summed(answers: Mapping[str, Any]) -> dict[str, int]:
     return total
 
 
-def _usage_in(found: Any) -> Mapping[str, int]:
-    usage: Mapping[str, int] = found["usage"] if found else {}
+def _usage_in(result: Any) -> Mapping[str, int]:
+    usage: Mapping[str, int] = result["usage"] if result else {}
     return usage

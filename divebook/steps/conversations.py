@@ -1,229 +1,47 @@
-"""Conversations over several runs: each turn of a thread begins with the messages of those before it.
+"""Conversations over several runs: each turn of a thread begins with the messages of the earlier turns.
 
-A thread is a book; a turn writes one entry when it has ended, which names the entry that it came after.
-Of two that came after the same one the first stays in the thread, and the other begins a branch, named
-``ID~2``: neither hears of what it was not there for, and none is lost, whatever processes wrote them
+A thread is a durable log. At its end a turn writes one entry, which names the entry that it followed. If two entries
+follow the same one, the first continues the thread, and the second starts a branch, named ``ID~2``. Example: turns A
+and B both begin after entry 1 and write entries 2 (A) and 3 (B). The thread ``ID`` has the turns 1, A; the branch
+``ID~2`` has 1, B. No turn sees messages that it did not begin with, and no turn is lost, whatever processes wrote them
 (test_two_turns_at_the_same_place_become_branches).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-from divebook.engine.inbox import SIGNAL, Message, signal_payload
-from divebook.errors import ExecutionNotFoundError, NotFoundError, SetupError, StoreBusyError
-from divebook.events.catalog import BOOK
+from divebook.errors import NotFoundError, SetupError
 from divebook.events.recorded import opened
 from divebook.projections.model_requests import CallMessage, people_messages
-from divebook.runtime.clock import Clock
-from divebook.runtime.commit import StoreCalls
-from divebook.store import EventStore
+from divebook.steps.durable_log import DurableLog, Entry
 from divebook.text.format import plural
-from divebook.workflow.definition import Workflow
-from divebook.workflow.step import Step
-
-# Books: facts that outlast a run, such as rules that people made and conversations, as executions that wait for ever.
-#
-# A book is found by its start key. What is written into it are signals: whoever sends one has it kept by the store,
-# with a number of its own, and of several with one key the first stays. That is all a book needs: it is read from its
-# inbox, where they remain, and nothing drives it. Lists leave books out (`divebook.events.catalog.BOOK`).
-
-
-T = TypeVar("T")
-ENTRY = "entry"
-BOOK_WORKFLOW = Workflow("book", [Step("open", type="wait", signal="close")])
-"""What a book is an execution of."""
-
-
-class Entry(NamedTuple):
-    """Something that was written into a book."""
-
-    number: int
-    """It grows from entry to entry."""
-    key: str
-    value: Any
-    by: str
-
-
-class DurableLog:
-    """The books of one store, each begun when something is first written into it.
-
-    Parameters
-    ----------
-    begin
-        Begins the book of a start key, unless there is one; returns the id of the one that there is.
-
-    From the engine's loop a store that is far away is asked in a thread: `StoreCalls.work`.
-    """
-
-    def __init__(self, store: EventStore, begin: Callable[[str], str], clock: Clock) -> None:
-        self._store = store
-        self._begin = begin
-        self._clock = clock
-        self._calls = StoreCalls(store)
-        self._begun: dict[str, str] = {}
-        """Books that were begun and are not in the store yet, by start key."""
-
-    def entries(self, name: str) -> list[Entry]:
-        """Return what a book says, oldest first; nothing for one that was never begun."""
-        book = self._found(name)
-        return [] if book is None else [_entry(message) for message in self._store.inbox(book)]
-
-    def names(self, beginning: str) -> list[str]:
-        """Return what the books are called whose names begin so, without that."""
-        keys = (record.key or "" for record in self._store.records(origin=BOOK))
-        return [key.removeprefix(beginning) for key in keys if key.startswith(beginning)]
-
-    def write(self, name: str, key: str, value: Any, by: str) -> None:
-        """Write an entry, unless the book has one of that key.
-
-        Raises
-        ------
-        StoreBusyError
-            The store lets nothing through just now, so that the book is not begun yet: to be done again, which
-            `on_loop` does (test_a_book_that_a_busy_store_holds_up_is_waited_for).
-        """
-        book = self._found(name) or self._begun.get(name)
-        if book is None:
-            book = self._begun[name] = self._begin(name)
-        try:
-            self._store.post(Message(book, SIGNAL, key, signal_payload(ENTRY, value), by, self._clock.now()))
-        except ExecutionNotFoundError as error:
-            raise StoreBusyError(f"the book {name!r} is not in the store yet; try again") from error
-        self._begun.pop(name, None)
-
-    async def on_loop(self, work: Callable[[], T]) -> T:
-        """Return what some reading and writing gives, on the engine's loop; it may be done several times."""
-        return await self._calls.work(work)
-
-    def _found(self, name: str) -> str | None:
-        return next((record.execution_id for record in self._store.records(key=name, limit=1)), None)
-
-
-def _entry(message: Message) -> Entry:
-    return Entry(message.number, message.key, message.payload["payload"], message.source)
-
 
 NAMED = "divebook/thread/"
-"""Before the id of a thread, in the start key of its book."""
+"""Prefix of the start key of a thread's durable log, before the thread id."""
+
+
 AFTER = "after"
+
+
 CHUNKS = "chunks"
+
+
 KEEP = "keep"
+
+
 BRANCHED = "thread_branched"
-"""Event of an execution whose turn did not become the next one of its thread."""
+"""Event of an execution whose turn became a branch instead of the next turn of its thread."""
+
+
 _BRANCH = "~"
-
-
-class ThreadTurn(NamedTuple):
-    """One turn of a thread, or what was written in its place."""
-
-    key: str
-    """What it was written under; a turn of an agent names its execution and its place there."""
-    messages: Sequence[Mapping[str, Any]]
-    """What was said, in pydantic-ai's JSON form."""
-    by: str
-
-    def __repr__(self) -> str:
-        """Return what fits on a line: what was said may fill pages."""
-        return f"<turn {self.key}: {plural(len(self.messages), 'message')}>"
-
-    @property
-    def said(self) -> list[CallMessage]:
-        """What was said, as people look at it."""
-        return people_messages(self.messages)
-
-
-class ThreadLine(NamedTuple):
-    """A thread, or a branch of one, as it stands."""
-
-    turns: tuple[tuple[str, Any, str], ...] = ()
-    """Of each turn the key of its entry, its messages in the form in which they are kept, and who wrote it."""
-    head: str | None = None
-    """The latest entry."""
-    keys: frozenset[str] = frozenset()
-
-    def with_entry(self, entry: Entry) -> ThreadLine:
-        """Return it after one entry more."""
-        turns = (*self.turns, *((entry.key, chunk, entry.by) for chunk in entry.value.get(CHUNKS, ())))
-        keep = entry.value.get(KEEP)
-        kept = turns if keep is None else turns[max(0, len(turns) - keep) :]
-        return ThreadLine(kept, entry.key, self.keys | {entry.key})
-
-
-def lines_of(name: str, entries: Sequence[Entry]) -> dict[str, ThreadLine]:
-    """Return a thread and its branches, by their ids, as the order of their entries makes them for everybody."""
-    after: dict[str | None, list[Entry]] = {}
-    for entry in entries:
-        after.setdefault(entry.value.get(AFTER), []).append(entry)
-    begun: list[tuple[int, ThreadLine]] = [(0, ThreadLine())]
-    found: list[tuple[int, ThreadLine]] = []
-    while begun:
-        number, line = begun.pop()
-        while following := after.get(line.head):
-            begun += [(entry.number, line.with_entry(entry)) for entry in following[1:]]
-            line = line.with_entry(following[0])
-        found.append((number, line))
-    names = (name if place == 1 else f"{name}{_BRANCH}{place}" for place in range(1, len(found) + 1))
-    return dict(zip(names, (line for _, line in sorted(found, key=lambda one: one[0])), strict=True))
-
-
-class ConversationStore:
-    """The threads of one store."""
-
-    def __init__(self, books: DurableLog) -> None:
-        self._books = books
-
-    def lines(self, thread: str) -> dict[str, ThreadLine]:
-        """Return a thread with all its branches, also where it is one of them that is named."""
-        name = _book_of(thread)
-        return lines_of(name, self._books.entries(NAMED + name))
-
-    def line(self, thread: str) -> ThreadLine:
-        """Return a thread or a branch; raises `NotFoundError` for a branch that is not there."""
-        lines = self.lines(thread)
-        if thread not in lines:
-            raise NotFoundError("thread", thread, lines, f"thread not found: {thread}")
-        return lines[thread]
-
-    @property
-    def ids(self) -> list[str]:
-        """The ids of all threads, without their branches."""
-        return self._books.names(NAMED)
-
-    async def begin(self, thread: str) -> dict[str, Any]:
-        """Return where a turn begins, and what was said before, nothing if it is the first; on the engine's loop."""
-        line = await self._books.on_loop(lambda: self.line(thread))
-        return {"id": thread, "at": line.head, "history": [chunk for _, chunk, _ in line.turns]}
-
-    async def append(self, thread: Mapping[str, Any], key: str, chunk: Any, by: str) -> str:
-        """Write what a turn said, once; return the id of the thread, or branch, it stands in. On the engine's loop."""
-        name = thread["id"]
-
-        def work() -> dict[str, ThreadLine]:
-            self.write(name, key, {AFTER: thread["at"], CHUNKS: [chunk]}, by)
-            return self.lines(name)
-
-        lines = await self._books.on_loop(work)
-        return next((found for found, line in lines.items() if key in line.keys), name)
-
-    def write(self, thread: str, key: str, value: Mapping[str, Any], by: str) -> None:
-        """Write an entry of any kind."""
-        self._books.write(NAMED + _book_of(thread), key, value, by)
-
-
-def _book_of(thread: str) -> str:
-    """Return the id of the thread that one is a branch of, or its own."""
-    if not thread.strip():
-        raise SetupError(f"the id of a thread cannot be {thread!r}; write a word, such as support-17")
-    name, mark, number = thread.rpartition(_BRANCH)
-    return name if mark and name and number.isdecimal() else thread
 
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """A conversation over several runs; what it says is read when it is asked for.
+    """Conversation over several runs. Its content is read from the store at each access.
 
     Examples
     --------
@@ -240,21 +58,21 @@ class Thread:
 
     @property
     def turns(self) -> list[ThreadTurn]:
-        """Its turns, oldest first."""
+        """Turns, oldest first."""
         return [ThreadTurn(key, opened(chunk), by) for key, chunk, by in self._threads.line(self.id).turns]
 
     @property
     def messages(self) -> list[CallMessage]:
-        """What was said in it, as people look at it."""
-        return [said for turn in self.turns for said in turn.said]
+        """Messages of all turns, in the form for display."""
+        return [message for turn in self.turns for message in turn.said]
 
     @property
     def branches(self) -> list[str]:
-        """The ids of its branches, oldest first, and of itself."""
+        """Ids of the thread and its branches, oldest first."""
         return [*self._threads.lines(self.id)]
 
     def branch(self, at: int, id: str | None = None) -> Thread:
-        """Return a thread of its own that goes on after the first `at` turns of this one, which stays as it is.
+        """Return a new thread that continues after the first `at` turns of this one. This thread stays unchanged.
 
         Parameters
         ----------
@@ -277,12 +95,124 @@ class Thread:
         return Thread(name, self._threads, self._by)
 
     def trim(self, keep: int) -> Thread:
-        """Let turns to come hear of the latest `keep` turns only; return the thread.
+        """Limit the history of later turns to the latest `keep` turns; return the thread.
 
-        What was said before remains in the logs of the runs that said it.
+        Earlier messages remain in the logs of their runs.
         """
         if keep < 0:
             raise SetupError(f"a thread keeps 0 turns or more, not {keep!r}")
         head = self._threads.line(self.id).head
         self._threads.write(self.id, f"trim/{head}/{keep}", {AFTER: head, KEEP: keep}, self._by)
         return self
+
+
+class ConversationStore:
+    """Conversations of one store."""
+
+    def __init__(self, log: DurableLog) -> None:
+        self._log = log
+
+    def lines(self, thread: str) -> dict[str, ThreadLine]:
+        """Return a thread with all its branches, by id. `thread` may be the id of a branch."""
+        name = _book_of(thread)
+        return lines_of(name, self._log.entries(NAMED + name))
+
+    def line(self, thread: str) -> ThreadLine:
+        """Return a thread or a branch; raise `NotFoundError` for an unknown branch."""
+        lines = self.lines(thread)
+        if thread not in lines:
+            raise NotFoundError("thread", thread, lines, f"thread not found: {thread}")
+        return lines[thread]
+
+    @property
+    def ids(self) -> list[str]:
+        """Ids of all threads, without branches."""
+        return self._log.names(NAMED)
+
+    async def begin(self, thread: str) -> dict[str, Any]:
+        """Return the position at which a turn begins and the earlier messages, if any. Call on the engine's loop."""
+        line = await self._log.on_loop(lambda: self.line(thread))
+        return {"id": thread, "at": line.head, "history": [chunk for _, chunk, _ in line.turns]}
+
+    async def append(self, thread: Mapping[str, Any], key: str, chunk: Any, by: str) -> str:
+        """Append the messages of a turn, once; return the id of the thread or branch that contains it. Call on the
+        engine's loop.
+        """
+        name = thread["id"]
+
+        def work() -> dict[str, ThreadLine]:
+            self.write(name, key, {AFTER: thread["at"], CHUNKS: [chunk]}, by)
+            return self.lines(name)
+
+        lines = await self._log.on_loop(work)
+        return next((line_id for line_id, line in lines.items() if key in line.keys), name)
+
+    def write(self, thread: str, key: str, value: Mapping[str, Any], by: str) -> None:
+        """Append an entry of any kind."""
+        self._log.write(NAMED + _book_of(thread), key, value, by)
+
+
+class ThreadTurn(NamedTuple):
+    """One turn of a thread, or an entry in place of turns."""
+
+    key: str
+    """Key of its entry. For a turn of an agent it names execution and place."""
+    messages: Sequence[Mapping[str, Any]]
+    """Messages in pydantic-ai's JSON form."""
+    by: str
+
+    def __repr__(self) -> str:
+        """Return a single line: the messages may fill pages."""
+        return f"<turn {self.key}: {plural(len(self.messages), 'message')}>"
+
+    @property
+    def said(self) -> list[CallMessage]:
+        """Messages in the form for display."""
+        return people_messages(self.messages)
+
+
+class ThreadLine(NamedTuple):
+    """Current state of a thread or a branch."""
+
+    turns: tuple[tuple[str, Any, str], ...] = ()
+    """For each turn the key of its entry, its messages in stored form, and its author."""
+    head: str | None = None
+    """Key of the latest entry."""
+    keys: frozenset[str] = frozenset()
+
+    def with_entry(self, entry: Entry) -> ThreadLine:
+        """Return the state after one more entry."""
+        turns = (*self.turns, *((entry.key, chunk, entry.by) for chunk in entry.value.get(CHUNKS, ())))
+        keep = entry.value.get(KEEP)
+        remaining = turns if keep is None else turns[max(0, len(turns) - keep) :]
+        return ThreadLine(remaining, entry.key, self.keys | {entry.key})
+
+
+def lines_of(name: str, entries: Sequence[Entry]) -> dict[str, ThreadLine]:
+    """Return the state of a thread and its branches, by id. The order of the entries determines it, so all readers
+    agree.
+
+    The entries form a tree: each names the entry that it follows. At each node the entry with the lowest number
+    continues the line, and every other one starts a branch. Branches are numbered by the entry that started them.
+    """
+    after: dict[str | None, list[Entry]] = {}
+    for entry in entries:
+        after.setdefault(entry.value.get(AFTER), []).append(entry)
+    open_lines: list[tuple[int, ThreadLine]] = [(0, ThreadLine())]
+    lines: list[tuple[int, ThreadLine]] = []
+    while open_lines:
+        number, line = open_lines.pop()
+        while following := after.get(line.head):
+            open_lines += [(entry.number, line.with_entry(entry)) for entry in following[1:]]
+            line = line.with_entry(following[0])
+        lines.append((number, line))
+    names = (name if place == 1 else f"{name}{_BRANCH}{place}" for place in range(1, len(lines) + 1))
+    return dict(zip(names, (line for _, line in sorted(lines, key=lambda one: one[0])), strict=True))
+
+
+def _book_of(thread: str) -> str:
+    """Return the id of a thread without the branch number."""
+    if not thread.strip():
+        raise SetupError(f"the id of a thread cannot be {thread!r}; write a word, such as support-17")
+    name, mark, number = thread.rpartition(_BRANCH)
+    return name if mark and name and number.isdecimal() else thread

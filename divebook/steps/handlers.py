@@ -1,4 +1,4 @@
-"""The types of step that every environment has, each with what carries it out."""
+"""Handlers of the step types that every environment has."""
 
 from __future__ import annotations
 
@@ -7,30 +7,36 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from divebook.agents import Agent
-from divebook.errors import ApprovalDeniedError, StepError
+from divebook.errors import (
+    ApprovalDeniedError,
+    StepError,
+)
 from divebook.questions.answer import value_of
 from divebook.questions.question import CONFIRMATION
 from divebook.runtime.children import BeginSuccessor, DriveChild
 from divebook.runtime.context import StepContext
-from divebook.runtime.errors import clean_failure
+from divebook.runtime.errors import clean_failure, clean_text
 from divebook.runtime.step import Handler, Outcome
 from divebook.scripting import value_text
-from divebook.steps.action import ActionStep, ScriptStep, filled, render_texts
 from divebook.steps.actions import Action
 from divebook.steps.call import call
+from divebook.steps.content_blocks import ContentBuilder
+from divebook.steps.evaluation import filled, render_texts
 from divebook.steps.function import FunctionStep
-from divebook.steps.prompt import ContentBuilder, PromptStep
-from divebook.steps.turns import AgentServices
+from divebook.steps.prompt import PromptStep
+from divebook.steps.row_calls import run_rows
+from divebook.steps.script_step import ScriptStep
+from divebook.steps.step_turn import AgentServices
 from divebook.text.ranges import SECONDS
 from divebook.workflow.functions import UserFunction, find_rollback
 from divebook.workflow.json_schemas import require_schema
 from divebook.workflow.step import CONTINUE, ROLLBACK, Step
 
-# Wait steps: time passes, or a signal comes; a restart waits only for what is left.
-
 
 async def wait_step(context: StepContext) -> Outcome:
-    """Let the step's `Seconds` pass, or wait that long at most for its `Signal`, whose payload is the step's value."""
+    """Wait for the step's `Seconds`, or at most that long for its `Signal`. The payload of the signal is the value of
+    the step.
+    """
     seconds = await _seconds(context)
     if context.step.signal is None:
         await context.sleep(seconds or 0.0)
@@ -41,7 +47,7 @@ async def wait_step(context: StepContext) -> Outcome:
 
 
 async def _seconds(context: StepContext) -> float | None:
-    """Return the step's `Seconds`; a text is a template that gives a number."""
+    """Return the step's `Seconds`. A string is a template that results in a number."""
     written = context.step.seconds
     if written is None:
         return None
@@ -56,14 +62,11 @@ async def _seconds(context: StepContext) -> float | None:
     return seconds
 
 
-# Interrupt steps: a person is asked, and the workflow waits for the answer without costing anything.
-
-
 async def interrupt_step(context: StepContext) -> Outcome:
-    """Ask; the answer is the step's value: a text, data that fits the schema, or whether it was approved.
+    """Ask a person. The answer is the value of the step: a text, data that match the schema, or True for an approval.
 
-    Only an approval lets the path go on after a confirmation, unless the definition looks at the answer itself (with
-    Store, or with conditions of its edges).
+    After a confirmation the path continues only with an approval, unless the definition examines the answer itself
+    (with Store, or with conditions of its edges).
     """
     ask = context.step.ask
     if ask is None:
@@ -92,17 +95,14 @@ def _looks_itself(step: Step) -> bool:
     return bool(step.store) or any(edge.condition for edge in step.edges)
 
 
-# Workflow steps: another workflow runs as an execution of its own, once; its outputs are the value of the step.
-
-
 class WorkflowStep:
-    """Carries out workflow steps."""
+    """Handler of workflow steps: another workflow runs once as a child execution, whose outputs are the value."""
 
     def __init__(self, drive_child: DriveChild) -> None:
         self._drive_child = drive_child
 
     async def __call__(self, context: StepContext) -> Outcome:
-        """Run the workflow with the step's `Inputs` filled in; it counts in the bounds of this one."""
+        """Run the workflow with the rendered `Inputs`. Its consumption counts in the bounds of this execution."""
         step = context.step
         (name,) = await render_texts([step.workflow or ""], context.names)
         inputs = context.storable(await filled(step.inputs, context.names), "Inputs")
@@ -110,32 +110,28 @@ class WorkflowStep:
         return Outcome(value_text(child["outputs"]), child["outputs"])
 
 
-# Steps with which an execution ends here and goes on as a new one, with its variables and a short log.
-
-
 class ContinueStep:
-    """Carries out steps of type ``continue_as_new``."""
+    """Handler of ``continue_as_new``: the execution ends and continues as a new one with its variables and a short
+    log.
+    """
 
     def __init__(self, begin_successor: BeginSuccessor) -> None:
         self._begin_successor = begin_successor
 
     async def __call__(self, context: StepContext) -> NoReturn:
-        """Begin the same workflow anew, with the variables as they are and the step's `Inputs` in place of its own."""
-        given = context.storable({**context.inputs, **await filled(context.step.inputs, context.names)}, "Inputs")
-        await context.go_on_as_new(given, f"step {context.step.name}", self._begin_successor)
-
-
-# What undoes a step, an item of it or a call: a function is called as one operation, with what was filled in then.
+        """Start the successor with the current variables and the step's `Inputs`."""
+        inputs = context.storable({**context.inputs, **await filled(context.step.inputs, context.names)}, "Inputs")
+        await context.go_on_as_new(inputs, f"step {context.step.name}", self._begin_successor)
 
 
 class RollbackStep:
-    """Calls what undoes steps, with the functions that `find` has at that moment."""
+    """Handler of rollbacks of steps, items and calls: calls the function that `find` currently returns."""
 
     def __init__(self, find: Callable[[str], UserFunction]) -> None:
         self._find = find
 
     async def __call__(self, context: StepContext) -> Outcome:
-        """Make the call; its result is shown and kept nowhere else."""
+        """Call the rollback function. Its result is only displayed."""
         function = self._find(context.step.action or "")
         try:
             result = await call(context, function, context.step.parameters)
@@ -154,10 +150,10 @@ def built_in_handlers(
     *,
     drive_child: DriveChild,
     begin_successor: BeginSuccessor,
-    offers: AgentServices,
+    services: AgentServices,
 ) -> dict[str, Handler]:
-    """Return what carries out each type of step, by type."""
-    prompts = PromptStep(find_agent, content, offers)
+    """Return the handler of each step type."""
+    prompts = PromptStep(find_agent, content, services)
     return {
         "prompt": prompts,
         "action": ActionStep(find_action),
@@ -170,3 +166,33 @@ def built_in_handlers(
         CONTINUE: ContinueStep(begin_successor),
         "function": FunctionStep(drive_child, prompts.ask, begin_successor),
     }
+
+
+class ActionStep:
+    """Handler of action steps: calls the action that `find` currently returns."""
+
+    def __init__(self, find: Callable[[str], Action]) -> None:
+        self._find = find
+
+    async def __call__(self, context: StepContext) -> Outcome:
+        """Render the parameters and call the action. Its result is the value of the step, and as text its output."""
+        name = context.step.action
+        parameters = context.step.parameters
+        if not name:
+            raise StepError(f'no action specified for action step "{context.step.name}"')
+        action = self._find(name)
+        # The dialect `dive` stores the text of a result, `divebook` the result itself.
+        keeps_text = context.workflow.manner.keeps_text
+        parameters = await filled(parameters, context.names, cache=context.known)
+        try:
+            if context.step.each is not None and context.step.each.rows is not None:
+                frame = await filled({"rows": context.step.each.rows}, context.names, cache=context.known)
+                return await run_rows(context, action, parameters, frame["rows"])
+            result = await call(context, action, parameters)
+        except ApprovalDeniedError:
+            raise
+        except Exception as error:
+            text_of_error = clean_text(error) if keeps_text else clean_failure(error)
+            raise StepError(f"action {name} failed: {text_of_error}") from error
+        text = value_text(result)
+        return Outcome(text, text if keeps_text else result)

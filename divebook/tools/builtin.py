@@ -1,26 +1,22 @@
-"""The tools that come with divebook, by the names under which agents ask for them."""
+"""Built-in tools of divebook, by the names under which agents ask for them."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from html.parser import HTMLParser
 from typing import Any, get_type_hints
-from urllib.parse import urljoin
 
 from divebook.documents import fetch as fetching
 from divebook.documents.fetch import Page, PageLimits
-from divebook.documents.policy import FileArguments, require_allowed, resolved
-from divebook.errors import DivebookError, SetupError, did_you_mean, shown_number
-from divebook.text.format import lines_in
+from divebook.documents.policy import require_allowed, resolved
+from divebook.errors import SetupError, did_you_mean, shown_number
 from divebook.text.ranges import COUNT_OR_ZERO, SECONDS
-from divebook.tools.files import (
+from divebook.tools.document_tools import document_lister, document_reader, document_searcher, document_writer
+from divebook.tools.file_tools import (
     READS,
-    WRITES,
     ToolReach,
     coming,
     directory_lister,
@@ -29,135 +25,17 @@ from divebook.tools.files import (
     file_writer,
     text_editor,
 )
+from divebook.tools.web_page import readable
 from divebook.workflow.functions import signature_of
 from divebook.workflow.resources import ToolDefinition
 from divebook.workflow.tools import ToolFunction
 
-# What a page of the web says, as text: headings, lists and links are kept, everything else that is markup is not.
-
-
-_SILENT = ("script", "style", "noscript", "template", "svg", "head", "iframe")
-_BLOCKS = (
-    *("p", "div", "section", "article", "header", "footer", "main", "nav", "aside", "table", "tr", "ul", "ol", "dl"),
-    *("dt", "dd", "blockquote", "pre", "form", "figure", "hr", "li", "h1", "h2", "h3", "h4", "h5", "h6"),
-)
-_LINES = ("li", "tr", "dt", "dd")
-_MARKS = {f"h{level}": "#" * level + " " for level in range(1, 7)} | {"li": "- "}
-
-
-def readable(markup: str, address: str) -> str:
-    """Return the text of a page; `address` is what its links are relative to.
-
-    >>> print(readable("<title>T</title><h1>Hi</h1><p><a href='/x'>This</a> &amp; that<script>f()", "http://a/"))
-    T
-    <BLANKLINE>
-    # Hi
-    <BLANKLINE>
-    [This](http://a/x) & that
-    """
-    reader = _Reader(address)
-    reader.feed(_harmless(markup))
-    reader.close()
-    return reader.text()
-
-
-def _harmless(markup: str) -> str:
-    """Return markup without what the parser of Python reads again and again, or fails at.
-
-    These are comments, sections, and tags that never end (test_a_page_that_was_made_to_hold_the_reader_up).
-    """
-    parts = []
-    done = 0
-    while (start := markup.find("<!--", done)) >= 0:
-        parts.append(markup[done:start])
-        end = markup.find("-->", start + 4)
-        done = len(markup) if end < 0 else end + 3
-    text = "".join([*parts, markup[done:]]).replace("<![", "<! ")
-    last = text.rfind(">") + 1
-    return text[:last] + text[last:].replace("<", " ")
-
-
-class _Reader(HTMLParser):
-    def __init__(self, address: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self._address = address
-        self._parts: list[str] = []
-        self._title: list[str] = []
-        self._silent = ""
-        self._depth = 0
-        self._links: list[str] = []
-        self._in_title = self._is_verbatim = False
-
-    def text(self) -> str:
-        """Return what was read."""
-        lines = [line.rstrip() for line in "".join(self._parts).split("\n")]
-        body = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n")
-        title = " ".join("".join(self._title).split())
-        return f"{title}\n\n{body}" if title else body
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._in_title = self._in_title or tag == "title"
-        if tag == "body":  # some pages leave their head open
-            self._silent = ""
-        if tag in _SILENT and self._silent in ("", tag):
-            self._silent, self._depth = tag, self._depth + 1 if self._silent else 1
-        if self._silent:
-            return
-        self._is_verbatim = self._is_verbatim or tag == "pre"
-        if tag in _BLOCKS:
-            self._parts.append(("\n" if tag in _LINES else "\n\n") + _MARKS.get(tag, ""))
-        elif tag == "br":
-            self._parts.append("\n")
-        elif tag in ("td", "th") and self._parts[-1:] != ["\n"]:
-            self._parts.append(" ")
-        elif tag == "a":
-            self._links.append(self._target(dict(attrs).get("href") or ""))
-            self._parts.append("[" if self._links[-1] else "")
-
-    def _target(self, reference: str) -> str:
-        """Return where a link leads, or an empty text if that is no page."""
-        try:
-            found = urljoin(self._address, reference.strip())
-        except ValueError:
-            return ""
-        return found if reference.strip()[:1] not in ("", "#") and found.startswith(("http://", "https://")) else ""
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag == "title":
-            self._in_title = False
-        if self._silent:
-            self._depth -= tag == self._silent
-            self._silent = self._silent if self._depth else ""
-            return
-        if tag == "pre":
-            self._is_verbatim = False
-        if tag == "a" and self._links:
-            target = self._links.pop()
-            self._parts.append(f"]({target})" if target else "")
-        elif tag in _BLOCKS:
-            self._parts.append("\n" if tag in _LINES else "\n\n")
-
-    def handle_data(self, data: str) -> None:
-        if self._in_title:
-            self._title.append(data)
-        elif not self._silent:
-            self._parts.append(data if self._is_verbatim else self._joined(data))
-
-    def _joined(self, data: str) -> str:
-        """Return text with single spaces, and none at the beginning of a line."""
-        text = re.sub(r"\s+", " ", data)
-        return text.lstrip() if not self._parts or self._parts[-1].endswith(("\n", " ")) else text
-
-
-# The tool ``fetch``: a page of the web as text, from where the policy allows it, without key and without cookies.
-
-
 _PAUSE = 0.5
-"""Seconds before a page is asked for again; twice as many each further time."""
+"""Seconds before the first retry. The pause doubles with each further one."""
 
 
 def fetcher(reach: ToolReach, *, max_size: int = 512_000, max_retries: int = 0, timeout: float = 15.0) -> ToolFunction:
-    """Return the tool that fetches pages: at most `max_size` bytes, within `timeout` seconds each time."""
+    """Return the tool that fetches pages: at most `max_size` bytes, each attempt within `timeout` seconds."""
     limits = PageLimits(bytes=max_size, silence=timeout, seconds=timeout)
 
     def fetch(url: str) -> str:
@@ -189,147 +67,6 @@ def _fetched(url: str, reach: ToolReach, limits: PageLimits, retries: int) -> Pa
     return fetching.fetch(url, reach.policy, limits)
 
 
-# Tools of the environment's documents: read, list, search and write them.
-
-
-_LONGEST = 1_000_000
-"""Bytes of a document that is searched."""
-_SHOWN = 300
-"""Characters of a line that was found."""
-
-
-def document_reader(reach: ToolReach, *, max_size: int = 10_000_000) -> ToolFunction:
-    """Return the tool that reads documents of at most `max_size` bytes."""
-
-    def read_document(path: str, first_line: int = 1, lines: int | None = None) -> str:
-        """Read a document.
-
-        Parameters
-        ----------
-        path
-            Its path, or the name that it is known by.
-        first_line
-            The line to begin at.
-        lines
-            How many lines to read; by default all.
-        """
-        text = _text(reach, path, max_size)
-        if first_line <= 1 and lines is None:
-            return text
-        found = lines_in(text)[max(0, first_line - 1) :]
-        return "".join(found if lines is None else found[: max(0, lines)])
-
-    return coming(read_document, READS, files=_files(reach))
-
-
-def document_lister(reach: ToolReach, *, max_entries: int = 200) -> ToolFunction:
-    """Return the tool that lists documents."""
-
-    def list_documents(folder: str = "", recursive: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002 - a model gives it by name
-        """List the paths of documents.
-
-        Parameters
-        ----------
-        folder
-            Only those below this one.
-        recursive
-            Whether those in folders inside it are listed as well.
-        """
-        found = _paths(reach, folder, recursive=recursive)
-        more = {"note": f"limited to {max_entries} of {len(found)}"} if len(found) > max_entries else {}
-        return {"paths": found[:max_entries], **more}
-
-    return coming(list_documents, READS, files=_files(reach))
-
-
-def document_searcher(reach: ToolReach, *, max_matches: int = 50) -> ToolFunction:
-    """Return the tool that finds lines of documents."""
-
-    def search_documents(words: str, folder: str = "") -> dict[str, Any]:
-        """Find the lines of documents in which all of some words occur, in any order and capitals.
-
-        Parameters
-        ----------
-        words
-            The words, with spaces between them.
-        folder
-            Only documents below this one.
-        """
-        wanted = words.casefold().split()
-        if not wanted:
-            raise failed("no words were given: name at least one")
-        found: list[dict[str, Any]] = []
-        for path in _paths(reach, folder, recursive=True):
-            found += _lines_with(wanted, path, reach)
-            if len(found) > max_matches:
-                return {"matches": found[:max_matches], "note": f"limited to {max_matches}: use more words"}
-        return {"matches": found}
-
-    return coming(search_documents, READS, files=_files(reach))
-
-
-def document_writer(reach: ToolReach) -> ToolFunction:
-    """Return the tool that writes documents."""
-
-    def write_document(path: str, content: str) -> str:
-        """Write a document whole, replacing what was there.
-
-        Parameters
-        ----------
-        path
-            Its path, or the name that it is known by.
-        content
-            All that the document is to hold.
-        """
-        try:
-            written = reach.documents.put(path, content)
-        except (DivebookError, OSError, UnicodeError) as error:
-            raise failed(f"document {path} cannot be written: {error}") from error
-        return f"Successfully wrote {len(content)} characters to {written.path}"
-
-    return coming(write_document, WRITES, files=_files(reach))
-
-
-def _files(reach: ToolReach) -> FileArguments:
-    return FileArguments(("path", "folder"), reach.folder, path_of_name=reach.documents.path_named)
-
-
-def _text(reach: ToolReach, path: str, most: int) -> str:
-    try:
-        if (size := reach.documents.size(path)) > most:
-            raise failed(f"document {path} is too large ({size} bytes): at most {most} bytes can be read")
-        return reach.documents.get(path).content
-    except (DivebookError, OSError, UnicodeError) as error:
-        raise failed(f"document {path} cannot be read: {error}") from error
-
-
-def _paths(reach: ToolReach, folder: str, *, recursive: bool) -> list[str]:
-    try:
-        return [path for path in reach.documents.list(folder, recursive=recursive) if not _is_hidden(path)]
-    except (DivebookError, OSError) as error:
-        raise failed(f"documents of {folder!r} cannot be listed: {error}") from error
-
-
-def _is_hidden(path: str) -> bool:
-    return any(part.startswith(".") for part in path.split("/"))
-
-
-def _lines_with(wanted: list[str], path: str, reach: ToolReach) -> list[dict[str, Any]]:
-    """Return the lines of a document that hold all words; one that is no text, or very long, has none."""
-    try:
-        if reach.documents.size(path) > _LONGEST:
-            return []
-        text = reach.documents.get(path).content
-    except (DivebookError, OSError, UnicodeError):
-        return []
-    folded = ((number, line, line.casefold()) for number, line in enumerate(lines_in(text), start=1))
-    return [
-        {"path": path, "line": number, "text": line.strip()[:_SHOWN]}
-        for number, line, low in folded
-        if all(word in low for word in wanted)
-    ]
-
-
 OFFERED: Mapping[str, Callable[..., ToolFunction]] = {
     "read_document": document_reader,
     "list_documents": document_lister,
@@ -341,7 +78,8 @@ OFFERED: Mapping[str, Callable[..., ToolFunction]] = {
     "list_directory": directory_lister,
     "text_editor": text_editor,
 }
-"""What makes each of them, from what it may reach and its options."""
+"""Functions that create the built-in tools from their reach and options, by name."""
+
 
 ABSENT: Mapping[str, str] = {
     "command": "programs come with workspaces; let an action do it, or write a @tool that runs what you need",
@@ -351,13 +89,13 @@ ABSENT: Mapping[str, str] = {
     "anthropic_computer": "a provider's own tools are not used; write a @tool",
     "anthropic_web_search": "a provider's own tools are not used; write a @tool that asks your search service",
 }
-"""Tools of the old system that do not come with this one, and what to do."""
+"""Tools of the legacy Dive dialect that divebook does not have, with advice."""
 
 
 def offered(name: str, reach: ToolReach, options: Mapping[str, Any]) -> ToolFunction:
-    """Return a tool that comes with divebook, made with its options.
+    """Return a built-in tool with options.
 
-    Options are known without regard to case and underscores, as the old system read them: ``MaxSize``, ``max_size``.
+    Case and underscores of option names are ignored, as in the legacy Dive dialect: ``MaxSize``, ``max_size``.
 
     Raises
     ------
@@ -366,57 +104,35 @@ def offered(name: str, reach: ToolReach, options: Mapping[str, Any]) -> ToolFunc
     """
     make = OFFERED[name]
     kinds = get_type_hints(make)
-    known = {option_named(option): option for option in list(inspect.signature(make).parameters)[1:]}
-    given: dict[str, Any] = {}
+    options_by_name = {option_named(option): option for option in list(inspect.signature(make).parameters)[1:]}
+    arguments: dict[str, Any] = {}
     for written, value in options.items():
-        option = known.get(option_named(written))
+        option = options_by_name.get(option_named(written))
         if option is None:
-            hint = did_you_mean(written, known.values()) or f"it has {', '.join(known.values()) or 'none'}"
+            hint = (
+                did_you_mean(written, options_by_name.values())
+                or f"it has {', '.join(options_by_name.values()) or 'none'}"
+            )
             raise SetupError(f"tool {name} has no option {written!r}: {hint}")
-        given[option] = _fitting(name, written, value, kinds[option])
-    made = make(reach, **given)
-    return made if made.name == name else replace(made, rule_name=name)
-
-
-def option_named(name: str) -> str:
-    """Return the one spelling of an option's name."""
-    return name.replace("_", "").casefold()
-
-
-def _fitting(name: str, option: str, value: Any, kind: Any) -> Any:
-    """Return the value of an option; raises `SetupError` if it is of another kind."""
-    texts = [value] if isinstance(value, str) else value
-    if kind not in _NUMBERS and kind is not str:
-        if isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts):
-            return tuple(texts)
-    elif kind is str:
-        if isinstance(value, str):
-            return value
-    elif _NUMBERS[kind].fits(value):
-        return value
-    wanted = "a text" if kind is str else _NUMBERS.get(kind, "a list of texts")
-    raise SetupError(f"option {option} of tool {name} must be {wanted}, not {shown_number(value)}")
-
-
-_NUMBERS = {int: COUNT_OR_ZERO, float: SECONDS}
-
-
-# A tool as an agent asks for it: by name, with the options that a definition sets and the limits that it declares.
-
-
-_LIMITS = ("timeout", "limit", "most", "concurrency", "retry")
+        arguments[option] = _fitting(name, written, value, kinds[option])
+    tool = make(reach, **arguments)
+    return tool if tool.name == name else replace(tool, rule_name=name)
 
 
 def declared(
-    name: str, own: ToolFunction | None, said: ToolDefinition | None, config: Mapping[str, Any], reach: ToolReach
+    name: str,
+    function: ToolFunction | None,
+    declaration: ToolDefinition | None,
+    config: Mapping[str, Any],
+    reach: ToolReach,
 ) -> ToolFunction | None:
-    """Return the tool of a name, or None if it neither is a person's own nor comes with divebook.
+    """Return the tool of a name; None if it is neither a function of the user nor built in.
 
     Parameters
     ----------
-    own
+    function
         The function that a person made a tool of that name, which wins over one that comes with divebook.
-    said
+    declaration
         What stands about it under ``Tools``.
     config
         What the agent's ``ToolConfig`` says of it, which wins over that.
@@ -426,11 +142,11 @@ def declared(
     SetupError
         It is switched off, or an option does not fit, or has no effect.
     """
-    if said is not None and not said.enabled:
+    if declaration is not None and not declaration.enabled:
         raise SetupError(f'agent references unknown tool "{name}": its definition under Tools says Enabled: false')
-    options = _merged({} if said is None else said.parameters, config)
-    if own is not None:
-        return with_arguments(own, options, reach)
+    options = _merged({} if declaration is None else declaration.parameters, config)
+    if function is not None:
+        return with_arguments(function, options, reach)
     if name in OFFERED:
         return offered(name, reach, options)
     if options and name not in ABSENT:
@@ -438,25 +154,51 @@ def declared(
     return None
 
 
-def limited(tool: ToolFunction, said: ToolDefinition | None) -> ToolFunction:
-    """Return a tool of any kind with the limits that stand about it under ``Tools``."""
-    if said is None:
+def limited(tool: ToolFunction, declaration: ToolDefinition | None) -> ToolFunction:
+    """Return a tool with the limits that are declared for it under ``Tools``."""
+    if declaration is None:
         return tool
-    limits = {key: getattr(said, key) for key in _LIMITS if getattr(said, key) is not None}
-    return replace(tool, **limits, approval=tool.approval or said.approval)
+    limits = {key: getattr(declaration, key) for key in _LIMITS if getattr(declaration, key) is not None}
+    return replace(tool, **limits, approval=tool.approval or declaration.approval)
+
+
+def option_named(name: str) -> str:
+    """Return the normalized name of an option."""
+    return name.replace("_", "").casefold()
+
+
+def _fitting(name: str, option: str, value: Any, kind: Any) -> Any:
+    """Return the value of an option; raise `SetupError` if it has another type. bool is not accepted as a number."""
+    texts = [value] if isinstance(value, str) else value
+    if kind not in _NUMBERS and kind is not str:
+        if isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts):
+            return tuple(texts)
+    elif kind is str:
+        if isinstance(value, str):
+            return value
+    elif _NUMBERS[kind].fits(value):
+        return value
+    expected = "a text" if kind is str else _NUMBERS.get(kind, "a list of texts")
+    raise SetupError(f"option {option} of tool {name} must be {expected}, not {shown_number(value)}")
+
+
+_NUMBERS = {int: COUNT_OR_ZERO, float: SECONDS}
+
+
+_LIMITS = ("timeout", "limit", "most", "concurrency", "retry")
 
 
 def _merged(parameters: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options, each once however it is written; those of the agent win."""
+    """Merge options regardless of their spelling. Those of the agent take precedence."""
     written = {option_named(name): name for name in (*parameters, *config)}
     values = {option_named(name): value for source in (parameters, config) for name, value in source.items()}
     return {written[folded]: value for folded, value in values.items()}
 
 
 def with_arguments(tool: ToolFunction, arguments: Mapping[str, Any], reach: ToolReach) -> ToolFunction:
-    """Return a tool some arguments of which are fixed: a model neither sees nor gives them, and no log holds them.
+    """Return a tool with some arguments fixed. The model does not see or set them, and no log contains them.
 
-    What they name (``env://KEY``) is looked up at each call.
+    References in them (``env://KEY``) are resolved at each call.
     """
     if not arguments:
         return tool
@@ -467,27 +209,31 @@ def with_arguments(tool: ToolFunction, arguments: Mapping[str, Any], reach: Tool
         if name not in signature.parameters:
             takes = ", ".join(signature.parameters) or "nothing"
             raise SetupError(f"{tool.label} has no parameter {name!r} (it takes: {takes})")
-    left = [parameter for name, parameter in signature.parameters.items() if name not in arguments]
+    remaining = [parameter for name, parameter in signature.parameters.items() if name not in arguments]
 
-    def given() -> dict[str, Any]:
-        found: dict[str, Any] = resolved(dict(arguments), reach.policy, reach.folder)
-        return found
+    def fixed_arguments() -> dict[str, Any]:
+        values: dict[str, Any] = resolved(dict(arguments), reach.policy, reach.folder)
+        return values
 
-    called = _async(function, given) if inspect.iscoroutinefunction(function) else _plain(function, given)
+    called = (
+        _async(function, fixed_arguments)
+        if inspect.iscoroutinefunction(function)
+        else _plain(function, fixed_arguments)
+    )
     functools.update_wrapper(called, function)
-    called.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]  # what inspect looks for
+    called.__signature__ = signature.replace(parameters=remaining)  # type: ignore[attr-defined]  # what inspect looks for
     return replace(tool, function=called, fixed=dict(arguments))
 
 
-def _async(function: Callable[..., Any], given: Callable[[], dict[str, Any]]) -> Callable[..., Any]:
+def _async(function: Callable[..., Any], fixed_arguments: Callable[[], dict[str, Any]]) -> Callable[..., Any]:
     async def called(**arguments: Any) -> Any:
-        return await function(**given(), **arguments)
+        return await function(**fixed_arguments(), **arguments)
 
     return called
 
 
-def _plain(function: Callable[..., Any], given: Callable[[], dict[str, Any]]) -> Callable[..., Any]:
+def _plain(function: Callable[..., Any], fixed_arguments: Callable[[], dict[str, Any]]) -> Callable[..., Any]:
     def called(**arguments: Any) -> Any:
-        return function(**given(), **arguments)
+        return function(**fixed_arguments(), **arguments)
 
     return called

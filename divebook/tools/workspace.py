@@ -1,7 +1,7 @@
-"""Tools of agents that have a workspace: look at its files, change them, search them, run commands.
+"""Tools of agents that have a workspace: view, change and search its files, and run commands.
 
-They work in the workspace of the call that is under way (`divebook.workspace.workspace`). In a copy of a folder changes
-are not asked about, since nothing is lost: what has changed is shown when it is to be taken over.
+They work in the workspace of the current call (`divebook.workspace.workspace`). Changes in a copy of a folder need no
+approval, because nothing is lost: a person sees them before they are applied to the folder.
 """
 
 from __future__ import annotations
@@ -275,7 +275,7 @@ async def list_processes() -> list[dict[str, Any]]:
 
 
 _PATHS = ("file_path", "path", "paths", "src", "dst", "cwd")
-"""Names of arguments that name files, in any of the tools."""
+"""Names of arguments that name files, in any of these tools."""
 _READS: Mapping[str, Callable[..., Any]] = {each.__name__: each for each in (view, ls, glob, grep)}
 _CHANGES: Mapping[str, Callable[..., Any]] = {
     each.__name__: each for each in (edit, multi_edit, replace, mkdir, move, copy, delete)
@@ -285,15 +285,15 @@ _WATCHES: Mapping[str, Callable[..., Any]] = {
     each.__name__: each for each in (read_process_output, list_processes, kill_process)
 }
 WORKSPACE_TOOLS = (*_READS, *_CHANGES, SHELL)
-"""The names of those that an agent with a workspace has if it names none."""
+"""Tools of an agent that has a workspace and names none of them."""
 PROCESS_TOOLS = tuple(name for name in (*_RUNS, *_WATCHES) if name != SHELL)
-"""The names of those for processes that go on, which an agent has if it names them."""
+"""Tools for background processes. An agent has them only if it names them."""
 
 
 def workspace_tool(name: str, definition: WorkspaceDefinition | None) -> ToolFunction:
-    """Return a tool of a workspace; None stands for the one that the workflow names.
+    """Return a tool of a workspace. None stands for the workspace that the workflow names.
 
-    What is made in a copy can be taken back, and a fence keeps commands in: of those nobody need be asked.
+    Changes in a copy can be reverted, and a fenced workspace contains its commands: neither needs approval.
     """
     is_copy = definition is not None and not definition.in_place
     is_contained = definition is not None and definition.kind in CONTAINED

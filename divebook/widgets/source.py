@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import cache, partial
 from typing import Any, NamedTuple, cast
 
-from divebook.agents.clients import REQUEST_LIMITERS
+from divebook.agents.request_limits import REQUEST_LIMITERS
 from divebook.engine.bounds import NANODOLLARS, spent_of
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, CACHED_RESPONSE, NAMED_BY, TOOL_CALL
 from divebook.engine.state import ExecutionState, awaited_signals
@@ -584,7 +584,7 @@ def waits_of(execution: Execution, driven_by: str | None = None) -> str:
     signals = [] if state.is_over else awaited_signals(state)
     waits = [f"waits for {awaited}: {in_notebook('signal', [execution.id, awaited.name])}" for awaited in signals]
     asks_models = execution.is_live and execution.state.ledger.llm_calls
-    limits = [str(standing) for standing in REQUEST_LIMITERS.standings()] if asks_models else []
+    limits = [str(limit) for limit in REQUEST_LIMITERS.states()] if asks_models else []
     return "; ".join([*([] if held_up is None else [held_up]), *limits, *waits])
 
 

@@ -164,7 +164,7 @@ def test_while_a_bound_above_is_asked_about_those_below_may_be_reached():
     one, other = TurnBudget("one", Bounds(), middle), TurnBudget("other", Bounds(), middle)
 
     class Person:
-        def asked(self, key):
+        def recorded_question(self, key):
             return None
 
         async def question(self, *_, **__):

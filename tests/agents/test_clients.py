@@ -9,7 +9,8 @@ import pytest
 
 from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
 from divebook.agents.agent import MODEL_RETRY
-from divebook.agents.clients import CLIENTS, FIRST, REQUEST_LIMITERS, RequestLimiter
+from divebook.agents.clients import CLIENTS
+from divebook.agents.request_limits import FIRST, REQUEST_LIMITERS, RequestLimiter
 from divebook.analysis.log import operations_frame
 from divebook.errors import SetupError
 from divebook.runtime.loop import ENGINE
@@ -101,9 +102,9 @@ def test_what_a_provider_says_to_one_execution_holds_for_all(serve):
     first, second = labelling(1, parallel=1), labelling(40, parallel=40)
     assert first.start("label").wait(PATIENCE).status == "completed"
     assert second.start("label").wait(PATIENCE).status == "completed"
-    (limiter,) = [found for place, found in REQUEST_LIMITERS._known.items() if place[2].startswith(server.url)]
+    (limiter,) = [limiter for place, limiter in REQUEST_LIMITERS._limiters.items() if place[2].startswith(server.url)]
     assert server.most_open <= limiter.limit < FIRST
-    assert str(limiter.standing).startswith(f"openai:gpt-4o-mini: 0 of {limiter.limit} at once")
+    assert str(limiter.state).startswith(f"openai:gpt-4o-mini: 0 of {limiter.limit} at once")
 
 
 def test_a_request_that_waits_for_a_person_keeps_no_other_one_waiting(monkeypatch):

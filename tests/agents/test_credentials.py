@@ -5,7 +5,7 @@ import json
 import pytest
 
 from divebook import Agent, ApprovalRule, Environment, Policy, ScriptedModel, Step, Workflow, tool
-from divebook.agents.requests import with_said
+from divebook.agents.conversions import with_cleaned_text
 from divebook.text.passwords import REDACTED as HIDDEN
 from divebook.text.redaction import shared
 from tests.planted import contents, told, traces
@@ -90,6 +90,6 @@ def test_a_signed_thought_goes_back_to_its_provider_as_it_came():
     secret = TOLD["GitHub"][1]
     signed = {"part_kind": "thinking", "content": secret, "signature": "c2lnbmVk"}
     call = {"part_kind": "tool-call", "args": {"k": secret}, "tool_call_id": secret, "id": secret}
-    made = with_said({"parts": [signed, call], "provider_response_id": secret}, shared().without_certain)
+    made = with_cleaned_text({"parts": [signed, call], "provider_response_id": secret}, shared().without_certain)
     assert made["parts"] == [signed, {**call, "args": {"k": HIDDEN}}]
     assert made["provider_response_id"] == secret

@@ -10,8 +10,8 @@ from pydantic_ai.messages import ModelResponse, TextPart
 from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, Step, Workflow
-from divebook.agents import loop
-from divebook.agents.requests import CATEGORIES, MOST_BODY
+from divebook.agents import agent_loop
+from divebook.agents.model_errors import CATEGORIES, MOST_BODY
 from divebook.errors import OperationError
 from divebook.events import catalog
 from divebook.events.codec import encode_line
@@ -42,12 +42,12 @@ class Caught(AbstractCapability):
 @pytest.fixture
 def caught(monkeypatch):
     monkeypatch.setattr(Caught, "seen", [])
-    library = loop.pydantic_ai.Agent
+    library = agent_loop.pydantic_ai.Agent
 
     def made(*args, capabilities=(), **options):
         return library(*args, capabilities=[*capabilities, Caught()], **options)
 
-    monkeypatch.setattr(loop.pydantic_ai, "Agent", made)
+    monkeypatch.setattr(agent_loop.pydantic_ai, "Agent", made)
     return Caught.seen
 
 

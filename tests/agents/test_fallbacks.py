@@ -13,8 +13,8 @@ from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, Retry, Step, Workflow
-from divebook.agents.batches import telling
-from divebook.agents.clients import FIRST, REQUEST_LIMITERS, RequestLimiters
+from divebook.agents.fallbacks import reporting_model
+from divebook.agents.request_limits import FIRST, REQUEST_LIMITERS, RequestLimiters
 from divebook.workflow.resources import AgentDefinition
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import environment
@@ -83,9 +83,9 @@ def test_each_model_behind_another_one_is_limited_by_what_its_own_provider_says(
     require("the library openai", importlib.util.find_spec("openai") is not None)
     known, served, refused = RequestLimiters(), provided("served"), provided("refused")
     for models in ((refused, served), (refused, served), (served, refused)):
-        ask(telling(FallbackModel(*models), known))
+        ask(reporting_model(FallbackModel(*models), known))
     with pytest.raises(FallbackExceptionGroup):
-        ask(telling(FallbackModel(provided("refused-too"), FallbackModel(refused)), known))
+        ask(reporting_model(FallbackModel(provided("refused-too"), FallbackModel(refused)), known))
     stands = [known.slot(model)._limiter for model in (refused, served)]
     assert [(found.limit < FIRST, found.under_way) for found in stands] == [(True, 0), (False, 0)]
 
@@ -94,7 +94,7 @@ def test_a_stream_that_does_not_begin_tells_its_limiter_as_well(require):
     require("the library openai", importlib.util.find_spec("openai") is not None)
     known, models = RequestLimiters(), (provided("refused"), provided("refused-too"))
     with pytest.raises(FallbackExceptionGroup):
-        ask(telling(FallbackModel(*models), known), streams=True)
+        ask(reporting_model(FallbackModel(*models), known), streams=True)
     assert [known.slot(model)._limiter.limit for model in models] == [FIRST // 2] * 2
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from divebook.agents.clients import FIRST, MOST, LimitState, RequestLimiter
+from divebook.agents.request_limits import FIRST, MOST, LimitState, RequestLimiter
 
 
 class TooManyError(Exception):
@@ -61,7 +61,7 @@ def test_so_many_begin_and_the_next_waits_for_one_to_end(limiter):
         first, *rest = await entered(limiter, FIRST)
         next_one = asyncio.ensure_future(entered(limiter, 1))
         await turns()
-        waited = limiter.standing
+        waited = limiter.state
         await ended([first])
         await ended([*rest, *await next_one])
         return waited
@@ -96,15 +96,15 @@ def test_nobody_asks_before_the_provider_wants_it(limiter, clock):
         waiting = asyncio.ensure_future(entered(limiter, 1))
         await ended(slots[1:])
         await turns()
-        standings = [limiter.standing]
+        standings = [limiter.state]
         clock.now += 6.9
         limiter.admit()
         await turns()
-        standings.append(limiter.standing)
+        standings.append(limiter.state)
         clock.now += 0.1
         limiter.admit()
         await ended(await waiting)
-        return [str(standing) for standing in standings], limiter.standing.pause
+        return [str(standing) for standing in standings], limiter.state.pause
 
     said, left = asyncio.run(play())
     assert said == [
@@ -119,7 +119,7 @@ def test_the_pause_ends_by_itself():
         limiter = RequestLimiter("m")
         await ended(await entered(limiter, 1), TooManyError(retry_after=0.001))
         await ended(await entered(limiter, 1))
-        return limiter.standing
+        return limiter.state
 
     assert asyncio.run(play()) == LimitState("m", 0, FIRST // 2, 0, 0)
 
@@ -157,7 +157,7 @@ def test_what_a_429_became_counts_as_well(limiter):
     error = RuntimeError("the operation failed")
     error.__cause__ = TooManyError(retry_after=3)
     asyncio.run(_failed(limiter, error))
-    assert (limiter.limit, limiter.standing.pause) == (FIRST // 2, 3)
+    assert (limiter.limit, limiter.state.pause) == (FIRST // 2, 3)
 
 
 def test_who_gives_up_keeps_nobody_waiting(limiter):
@@ -173,7 +173,7 @@ def test_who_gives_up_keeps_nobody_waiting(limiter):
         await ended([*held[1:], *slots])
 
     asyncio.run(play())
-    assert (limiter.under_way, limiter.standing.waiting) == (0, 0)
+    assert (limiter.under_way, limiter.state.waiting) == (0, 0)
 
 
 @given(st.lists(st.sampled_from(["enter", "end", "fail", "busy", "cancel", "pass_by"]), max_size=80))
@@ -189,7 +189,7 @@ def test_no_slot_is_lost_and_the_limit_is_kept_whatever_happens(played):
         while game.tasks:
             game.end()
         await turns()
-        return game.limiter.standing
+        return game.limiter.state
 
     standing = asyncio.run(play())
     assert (standing.under_way, standing.waiting) == (0, 0)

@@ -28,8 +28,8 @@ from divebook import Agent, Each, Step, Workflow
 from divebook.agents.models import (
     TOKENS_PER_FILE,
     TOKENS_PER_MESSAGE,
-    _found,
     _price,
+    _priced_model,
     estimate,
     is_priced,
     tokens_of,
@@ -63,9 +63,9 @@ def test_rates_give_the_prices_that_genai_prices_gives(sold, fresh, read, write,
 
 
 def test_most_models_have_rates_and_those_whose_price_depends_on_more_have_none():
-    assert _found("gpt-4o-mini", "openai").rates is not None
+    assert _priced_model("gpt-4o-mini", "openai").rates is not None
     tiered = "gemini-2.5-pro", "google"
-    assert _found(*tiered).rates is None
+    assert _priced_model(*tiered).rates is None
     assert _price(*tiered, 300_000, 0) > 3 * _price(*tiered, 100_000, 0)
 
 

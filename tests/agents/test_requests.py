@@ -27,8 +27,9 @@ from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import UsageLimits
 
-from divebook.agents import requests
-from divebook.agents.requests import RequestRecord, concise, plain_response, response_of, whole
+from divebook.agents import request_record
+from divebook.agents.conversions import concise, plain_response, response_of
+from divebook.agents.request_record import RequestRecord, whole
 from divebook.events import catalog
 from divebook.events.codec import decode_line, encode_line
 from divebook.events.recorded import opened
@@ -275,13 +276,13 @@ def test_rebuilt_equals_sent(seed):
 @pytest.mark.parametrize("calls", [20, 60])
 def test_a_request_dumps_only_what_is_new(calls, monkeypatch):
     dumps = 0
-    dump = requests.whole
+    dump = request_record.whole
 
     def counted(message):
         nonlocal dumps
         dumps += 1
         return dump(message)
 
-    monkeypatch.setattr(requests, "whole", counted)
+    monkeypatch.setattr(request_record, "whole", counted)
     turn(calls)
     assert dumps <= calls + 1

@@ -9,7 +9,7 @@ from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, Step, Workflow
-from divebook.agents.loop import ANSWER_NOW
+from divebook.agents.agent_loop import ANSWER_NOW
 from divebook.errors import AgentError, DefinitionError, StepError
 from divebook.workflow.functions import workflow
 from divebook.workflow.reader import definitions_from

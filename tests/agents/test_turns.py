@@ -82,12 +82,12 @@ def test_a_turn_that_is_cut_anywhere_makes_no_finished_request_or_call_again():
 
 
 def test_a_finished_turn_is_taken_whole_and_runs_no_loop(monkeypatch):
-    from divebook.agents import loop
+    from divebook.agents import agent_loop
 
     book = Book()
     execution = world(book.look)[0].start("ask").wait(20)
     at = next(e.sequence for e in execution.history() if e.event_type == "step_completed") - 2
-    monkeypatch.setattr(loop.LoopRun, "turn", lambda *_: pytest.fail("the loop runs again"))
+    monkeypatch.setattr(agent_loop.AgentLoop, "turn", lambda *_: pytest.fail("the loop runs again"))
     other, _ = world(book.look, store=cut(execution.store, execution, at))
     assert other.resume(execution.id).wait(20).variables == execution.variables
 

@@ -17,7 +17,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, Step, Workflow, tool
-from divebook.agents.requests import whole
+from divebook.agents.request_record import whole
 from divebook.workflow.resources import AgentDefinition
 from divebook.workflow.step import ContentEntry
 from tests.execution.test_resuming import cut

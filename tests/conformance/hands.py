@@ -16,7 +16,7 @@ from divebook.documents.repository import matches
 from divebook.environment.environment import Environment
 from divebook.store import MemoryStore
 from divebook.tools.builtin import offered
-from divebook.tools.files import ToolReach
+from divebook.tools.file_tools import ToolReach
 
 Data = Mapping[str, Any]
 ERROR = "Error: "

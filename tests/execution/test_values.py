@@ -20,8 +20,8 @@ from divebook.errors import UnopenableValueError
 from divebook.events import classes
 from divebook.notebook.run import Run
 from divebook.runtime.operations import OperationRequest
-from divebook.steps.action import filled
 from divebook.steps.actions import Action
+from divebook.steps.evaluation import filled
 from divebook.store import MemoryStore, SqliteStore
 from divebook.store.transfer import export, import_
 from divebook.workflow import step, workflow
@@ -332,6 +332,6 @@ def test_a_variable_that_is_handed_on_has_the_identity_that_it_always_had():
 def test_parameters_that_only_refer_to_a_variable_are_known():
     known = {}
     given = {"rows": "$(state.rows)", "made": "$(state.rows[:1])", "text": "${state.rows[0].n}", "own": [1]}
-    made = asyncio.run(filled(given, {"state": {"rows": ROWS}}, known=known))
+    made = asyncio.run(filled(given, {"state": {"rows": ROWS}}, cache=known))
     assert made == {"rows": ROWS, "made": ROWS[:1], "text": "0", "own": [1]}
     assert known == {id(ROWS): ROWS}

@@ -11,7 +11,7 @@ from divebook import Environment, Step, Workflow
 from divebook.errors import ExecutionError, SetupError, StepError
 from divebook.mapping import mapped
 from divebook.runtime.loop import ENGINE
-from divebook.steps import rows as steps_rows
+from divebook.steps import row_calls as steps_rows
 from divebook.steps.actions import REGISTERED
 
 FRAME = pd.DataFrame({"text": list("abcd"), "n": [3, 1, 2, 0]}, index=pd.Index(list("wxyz"), name="key"))

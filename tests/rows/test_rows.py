@@ -14,7 +14,7 @@ from divebook import Each, Environment, Step, Workflow, action
 from divebook.errors import DefinitionError, NotFoundError, SetupError, StepError
 from divebook.events import catalog
 from divebook.mapping import mapped
-from divebook.steps import rows as steps_rows
+from divebook.steps import row_calls as steps_rows
 from divebook.steps.actions import REGISTERED
 from divebook.workflow import step
 from divebook.workflow.reader import read_definitions

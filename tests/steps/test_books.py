@@ -14,7 +14,7 @@ from tests.steps.test_approval import Till
 def test_a_book_that_a_busy_store_holds_up_is_waited_for(refusals):
     till = Till(Busy())
     run = till.asked()
-    books = till.world._policy._books
+    books = till.world._policy._log
     begin = books._begin
 
     def held_up(key):

@@ -18,8 +18,8 @@ from divebook import (
 )
 from divebook.errors import DivebookError, OperationError
 from divebook.questions.answer import Typed
-from divebook.steps.action import MOST_SHOWN
 from divebook.steps.actions import REGISTERED
+from divebook.steps.workspace_actions import MOST_SHOWN
 from divebook.workflow.functions import step, workflow
 from divebook.workflow.servers import WorkspaceDefinition
 from divebook.workflow.tools import REGISTERED_TOOLS

@@ -272,7 +272,7 @@ def test_an_answer_that_is_compressed_is_refused(run, plain, client):
 
 
 def test_a_server_that_floods_is_left_even_if_it_does_not_let_go(run, plain, client, monkeypatch):
-    monkeypatch.setattr(connection, "GOODBYE", 0.1)
+    monkeypatch.setattr(connection, "CLOSE_TIMEOUT", 0.1)
     monkeypatch.setattr(connection, "MOST_NOTIFICATIONS", 50)
     plain.way = "floods"
     server = client()

@@ -136,7 +136,7 @@ def test_an_answer_in_full_is_told_from_a_value_by_the_names_of_the_schema(schem
 
 
 def test_what_an_earlier_version_recorded_as_the_default_agrees_to_nothing(monkeypatch):
-    monkeypatch.setattr("divebook.agents.tools.DEFAULT", {"data": {"data": "decline"}})
+    monkeypatch.setattr("divebook.agents.server_tools.DEFAULT", {"data": {"data": "decline"}})
     clock = Watch()
     with world(asking(elicit(form({"why": TEXT}))), clock=clock) as here:
         execution = here.start("ask").wait(60)

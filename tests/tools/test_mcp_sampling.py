@@ -3,7 +3,7 @@
 import pytest
 
 from divebook import Agent, ScriptedModel, Step, Workflow
-from divebook.agents import tools
+from divebook.agents import server_tools
 from divebook.workflow.servers import ApprovalRule
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import environment
@@ -78,7 +78,7 @@ def test_without_such_an_agent_it_is_refused(tool, within):
 
 
 def test_a_call_asks_only_so_much(monkeypatch):
-    monkeypatch.setattr(tools, "MOST_ASKED", 1)
+    monkeypatch.setattr(server_tools, "MOST_ASKED", 1)
     with world("ponder_as_before", asks_within_calls=True) as here:
         execution = here.start("ask").wait(60)
         assert execution.variables == {"said": "done"}, execution.error

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from divebook import Agent, ScriptedModel, Step, Workflow
-from divebook.agents import tools as served_tools
+from divebook.agents import server_tools
 from divebook.config import answers
 from divebook.documents import Policy
 from divebook.errors import AlreadyRegisteredError, NotFoundError, ServerError
@@ -179,7 +179,7 @@ def test_a_server_made_with_the_sdk_asks_during_its_call_if_its_definition_says_
 
 
 def test_a_server_that_always_wants_to_be_called_again_is_not(monkeypatch):
-    monkeypatch.setattr(served_tools, "MOST_ASKED", 3)
+    monkeypatch.setattr(server_tools, "MOST_ASKED", 3)
     with world([{"call": {"stalls": {}}}, "done"], defined("good.py", name="good")) as here:
         execution = here.start("ask").wait(60)
         assert execution.variables == {"said": "done"}

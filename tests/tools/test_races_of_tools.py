@@ -7,7 +7,7 @@ import pytest
 from pydantic_ai.exceptions import ToolFailed
 
 from divebook.documents import MemoryDocuments, Policy
-from divebook.tools.files import ToolReach, directory_lister, file_reader, file_writer, text_editor
+from divebook.tools.file_tools import ToolReach, directory_lister, file_reader, file_writer, text_editor
 from tests.workspace.races import exchanging
 
 TRIES = 300

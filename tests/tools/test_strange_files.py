@@ -12,7 +12,7 @@ from pydantic_ai.exceptions import ToolFailed
 from divebook.documents import FileDocuments, Policy
 from divebook.events.codec import storable
 from divebook.tools.builtin import offered
-from divebook.tools.files import ToolReach
+from divebook.tools.file_tools import ToolReach
 
 SECRET = "what nobody may read"
 

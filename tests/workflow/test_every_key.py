@@ -78,7 +78,7 @@ READ_BY = {
     ("content entry", "Path"): ("config/content.py", "path"),
     ("content entry", "URL"): ("config/content.py", "url"),
     ("content entry", "Document"): ("config/content.py", "document"),
-    ("content entry", "DynamicFrom"): ("steps/prompt.py", "dynamic_from"),
+    ("content entry", "DynamicFrom"): ("steps/content_blocks.py", "dynamic_from"),
     ("Each", "OnItemError"): ("runtime/step.py", "on_item_error"),
     ("workflow", "ContinueOnFailure"): ("engine/decide.py", "continue_on_failure"),
     ("agent", "IsSupervisor"): ("environment/registry.py", "is_supervisor"),

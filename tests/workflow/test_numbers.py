@@ -13,7 +13,7 @@ import typer
 
 from divebook import Each, Retry, Step, Workflow, tool
 from divebook.cli.main import app
-from divebook.cli.options import within
+from divebook.cli.options import number_option
 from divebook.errors import BoundsError, DefinitionError
 from divebook.questions import bounds
 from divebook.questions.bounds import Bounds
@@ -213,16 +213,16 @@ def test_every_numeric_option_of_a_command_has_a_range():
 
     options = dict([*_numeric_options(app), *_numeric_options(dev_env)])
     assert len(options) > 20
-    made_by_within = within(NumberRange()).__code__
+    check_of_a_range = number_option("--n", allowed=NumberRange(), help="A number.").callback.__code__
     for option, notes in options.items():
         callback = getattr(notes[0], "callback", None) if notes else None
-        assert getattr(callback, "__code__", None) is made_by_within, option
+        assert getattr(callback, "__code__", None) is check_of_a_range, option
 
 
 @pytest.mark.parametrize("value", [10**30, math.nan, math.inf, -1, 1e300])
 def test_an_option_out_of_range_is_a_usage_error(value):
     with pytest.raises(typer.BadParameter, match="it must be a number of seconds from 0 to 3,155,760,000, not"):
-        within(ranges.SECONDS)(value)
+        number_option("--seconds", allowed=ranges.SECONDS, help="A time.").callback(value)
 
 
 def test_every_kind_of_number_has_a_range():

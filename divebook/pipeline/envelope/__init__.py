@@ -1,4 +1,6 @@
-"""What one request is, what it may spend and what became of it; inside an execution a fold of its log."""
+"""Envelope: identity, budget, outputs and result of one pipeline request. Inside an execution it is a fold of the
+log.
+"""
 
 from divebook.pipeline.envelope.envelope import (
     Envelope,

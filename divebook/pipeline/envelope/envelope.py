@@ -65,7 +65,7 @@ def random_id(prefix: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SlotNames:
-    """Which output slots have a part in retries, stages and responses; the envelope itself knows no stage."""
+    """Roles of output slots in retries, stages and responses. The envelope itself does not depend on stage names."""
 
     retry_reset: Collection[str] = frozenset({"plan", "arbiter", "execution", "synthesizer", "critic"})
     """Dropped when an attempt begins anew."""
@@ -231,8 +231,8 @@ def _strangers(state: Mapping[Any, Any]) -> list[str]:
     version = state.get("schema_version", "missing")
     problems = [] if version == SCHEMA_VERSION else [f"schema_version: {SCHEMA_VERSION} wanted, not {version!r:.60}"]
     strangers = state.keys() - {*STATE_KEYS, "schema_version"}
-    found = {key: did_you_mean(str(key), STATE_KEYS) for key in strangers}
-    problems += [f"{key!r:.60}: unknown" + (f"; {hint}" if hint else "") for key, hint in found.items()]
+    hints = {key: did_you_mean(str(key), STATE_KEYS) for key in strangers}
+    problems += [f"{key!r:.60}: unknown" + (f"; {hint}" if hint else "") for key, hint in hints.items()]
     return sorted(problems)
 
 
@@ -245,7 +245,7 @@ class StagedContents(Contents):
     # --- goals and retries
 
     def initialize_goals(self, goals: Iterable[str]) -> None:
-        """Begin with these goals, all pending; completed stages and the stage number stay."""
+        """Set these goals as pending. Completed stages and the stage number stay."""
         self.all_goals = list(goals)
         self.remaining_goals = list(self.all_goals)
         self.goal_completion_status = dict.fromkeys(self.all_goals, str(GoalStatus.PENDING))
@@ -259,8 +259,8 @@ class StagedContents(Contents):
             Whether goals and stages are left; only then does the number grow and are the slots of the stage dropped.
         """
         satisfied = list(satisfied_goals)
-        known = self.goal_completion_status or {}  # callers may have set it to None
-        self.goal_completion_status = known | dict.fromkeys(satisfied, str(GoalStatus.SATISFIED))
+        statuses = self.goal_completion_status or {}  # callers may have set it to None
+        self.goal_completion_status = statuses | dict.fromkeys(satisfied, str(GoalStatus.SATISFIED))
         self.remaining_goals = [goal for goal in self.remaining_goals if goal not in satisfied]
         self.completed_stages.append(
             {
@@ -279,8 +279,8 @@ class StagedContents(Contents):
     def satisfied_goals(self) -> list[str]:
         """Return the satisfied goals in the order in which they first were."""
         recorded = [goal for stage in self.completed_stages if stage for goal in _goals_of(stage)]
-        known = {goal for goal, status in self.goal_completion_status.items() if status == GoalStatus.SATISFIED}
-        return [goal for goal in dict.fromkeys([*recorded, *self.goal_completion_status]) if goal in known]
+        satisfied = {goal for goal, status in self.goal_completion_status.items() if status == GoalStatus.SATISFIED}
+        return [goal for goal in dict.fromkeys([*recorded, *self.goal_completion_status]) if goal in satisfied]
 
     def get_stage_context(self) -> dict[str, Any]:
         """Return number, completed stages, and goals by their standing, as copies."""
@@ -293,11 +293,11 @@ class StagedContents(Contents):
         }
 
     def is_stuck(self, min_stages: int = 2) -> bool:
-        """Whether that stage number has been reached with no goal satisfied."""
+        """Return True if the stage number has been reached without a satisfied goal."""
         return self.current_stage_number >= min_stages and not self.satisfied_goals()
 
     def increment_iteration(self, feedback: str | None = None) -> None:
-        """Begin a new attempt: keep the feedback and the plan, drop what is to be made again."""
+        """Start a new attempt: keep the feedback and the plan, drop the outputs that it makes again."""
         self.iteration += 1
         if feedback is not None:
             self.loop_feedback.append(feedback)
@@ -327,15 +327,15 @@ class StagedContents(Contents):
         self.active_stages.pop(name, None)
 
     def is_stage_active(self, name: str) -> bool:
-        """Whether the stage is active."""
+        """Return True if the stage is active."""
         return self.active_stages.get(name, False)
 
     def is_stage_completed(self, name: str) -> bool:
-        """Whether the stage is completed."""
+        """Return True if the stage is completed."""
         return self.completed_stage_set.get(name, False)
 
     def is_stage_failed(self, name: str) -> bool:
-        """Whether the stage failed, be it without a message."""
+        """Return True if the stage failed, even without a message."""
         return name in self.failed_stages
 
     def get_active_stage_count(self) -> int:
@@ -347,11 +347,11 @@ class StagedContents(Contents):
         return len(self.completed_stage_set)
 
     def all_stages_complete(self) -> bool:
-        """Whether there is an order of stages and all in it are completed."""
+        """Return True if there is an order of stages and all of them are completed."""
         return bool(self.stage_order) and all(self.completed_stage_set.get(name) for name in self.stage_order)
 
     def has_failures(self) -> bool:
-        """Whether any stage failed."""
+        """Return True if any stage failed."""
         return bool(self.failed_stages)
 
 
@@ -450,8 +450,8 @@ def _numbers(envelope: Contents) -> Iterator[str]:
 
 
 def _position(envelope: Contents) -> Iterator[str]:
-    known = (*envelope.stage_order, START, END)
-    if envelope.stage_order and envelope.current_stage not in known:
+    names = (*envelope.stage_order, START, END)
+    if envelope.stage_order and envelope.current_stage not in names:
         yield f"current_stage {envelope.current_stage!r} is not in stage_order: {', '.join(envelope.stage_order)}"
     for goal in envelope.remaining_goals:
         if goal not in envelope.all_goals:
@@ -503,7 +503,7 @@ class Envelope(StagedContents):
         self.outputs[key] = output if isinstance(output, dict) else dict(output)
 
     def has_output(self, key: str) -> bool:
-        """Whether the slot is there, be it empty."""
+        """Return True if the slot exists, even if it is empty."""
         return key in self.outputs
 
     def record_agent_start(self, agent: str, stage_order: int = 0) -> None:
@@ -537,7 +537,7 @@ class Envelope(StagedContents):
     # --- bounds and termination
 
     def exceeded_bound(self) -> TerminalReason | None:
-        """Return the first bound that forbids to go on, or None; changes nothing.
+        """Return the first bound that forbids the next stage, or None. Has no side effect.
 
         Iterations and edges may equal their bound; of all else, what has reached its bound is used up.
         """
@@ -566,7 +566,7 @@ class Envelope(StagedContents):
         return self.edge_counts[edge]
 
     def can_continue(self) -> bool:
-        """Whether the next stage may run.
+        """Return True if the next stage may run.
 
         A bound that forbids it is written into `terminal_reason`, and taken back by a later call that finds none.
         """
@@ -648,7 +648,7 @@ class Envelope(StagedContents):
         return self.pending_interrupt is not None
 
     def has_pending_interrupt(self) -> bool:
-        """Whether there is a question without an answer."""
+        """Return True if a question has no answer."""
         return self.pending_interrupt is not None
 
     def get_interrupt_kind(self) -> InterruptKind | str | None:
@@ -731,7 +731,7 @@ class Envelope(StagedContents):
         return twin
 
     def take_over(self, state: Mapping[str, Any]) -> None:
-        """Become, in place, what a state describes."""
+        """Replace the contents of the envelope by those of a state."""
         names = self.slot_names
         clock = self.clock
         new_id = self.new_id
@@ -782,7 +782,7 @@ class MergeStrategy(Word):
 
 
 def merge_state(existing: Any, value: Any, strategy: str) -> Any:
-    """Return what becomes of `existing` when `value` arrives; neither is changed.
+    """Merge `value` into `existing` and return the result. Neither is changed.
 
     Parameters
     ----------
@@ -892,9 +892,14 @@ def _queue_question(envelope: Envelope, before: Envelope, branch: Envelope) -> N
     envelope.ask_next_interrupt()
 
 
-def _merged(own: Mapping[str, Any], before: Mapping[str, Any], branch: Mapping[str, Any], depth: int | None) -> Any:
-    """Return `own` with what `branch` changed of `before`; to that depth mappings are merged, not replaced."""
-    merged = dict(own)
+def _merged(current: Mapping[str, Any], before: Mapping[str, Any], branch: Mapping[str, Any], depth: int | None) -> Any:
+    """Return `current` with the changes from `before` to `branch`. Mappings are merged up to that depth, and replaced
+    below it.
+
+    Example: before {a: 1, b: 2}, branch {a: 1, b: 3, c: 4}, current {a: 9, b: 2}. The branch changed b and added c, so
+    the result is {a: 9, b: 3, c: 4}. A key that the branch removed is removed from the result.
+    """
+    merged = dict(current)
     for key in before.keys() - branch.keys():
         merged.pop(key, None)
     deeper = None if depth is None else depth - 1
@@ -955,25 +960,25 @@ def _moment(microseconds: int | None) -> datetime:
 
 
 def _identity_of_execution(state: ExecutionState) -> dict[str, Any]:
-    given = state.identity
+    identity = state.identity
     began = _moment(state.started_us)
     return {
         "envelope_id": state.execution_id,
-        "request_id": str(given.get("request_id") or state.execution_id),
-        "session_id": str(given.get("session_id") or ""),
+        "request_id": str(identity.get("request_id") or state.execution_id),
+        "session_id": str(identity.get("session_id") or ""),
         "created_at": began,
         "received_at": began,
-        "user_id": str(given.get("user_id") or "anonymous"),
-        "raw_input": str(given.get("raw_input") or ""),
-        "metadata": copied_map(given.get("metadata") or {}, "metadata"),
+        "user_id": str(identity.get("user_id") or "anonymous"),
+        "raw_input": str(identity.get("raw_input") or ""),
+        "metadata": copied_map(identity.get("metadata") or {}, "metadata"),
     }
 
 
 def _termination(state: ExecutionState) -> dict[str, Any]:
     """Return how it ended; before that, the bound at which it waits."""
     if not state.is_over:
-        asked = (question.data or {} for question in state.pending_interrupts())
-        reason = next((data["reason"] for data in asked if "bound" in data and data.get("reason")), None)
+        details = (question.data or {} for question in state.pending_interrupts())
+        reason = next((data["reason"] for data in details if "bound" in data and data.get("reason")), None)
         return {"terminal_reason": None if reason is None else TerminalReason.read(reason)}
     ended = None if state.ended_us is None else to_datetime(state.ended_us)
     reason = None if state.reason is None else TerminalReason.read(state.reason)
@@ -990,13 +995,13 @@ def _termination(state: ExecutionState) -> dict[str, Any]:
 
 def _interruption(state: ExecutionState) -> dict[str, Any]:
     """Return the oldest open question and those after it; where none is open, the one that was settled last."""
-    pending = [FlowInterrupt.of(found) for found in state.pending_interrupts()]
+    pending = [FlowInterrupt.of(interrupt) for interrupt in state.pending_interrupts()]
     if pending and not state.is_over:
         return {"interrupt_pending": True, "interrupt": pending[0], "interrupt_queue": pending[1:]}
-    settled = [found for found in state.interrupts.values() if not found.is_open]
-    if not settled:
+    resolved = [interrupt for interrupt in state.interrupts.values() if not interrupt.is_open]
+    if not resolved:
         return {}
-    last = max(settled, key=lambda found: (found.settled_us or 0, found.raised_us, found.interrupt_id))
+    last = max(resolved, key=lambda interrupt: (interrupt.settled_us or 0, interrupt.raised_us, interrupt.interrupt_id))
     return {"interrupt": FlowInterrupt.of(last)}
 
 
@@ -1033,10 +1038,10 @@ def _outputs(state: ExecutionState) -> dict[str, dict[str, Any]]:
 
 def _slot(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text, parse_constant=_refuse) if text.startswith("{") else None
+        value = json.loads(text, parse_constant=_refuse) if text.startswith("{") else None
     except (ValueError, RecursionError):
-        found = None
-    return found if isinstance(found, dict) else {"text": text}
+        value = None
+    return value if isinstance(value, dict) else {"text": text}
 
 
 def _refuse(constant: str) -> None:

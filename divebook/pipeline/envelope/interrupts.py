@@ -28,7 +28,7 @@ from divebook.questions.question import (
 
 
 class ReasonClass(Word):
-    """What a terminal reason amounts to."""
+    """Class of a terminal reason."""
 
     COMPLETED = "completed"
     WAITING = "waiting"
@@ -37,7 +37,7 @@ class ReasonClass(Word):
 
 
 class TerminalReason(Word):
-    """Why an envelope ended, or may not go on."""
+    """Reason why an envelope ended or must stop."""
 
     COMPLETED_SUCCESSFULLY = "completed_successfully"
     COMPLETED = "completed"
@@ -74,7 +74,7 @@ class TerminalReason(Word):
 
 
 class RiskApproval(Word):
-    """What became of a risky call."""
+    """Decision about a risky call."""
 
     APPROVED = "approved"
     DENIED = "denied"
@@ -83,7 +83,7 @@ class RiskApproval(Word):
 
 
 class RiskLevel(Word):
-    """How much harm a call can do."""
+    """Level of harm that a call can do."""
 
     READ_ONLY = "read_only"
     WRITE = "write"
@@ -100,7 +100,7 @@ class RiskLevel(Word):
 
 
 class LoopVerdict(Word):
-    """What a reviewing stage says of the work; routing rules give it its effect."""
+    """Verdict of a reviewing stage. Routing rules determine its effect."""
 
     PROCEED = "proceed"
     LOOP_BACK = "loop_back"
@@ -109,7 +109,7 @@ class LoopVerdict(Word):
 
 
 class ProcessingStatus(Word):
-    """Where an agent's step stands; other texts are kept as they are."""
+    """Status of an agent's step. Other texts are kept unchanged."""
 
     RUNNING = "running"
     SUCCESS = "success"
@@ -118,7 +118,7 @@ class ProcessingStatus(Word):
 
 
 class GoalStatus(Word):
-    """Where a goal stands."""
+    """Status of a goal."""
 
     PENDING = "pending"
     SATISFIED = "satisfied"
@@ -157,12 +157,12 @@ class InterruptResponse(EnvelopePart):
         return cls(**deep_copy(parts, "response"), received_at=now)
 
     @classmethod
-    def of(cls, asked: Question) -> InterruptResponse | None:
-        """Return the answer that settled a question of an execution, or None where there is none."""
-        if asked.is_open or (asked.status == EXPIRED and asked.response is None):
+    def of(cls, question: Question) -> InterruptResponse | None:
+        """Return the answer of a question; None if it is open or has expired without one."""
+        if question.is_open or (question.status == EXPIRED and question.response is None):
             return None
-        settled = to_datetime(asked.settled_us or 0)
-        return cls(**copied_map(parts_of(asked.response), "response"), received_at=settled)
+        settled = to_datetime(question.settled_us or 0)
+        return cls(**copied_map(parts_of(question.response), "response"), received_at=settled)
 
     @property
     def is_empty(self) -> bool:
@@ -190,17 +190,17 @@ class FlowInterrupt(EnvelopePart):
     expires_at: datetime | None = field(default=None, metadata=SPARSE)
 
     @classmethod
-    def of(cls, asked: Question) -> FlowInterrupt:
+    def of(cls, question: Question) -> FlowInterrupt:
         """Return a question of an execution as one of its envelope."""
         return cls(
-            kind=InterruptKind.read(asked.kind),
-            id=asked.id,
-            created_at=asked.raised_at,
-            question=asked.question,
-            message=asked.message or "",
-            data=None if asked.data is None else copied_map(asked.data, "interrupt.data"),
-            response=InterruptResponse.of(asked),
-            expires_at=asked.expires_at,
+            kind=InterruptKind.read(question.kind),
+            id=question.id,
+            created_at=question.raised_at,
+            question=question.question,
+            message=question.message or "",
+            data=None if question.data is None else copied_map(question.data, "interrupt.data"),
+            response=InterruptResponse.of(question),
+            expires_at=question.expires_at,
         )
 
     def clone(self) -> FlowInterrupt:
@@ -215,7 +215,7 @@ class FlowInterrupt(EnvelopePart):
         return twin
 
     def is_expired(self, now: datetime) -> bool:
-        """Whether its time has passed."""
+        """Return True if the question has expired."""
         return self.expires_at is not None and self.expires_at <= now
 
     def to_dict(self) -> dict[str, Any]:
@@ -233,13 +233,13 @@ def seconds_from(now: datetime, seconds: float | timedelta | None) -> datetime |
 def as_question(interrupt: FlowInterrupt) -> Question:
     """Return an envelope's question as executions ask it, so that answers to both are checked alike."""
     kind = str(interrupt.kind) if interrupt.kind in DEFINABLE else CLARIFICATION
-    asked = interrupt.question or interrupt.message or f"The pipeline has stopped: {interrupt.kind}"
+    text = interrupt.question or interrupt.message or f"The pipeline has stopped: {interrupt.kind}"
     is_bound = "limit" in (interrupt.data or {})
     return Question(
         interrupt.id,
         kind,
-        asked,
-        message=interrupt.message if interrupt.message != asked else None,
+        text,
+        message=interrupt.message if interrupt.message != text else None,
         data=interrupt.data,
         optional=KINDS[kind].optional or (kind == RESOURCE_EXHAUSTED and not is_bound),
     )

@@ -196,10 +196,10 @@ class PlainReading:
     """Stands in for moments that cannot be read."""
     problems: list[str] = field(default_factory=list)
 
-    def refuse(self, path: str, value: Any, wanted: str) -> Any:
+    def refuse(self, path: str, value: Any, expected: str) -> Any:
         """Note a value that is something else than wanted."""
         shown = repr(value[:_SHOWN]) if isinstance(value, str) else type(value).__name__
-        self.problems.append(f"{path}: {wanted} wanted, not {shown}")
+        self.problems.append(f"{path}: {expected} wanted, not {shown}")
         return UNREADABLE
 
     def read(self, kind: Any, value: Any, path: str) -> Any:
@@ -256,10 +256,10 @@ class PlainReading:
 
     def _bounds(self, value: Any, path: str) -> Any:
         """Return bounds with those of their keys that can be read; what is absent is not bounded."""
-        given = self._mapping(Any, value, path)
-        if given is UNREADABLE:
+        mapping = self._mapping(Any, value, path)
+        if mapping is UNREADABLE:
             return UNREADABLE
-        return Bounds.read({key: item for key, item in given.items() if self._is_bound(key, item)})
+        return Bounds.read({key: item for key, item in mapping.items() if self._is_bound(key, item)})
 
     def _is_bound(self, key: str, value: Any) -> bool:
         try:
@@ -273,13 +273,13 @@ class PlainReading:
         """Return a mapping with the entries that can be read."""
         if not isinstance(value, Mapping):
             return self.refuse(path, value, "a mapping")
-        found = {}
+        result = {}
         for key, item in value.items():
             if not isinstance(key, str):
                 self.refuse(f"key of {path}", key, "a text")
             elif (entry := self.read(kind, item, f"{path}.{key}")) is not UNREADABLE:
-                found[str(key)] = entry
-        return found
+                result[str(key)] = entry
+        return result
 
     def _list(self, kind: Any, value: Any, path: str) -> Any:
         """Return a list; texts that cannot be read become empty, what may be None becomes that, the rest is dropped."""
@@ -290,17 +290,17 @@ class PlainReading:
         filled = [filler if item is UNREADABLE else item for item in items]
         return [item for item in filled if item is not UNREADABLE]
 
-    def _part(self, kind: type[EnvelopePart], given: Any, path: str) -> Any:
-        if not isinstance(given, Mapping):
-            return self.refuse(path, given, "a mapping")
+    def _part(self, kind: type[EnvelopePart], value: Any, path: str) -> Any:
+        if not isinstance(value, Mapping):
+            return self.refuse(path, value, "a mapping")
         types = types_of(kind)
-        return kind(**{each.name: self._field(each, types[each.name], given, path) for each in fields(kind)})
+        return kind(**{each.name: self._field(each, types[each.name], value, path) for each in fields(kind)})
 
-    def _field(self, each: Field[Any], kind: Any, given: Mapping[str, Any], path: str) -> Any:
+    def _field(self, each: Field[Any], kind: Any, mapping: Mapping[str, Any], path: str) -> Any:
         """Return one field of a part; a missing one is a problem as well, unless it may be left out."""
         value = UNREADABLE
-        if each.name in given:
-            value = self.read(kind, given[each.name], f"{path}.{each.name}")
+        if each.name in mapping:
+            value = self.read(kind, mapping[each.name], f"{path}.{each.name}")
         elif "sparse" not in each.metadata:
             self.problems.append(f"{path}.{each.name}: missing")
         if value is not UNREADABLE:

@@ -15,7 +15,7 @@ from divebook.questions.question import InterruptKind, InterruptStatus
 
 @dataclass(frozen=True, slots=True)
 class InterruptPolicy:
-    """How questions of a kind are treated."""
+    """Rules for questions of one kind."""
 
     ttl_seconds: float | None = 3600
     """How long an answer counts, unless a question says otherwise; None for ever."""
@@ -40,7 +40,7 @@ OTHER_POLICY: Final = InterruptPolicy()
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a question comes from; all of it may be empty."""
+    """Origin of a question. All fields may be empty."""
 
     request_id: str = ""
     user_id: str = ""
@@ -201,13 +201,13 @@ class InterruptService:
 
     def pending_for_request(self, request_id: str) -> InterruptRecord | None:
         """Return the newest question of a request that can be answered now, or None."""
-        found = [record for record in self._answerable() if record.request_id == request_id]
-        return found[-1] if found else None
+        records = [record for record in self._answerable() if record.request_id == request_id]
+        return records[-1] if records else None
 
     def pending_for_session(self, session_id: str, kinds: Collection[str] | None = None) -> list[InterruptRecord]:
         """Return the questions of a session that can be answered now, oldest first, of all kinds or of these."""
-        found = [record for record in self._answerable() if record.session_id == session_id]
-        return [record for record in found if not kinds or record.kind in kinds]
+        records = [record for record in self._answerable() if record.session_id == session_id]
+        return [record for record in records if not kinds or record.kind in kinds]
 
     def resolve(
         self, id: str, response: InterruptResponse | Mapping[str, Any], user_id: str = ""
@@ -275,7 +275,7 @@ class InterruptService:
         return {"total": len(statuses)} | {str(status): statuses.count(status) for status in InterruptStatus}
 
     def _finish(self, record: InterruptRecord, status: InterruptStatus) -> bool:
-        """Give a pending question its final status; False if somebody else was first."""
+        """Set the final status of a pending question; return False if another caller did so first."""
         if self._pending.pop(record.id, None) is None:
             return False
         record.status = status

@@ -54,7 +54,7 @@ _log = logger(__name__)
 NOT_ALLOWED = "the server asks for something that is not allowed here: {} (its definition allows models by Sampling)"
 
 
-async def called(
+async def call_tool(
     client: Client,
     tool: str,
     arguments: Mapping[str, Any],
@@ -77,7 +77,7 @@ async def called(
     return outcome_of(result, sampler)
 
 
-def advised(outcome: CallOutcome, server: str) -> CallOutcome:
+def with_advice(outcome: CallOutcome, server: str) -> CallOutcome:
     """Add advice to an outcome that failed because its server could not ask a question."""
     if not (outcome.is_error and _NO_WAY_TO_ASK in str(outcome.content)):
         return outcome
@@ -92,20 +92,20 @@ def advised(outcome: CallOutcome, server: str) -> CallOutcome:
 def outcome_of(result: CallToolResult | InputRequiredResult, sampler: str | None = None) -> CallOutcome:
     """Return a server's result as an outcome. `sampler` is the agent for sampling requests."""
     if isinstance(result, InputRequiredResult):
-        return _asked(result, sampler)
+        return _questions_of(result, sampler)
     return CallOutcome(_content(result), is_error=bool(result.is_error))
 
 
-def _asked(result: InputRequiredResult, sampler: str | None) -> CallOutcome:
-    asked: dict[str, Mapping[str, Any]] = {}
+def _questions_of(result: InputRequiredResult, sampler: str | None) -> CallOutcome:
+    requests: dict[str, Mapping[str, Any]] = {}
     for name, request in (result.input_requests or {}).items():
         if isinstance(request, ElicitRequest):
-            asked[name] = request_of(request.params)
+            requests[name] = request_of(request.params)
         elif isinstance(request, CreateMessageRequest) and sampler is not None and is_plain(request.params):
-            asked[name] = sampling_of(request.params, sampler)
+            requests[name] = sampling_of(request.params, sampler)
         else:
             return CallOutcome(NOT_ALLOWED.format(request.method), is_error=True)
-    return CallOutcome(requests=asked, state=result.request_state)
+    return CallOutcome(requests=requests, state=result.request_state)
 
 
 def is_plain(params: CreateMessageRequestParams) -> bool:
@@ -116,14 +116,14 @@ def is_plain(params: CreateMessageRequestParams) -> bool:
 
 def sampling_of(params: CreateMessageRequestParams, sampler: str) -> dict[str, Any]:
     """Return a sampling request as plain data, with the agent that answers it."""
-    said = {
+    fields = {
         "agent": sampler,
         "messages": [{"role": message.role, "text": message.content.text} for message in params.messages],  # type: ignore[union-attr]
         "system": params.system_prompt,
         "max_tokens": params.max_tokens,
         "temperature": params.temperature,
     }
-    return {name: value for name, value in said.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def request_of(params: Any) -> dict[str, Any]:
@@ -207,15 +207,15 @@ LONGEST = 256
 _PAGES = 100
 
 
-async def discovered(client: Client, definition: MCPServerDefinition) -> Discovered:
+async def discover_tools(client: Client, definition: MCPServerDefinition) -> Discovered:
     """Return a server's tools that its definition allows and that a model can be shown."""
-    tools = [tool async for tool in listed(client.list_tools, "tools") if definition.allows(tool.name)]
-    made = (_offered(tool, definition) for tool in tools)
-    by_name = {tool.name: tool for tool in made if tool is not None}  # a server may list a name twice
+    tools = [tool async for tool in list_all(client.list_tools, "tools") if definition.allows(tool.name)]
+    offered = (_offered(tool, definition) for tool in tools)
+    by_name = {tool.name: tool for tool in offered if tool is not None}  # a server may list a name twice
     return Discovered(tuple(by_name.values()), as_unicode((client.instructions or "").strip())[:LARGEST])
 
 
-async def listed(ask: Callable[..., Awaitable[Any]], what: str) -> AsyncIterator[Any]:
+async def list_all(ask: Callable[..., Awaitable[Any]], what: str) -> AsyncIterator[Any]:
     """Yield all items of a paged list.
 
     Raises
@@ -224,13 +224,13 @@ async def listed(ask: Callable[..., Awaitable[Any]], what: str) -> AsyncIterator
         The list has too many items or pages.
     """
     cursor = None
-    seen = 0
+    count = 0
     cursors = set[str]()
     for _ in range(_PAGES):
         page = await ask(cursor=cursor)
         for item in getattr(page, what):
-            seen += 1
-            if seen > MOST:
+            count += 1
+            if count > MOST:
                 raise RefusedError(f"it lists more than {MOST} {what}")
             yield item
         cursor = page.next_cursor
@@ -244,22 +244,23 @@ async def listed(ask: Callable[..., Awaitable[Any]], what: str) -> AsyncIterator
 
 
 def _offered(tool: Tool, definition: MCPServerDefinition) -> OfferedTool | None:
-    made = OfferedTool(
+    offered = OfferedTool(
         tool.name,
         (tool.description or tool.title or "").strip(),
         tool.input_schema,
         _hints(tool, definition),
         tool.output_schema,
     )
-    wrong = _unfit(made)
-    if wrong:
-        _log.warning("tool %r of MCP server %s is left out: %s", tool.name[:100], definition.name, wrong)
+    problem = _problem_of(offered)
+    if problem:
+        _log.warning("tool %r of MCP server %s is left out: %s", tool.name[:100], definition.name, problem)
         return None
-    return made
+    return offered
 
 
-def _unfit(tool: OfferedTool) -> str:
+def _problem_of(tool: OfferedTool) -> str:
     """Return why a tool cannot be shown to a model; empty if it can."""
+    # The limits protect every later request to a model, which contains the name, description and schemas.
     if not tool.name.strip() or not tool.name.isprintable() or len(tool.name) > LONGEST:
         return f"its name must have 1 to {LONGEST} characters, all of which can be printed"
     try:
@@ -281,18 +282,18 @@ def _unfit(tool: OfferedTool) -> str:
 
 def _hints(tool: Tool, definition: MCPServerDefinition) -> dict[str, bool]:
     """Return the effective hints. Hints that relax the rules count for trusted servers only."""
-    given = tool.annotations
-    if given is None:
+    annotations = tool.annotations
+    if annotations is None:
         return {}
-    said = {
-        "read_only": given.read_only_hint,
-        "destructive": given.destructive_hint,
-        "idempotent": given.idempotent_hint,
-        "open_world": given.open_world_hint,
+    hints = {
+        "read_only": annotations.read_only_hint,
+        "destructive": annotations.destructive_hint,
+        "idempotent": annotations.idempotent_hint,
+        "open_world": annotations.open_world_hint,
     }
     return {
         name: value
-        for name, value in said.items()
+        for name, value in hints.items()
         if value is not None and (definition.trusted or _warns(name, value=value))
     }
 
@@ -352,12 +353,12 @@ async def resources(client: Client, server: str) -> list[dict[str, Any]]:
     """Return id, name, description and media type of each resource."""
     return [
         {
-            "id": id_of(server, found.uri),
-            "name": found.name,
-            "description": found.description or "",
-            "media_type": found.mime_type or "",
+            "id": id_of(server, resource.uri),
+            "name": resource.name,
+            "description": resource.description or "",
+            "media_type": resource.mime_type or "",
         }
-        async for found in listed(client.list_resources, "resources")
+        async for resource in list_all(client.list_resources, "resources")
     ]
 
 
@@ -365,11 +366,11 @@ async def prompts(client: Client) -> list[dict[str, Any]]:
     """Return name, description and arguments of each prompt."""
     return [
         {
-            "name": found.name,
-            "description": found.description or "",
-            "arguments": [argument.name for argument in found.arguments or ()],
+            "name": prompt.name,
+            "description": prompt.description or "",
+            "arguments": [argument.name for argument in prompt.arguments or ()],
         }
-        async for found in listed(client.list_prompts, "prompts")
+        async for prompt in list_all(client.list_prompts, "prompts")
     ]
 
 

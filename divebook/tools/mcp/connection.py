@@ -1,7 +1,9 @@
-"""One connection to an MCP server, held by a task of its own: what was entered in a task has to be left in it.
+"""Connection to an MCP server, held by a task of its own: a context entered in a task must be left in it.
 
-A connection ends when it is closed, when its server ends, or when that floods us; calls that are under way then fail
-with `BrokenError`, which says what the server said last, and whether the call may have reached it.
+Life cycle: `open` starts the task, which enters the transport and the SDK's client, and waits until both sides agree on
+a protocol. Requests from other tasks then use the client. The connection ends when it is closed, when its server ends,
+or when the server sends too much. Running requests then fail with `BrokenError`, which has the last output of the
+server, and whether the request may have reached it.
 """
 
 from __future__ import annotations
@@ -47,294 +49,48 @@ from divebook.documents.policy import ADDRESSES, Policy, expanded, resolved
 from divebook.errors import SetupError
 from divebook.text.redaction import logger, shared
 from divebook.tools.mcp import guard
-from divebook.tools.mcp.variables import check_results_of, require_variables
+from divebook.tools.mcp.open_calls import check_results_of, require_variables
 from divebook.workflow.servers import MCPServerDefinition
 
-# Servers over HTTP are reached at addresses that were checked, as pages are (`divebook.documents.fetch`).
-
-
-def addresses_of(policy: Policy, host: str) -> list[str]:
-    """Return the addresses that a host stands for; raises `SetupError` if any of them may not be reached."""
-    policy.host(host)
-    found = [str(place[0]) for *_, place in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
-    for address in found:
-        policy.address(address, host)
-    return list(dict.fromkeys(found))
-
-
-def checked_transport(policy: Policy) -> httpx2.AsyncBaseTransport | None:
-    """Return what connects to checked addresses only; None where all are allowed, or a proxy looks names up."""
-    return None if ADDRESSES in policy.allowed or getproxies() else _Checked(policy)
-
-
-class _Checked(httpx2.AsyncHTTPTransport):
-    """Looks a name up once and connects to what was found: what a name server says the next time does not matter.
-
-    Shown by test_a_name_that_leads_to_this_machine_the_second_time_is_not_connected_to.
-    """
-
-    def __init__(self, policy: Policy) -> None:
-        super().__init__()
-        self._policy = policy
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Make a request of the first address that answers; the server is still called and verified by its name."""
-        host = request.url.host
-        *others, last = await anyio.to_thread.run_sync(addresses_of, self._policy, host)
-        for address in others:
-            try:
-                return await super().handle_async_request(_at(address, request))
-            except (httpx2.ConnectError, httpx2.ConnectTimeout):
-                continue
-        return await super().handle_async_request(_at(last, request))
-
-
-def _at(address: str, request: httpx2.Request) -> httpx2.Request:
-    return httpx2.Request(
-        request.method,
-        request.url.copy_with(host=address.partition("%")[0]),
-        headers=request.headers,
-        stream=request.stream,
-        extensions={**request.extensions, "sni_hostname": request.url.host},
-    )
-
-
-# Messages of a server before the SDK reads them: one tool that breaks the protocol does not make its list unreadable.
-#
-# The SDK reads a list of tools as a whole, so that one tool without a name or with a number as its description would
-# remove all others, and would make the result of each call unreadable as well: the SDK lists the tools again to check
-# it.
-
-
-_TOOLS: Final = "tools"
-_LISTED: Final = "tools/list"
-_STRICTEST: Final = "2025-11-25"
-"""The version of the protocol that says most about a tool."""
-_LONGEST_NAME = 100
-DEEPEST = 100
-"""Levels of lists and mappings in a tool, and in an answer that the SDK's own parser refuses."""
-_TOO_DEEP = f"nested deeper than {DEEPEST} levels"
 _log = logger(__name__)
 
 
-def readable(item: Any, server: str) -> Any:
-    """Return what a transport has read of a server as far as the SDK can read it.
-
-    A message that is nested too deeply for the SDK's parser is read by another one. In a list of tools, those that
-    break the protocol are left out, with a warning that names each and its server.
-    """
-    was_refused = isinstance(item, ValidationError)
-    if was_refused:
-        item = _reread(item)
-    message = getattr(item, "message", None)
-    if not isinstance(message, JSONRPCResponse):
-        return item
-    if isinstance(message.result.get(_TOOLS), list):
-        message.result[_TOOLS] = list(_sound(message.result[_TOOLS], server))
-    if was_refused and _is_deep(message.result):  # the SDK would end the connection
-        told = ErrorData(code=INTERNAL_ERROR, message=f"its answer is {_TOO_DEEP}")
-        return SessionMessage(JSONRPCError(jsonrpc="2.0", id=message.id, error=told))
-    return item
+AUTO: Final[ConnectMode] = "auto"
 
 
-def _reread(error: ValidationError) -> SessionMessage | ValidationError:
-    """Return the message that was refused as invalid JSON, if it is JSON all the same."""
-    (first, *_) = error.errors(include_url=False)
-    if first["type"] != "json_invalid" or not isinstance(first["input"], str | bytes):
-        return error
-    try:
-        return SessionMessage(jsonrpc_message_adapter.validate_python(json.loads(first["input"]), by_name=False))
-    except (ValueError, RecursionError):
-        return error
+LEGACY: Final[ConnectMode] = "legacy"
+"""Protocol of 2025, in which a server may send requests during a call."""
 
 
-def _is_deep(value: Any) -> bool:
-    """Return whether a value has more than `DEEPEST` levels of lists and mappings."""
-    level = [value]
-    depth = 0
-    while level and depth <= DEEPEST:
-        inside = [part.values() if isinstance(part, dict) else part for part in level if isinstance(part, dict | list)]
-        level = [part for parts in inside for part in parts]
-        depth = depth + 1
-    return bool(level)
+HANDSHAKE = 30.0
+"""Seconds that a server may take to start, and to list its tools."""
 
 
-def _sound(tools: list[Any], server: str) -> Iterator[Any]:
-    for number, given in enumerate(tools, start=1):
-        tool = _with_type(given)
-        fault = _fault(tool)
-        if fault is None:
-            yield tool
-            continue
-        name = given.get("name") if isinstance(given, dict) else None
-        named = repr(name[:_LONGEST_NAME]) if isinstance(name, str) else f"number {number}"
-        _log.warning("tool %s of MCP server %s is left out, since it breaks the protocol: %s", named, server, fault)
+CLOSE_TIMEOUT = 5.0
+"""Seconds that a server has to close the connection. A guard needs half of them."""
 
 
-def _fault(tool: Any) -> str | None:
-    """Return why a tool breaks the protocol; None if it does not."""
-    if _is_deep(tool):
-        return _TOO_DEEP
-    try:
-        Tool.model_validate(tool, by_name=False)
-        validate_server_result(_LISTED, _STRICTEST, {_TOOLS: [tool]})
-    except ValidationError as error:
-        (first, *_) = error.errors(include_url=False, include_input=False)
-        where = ".".join(str(part) for part in first["loc"] if part not in (_TOOLS, 0))
-        return f"{where}: {first['msg']}" if where else first["msg"]
-    return None
+MOST_NOTIFICATIONS = 10_000
+"""Maximum number of notifications between two answers."""
 
 
-def _with_type(tool: Any) -> Any:
-    """Return a tool whose arguments are an object also where its schema does not say so, as many servers leave it."""
-    schema = tool.get("inputSchema") if isinstance(tool, dict) else None
-    if not isinstance(schema, dict) or schema.get("type") is not None:
-        return tool
-    return {**tool, "inputSchema": {**schema, "type": "object"}}
+MOST_MALFORMED = 100
+"""Maximum number of invalid messages, such as printed text, before the connection is closed."""
+
+
+MOST_LEVELS = 150
+"""Maximum depth of a message. The SDK reads 200 levels."""
+
+
+LARGEST = 16 * 1024 * 1024
+"""Maximum size of one message of a server, in bytes."""
 
 
 T = TypeVar("T")
 
-AUTO: Final[ConnectMode] = "auto"
-LEGACY: Final[ConnectMode] = "legacy"
-"""The protocol of 2025, in which a server may ask while a call is under way."""
-HANDSHAKE = 30.0
-"""Seconds that a server may take to start, and to list what it has."""
-GOODBYE = 5.0
-"""Seconds that a server has to let go of us, which a guard needs half of."""
-MOST_NOTIFICATIONS = 10_000
-"""How much it may tell between two answers."""
-MOST_MALFORMED = 100
-"""Messages that are none, such as what a server prints, before the connection is given up."""
-MOST_LEVELS = 150
-"""Levels of a message that are read; the SDK reads 200."""
-_LEFT_OUT = "[left out: nested too deeply]"
-_LONGEST = 10_000
-_ERROR_RESPONSE = "Server returned an error response"
-"""What the SDK says of an HTTP status that is an error, whose number another answer may have replaced by then."""
-_SESSION_TERMINATED = "Session terminated"
-
-
-class BrokenError(Exception):
-    """The connection has ended."""
-
-    def __init__(self, cause: str, *, was_sent: bool) -> None:
-        self.cause = cause
-        self.was_sent = was_sent
-        super().__init__(cause)
-
-
-class RefusedError(Exception):
-    """The server does not do what it was asked, or answers with what is no answer.
-
-    Parameters
-    ----------
-    is_answer
-        Whether it has understood who asks, and what: a model that called a tool may do better then.
-    """
-
-    def __init__(self, cause: str, *, is_answer: bool = False) -> None:
-        self.is_answer = is_answer
-        super().__init__(cause)
-
-
-class Told:
-    """What a transport knows of its server besides the messages: its last words, or the status of an answer."""
-
-    def __init__(self) -> None:
-        self.text = ""
-        self.status = 0
-
-
-Opened = Callable[[Told], AbstractAsyncContextManager[Any]]
-"""Opens a transport and yields its two streams."""
-
-
-class _Heard:
-    """The messages of a server, counted; tells when there are no more."""
-
-    def __init__(self, stream: Any, end: Callable[[str], None], server: str) -> None:
-        self._stream = stream
-        self._end = end
-        self._server = server
-        self._notifications = self._malformed = 0
-
-    @property
-    def last_context(self) -> contextvars.Context | None:
-        return getattr(self._stream, "last_context", None)
-
-    def __aiter__(self) -> _Heard:
-        return self
-
-    async def __anext__(self) -> Any:
-        try:
-            item = readable(await self._stream.__anext__(), self._server)
-        except StopAsyncIteration:
-            self._end("")
-            raise
-        if _is_too_deep(item):
-            item = _with_less(item)
-            if isinstance(item, Exception):
-                self._end("one of its messages is nested too deeply to be read")
-        self._count(item)
-        return item
-
-    def _count(self, item: Any) -> None:
-        message = getattr(item, "message", None)
-        if isinstance(item, Exception):
-            self._malformed += 1
-        elif isinstance(message, JSONRPCNotification):
-            self._notifications += 1
-        elif isinstance(message, JSONRPCResponse):
-            self._notifications = 0
-        if self._malformed > MOST_MALFORMED:
-            self._end(f"more than {MOST_MALFORMED} of its messages were no JSON-RPC; it must print nothing else")
-        if self._notifications > MOST_NOTIFICATIONS:
-            self._end(f"it sent more than {MOST_NOTIFICATIONS} notifications between two answers")
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-    async def __aenter__(self) -> Self:
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self._stream.__aexit__(*error)
-
-
-def _is_too_deep(item: Any) -> bool:
-    return isinstance(item, ValidationError) and "recursion limit" in str(item.errors(include_input=False)[0]["msg"])
-
-
-def _with_less(error: ValidationError) -> SessionMessage | ValidationError:
-    """Return a message without the parts that are nested more deeply than the SDK reads, or the error if that fails.
-
-    A list of tools is one message: without this, one deep schema would hide all tools of its server.
-    """
-    try:
-        whole = json.loads(error.errors()[0]["input"])
-    except (ValueError, RecursionError):
-        return error
-    level = [whole]
-    for depth in range(MOST_LEVELS):
-        last = depth == MOST_LEVELS - 1
-        below = []
-        for part in level:
-            for key, value in list(part.items() if isinstance(part, dict) else enumerate(part)):
-                if isinstance(value, dict | list) and last:
-                    part[key] = _LEFT_OUT
-                elif isinstance(value, dict | list):
-                    below.append(value)
-        level = below
-    try:
-        return SessionMessage(jsonrpc_message_adapter.validate_python(whole, by_name=False))
-    except ValidationError as invalid:
-        return invalid
-
 
 class Connection:
-    """A connection over a transport; `open` it once, then call until it `has_ended`.
+    """Connection over a transport. `open` it once, then make requests until it `has_ended`.
 
     Parameters
     ----------
@@ -348,21 +104,21 @@ class Connection:
 
     def __init__(
         self,
-        opened: Opened,
-        elicited: ElicitationFnT,
-        sampled: SamplingFnT | None = None,
+        open_transport: OpenTransport,
+        elicit: ElicitationFnT,
+        sample: SamplingFnT | None = None,
         *,
         mode: ConnectMode = AUTO,
         patience: float = HANDSHAKE,
         server: str = "",
     ) -> None:
         self._server = server
-        self._opened = opened
-        self._elicited = elicited
-        self._sampled = sampled
+        self._open_transport = open_transport
+        self._elicit = elicit
+        self._sample = sample
         self._mode = mode
         self._patience = patience
-        self._told = Told()
+        self._status = TransportStatus()
         self._fault: BaseException | None = None
         self._complaint = ""
         self._ending = asyncio.Event()
@@ -371,13 +127,13 @@ class Connection:
 
     @property
     def has_ended(self) -> bool:
-        """Whether no call can be made any more."""
+        """True if no more requests can be made."""
         return self._ending.is_set()
 
     async def open(self) -> None:
-        """Connect and agree on a protocol; raises `BrokenError`."""
-        own = contextvars.Context()  # the connection is of no turn
-        self._task = asyncio.create_task(self._hold(), context=own)
+        """Connect and negotiate the protocol; raise `BrokenError`."""
+        context = contextvars.Context()  # the connection is of no turn
+        self._task = asyncio.create_task(self._hold(), context=context)
         waited: set[asyncio.Future[Any]] = {self._ready, self._task}
         try:
             await asyncio.wait(waited, timeout=self._patience, return_when=asyncio.FIRST_COMPLETED)
@@ -396,8 +152,8 @@ class Connection:
                 mode=self._mode,
                 cache=None,
                 client_info=Implementation(name="divebook", version=__version__),
-                elicitation_callback=self._elicited,
-                sampling_callback=self._sampled,
+                elicitation_callback=self._elicit,
+                sampling_callback=self._sample,
             ) as client:
                 check_results_of(client.session)
                 self._ready.set_result(client)
@@ -410,8 +166,8 @@ class Connection:
     def _transport(self) -> Transport:
         @asynccontextmanager
         async def transport() -> AsyncIterator[tuple[Any, Any]]:
-            async with self._opened(self._told) as (reading, writing):
-                yield _Heard(reading, self._end, self._server), writing
+            async with self._open_transport(self._status) as (reading, writing):
+                yield _ServerMessages(reading, self._end, self._server), writing
 
         return transport()
 
@@ -420,14 +176,14 @@ class Connection:
         self._ending.set()
 
     def end(self) -> None:
-        """Have the connection end, without waiting for it."""
+        """End the connection without waiting for it."""
         self._end("")
 
     async def close(self) -> None:
-        """End the connection, and with it a server that was started for it; calling it twice is the same as once."""
+        """End the connection, and the server if it was started for it. Idempotent."""
         self._ending.set()
         if self._task is not None:
-            _, stays = await asyncio.wait({self._task}, timeout=GOODBYE)
+            _, stays = await asyncio.wait({self._task}, timeout=CLOSE_TIMEOUT)
             if stays:  # a server over HTTP need not answer that we go
                 self._task.cancel()
                 await asyncio.wait(stays)
@@ -473,10 +229,10 @@ class Connection:
         if error.message == _SESSION_TERMINATED:  # the server has forgotten us, so it has done nothing
             await self.close()
             return BrokenError("the server has ended the session", was_sent=False)
-        if self._told.status >= 500 or (error.message == _ERROR_RESPONSE and not self._told.status):
-            return BrokenError(self._told.text or "HTTP error", was_sent=True)  # what came of it is not known
-        if self._told.status in (401, 403, 429):
-            return RefusedError(self._told.text)
+        if self._status.status >= 500 or (error.message == _ERROR_RESPONSE and not self._status.status):
+            return BrokenError(self._status.text or "HTTP error", was_sent=True)  # what came of it is not known
+        if self._status.status in (401, 403, 429):
+            return RefusedError(self._status.text)
         cause = "not supported" if error.code == METHOD_NOT_FOUND else shared().text(error.message)[:_LONGEST]
         return RefusedError(cause, is_answer=True)
 
@@ -486,32 +242,301 @@ class Connection:
         return BrokenError(self._cause(what), was_sent=was_sent)
 
     def _cause(self, what: str) -> str:
-        """Return why the connection ended, with what is known besides."""
+        """Return why the connection ended, with the last output of the server."""
         fault = _innermost(self._fault)
-        said = self._complaint or (f"{what}: {str(fault) or type(fault).__name__}" if fault is not None else what)
-        said = said.removesuffix(": Connection closed")  # which says nothing
-        return f"{said} ({self._told.text})" if self._told.text else said
+        cause = self._complaint or (f"{what}: {str(fault) or type(fault).__name__}" if fault is not None else what)
+        cause = cause.removesuffix(": Connection closed")  # which says nothing
+        return f"{cause} ({self._status.text})" if self._status.text else cause
+
+
+class BrokenError(Exception):
+    """Error of a request whose connection has ended."""
+
+    def __init__(self, cause: str, *, was_sent: bool) -> None:
+        self.cause = cause
+        self.was_sent = was_sent
+        super().__init__(cause)
+
+
+class RefusedError(Exception):
+    """Refusal of a request by the server, or an answer that violates the protocol.
+
+    Parameters
+    ----------
+    is_answer
+        Whether it has understood who asks, and what: a model that called a tool may do better then.
+    """
+
+    def __init__(self, cause: str, *, is_answer: bool = False) -> None:
+        self.is_answer = is_answer
+        super().__init__(cause)
+
+
+class TransportStatus:
+    """Status of a transport besides its messages: the last output of the server, or the HTTP status of an answer."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.status = 0
+
+
+OpenTransport = Callable[[TransportStatus], AbstractAsyncContextManager[Any]]
+"""Opens a transport and yields its two streams."""
+
+
+def addresses_of(policy: Policy, host: str) -> list[str]:
+    """Return the addresses of a host; raise `SetupError` if the policy forbids one of them."""
+    policy.host(host)
+    addresses = [str(place[0]) for *_, place in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
+    for address in addresses:
+        policy.address(address, host)
+    return list(dict.fromkeys(addresses))
+
+
+def checked_transport(policy: Policy) -> httpx2.AsyncBaseTransport | None:
+    """Return a transport that connects to checked addresses only; None if all are allowed, or a proxy resolves
+    names.
+    """
+    return None if ADDRESSES in policy.allowed or getproxies() else _CheckedAddresses(policy)
+
+
+class _CheckedAddresses(httpx2.AsyncHTTPTransport):
+    """Transport that resolves a name once and connects to the checked result. A later answer of a name server has no
+    effect.
+
+    See test_a_name_that_leads_to_this_machine_the_second_time_is_not_connected_to.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__()
+        self._policy = policy
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request to the first address that answers. The server is still addressed and verified by its name."""
+        host = request.url.host
+        *first_addresses, last = await anyio.to_thread.run_sync(addresses_of, self._policy, host)
+        for address in first_addresses:
+            try:
+                return await super().handle_async_request(_at(address, request))
+            except (httpx2.ConnectError, httpx2.ConnectTimeout):
+                continue
+        return await super().handle_async_request(_at(last, request))
+
+
+def _at(address: str, request: httpx2.Request) -> httpx2.Request:
+    return httpx2.Request(
+        request.method,
+        request.url.copy_with(host=address.partition("%")[0]),
+        headers=request.headers,
+        stream=request.stream,
+        extensions={**request.extensions, "sni_hostname": request.url.host},
+    )
+
+
+_TOOLS: Final = "tools"
+
+
+_LISTED: Final = "tools/list"
+
+
+_STRICTEST: Final = "2025-11-25"
+"""Version of the protocol with the strictest rules for a tool."""
+
+
+_LONGEST_NAME = 100
+
+
+DEEPEST = 100
+"""Maximum depth of lists and mappings in a tool, and in an answer that the SDK's own parser refuses."""
+
+
+_TOO_DEEP = f"nested deeper than {DEEPEST} levels"
+
+
+def readable(item: Any, server: str) -> Any:
+    """Return a message of a server in a form that the SDK can read.
+
+    A message that is nested too deeply for the SDK's parser is parsed by another one. Tools of a list that violate the
+    protocol are removed, with a warning that names the tool and its server.
+    """
+    was_refused = isinstance(item, ValidationError)
+    if was_refused:
+        item = _reread(item)
+    message = getattr(item, "message", None)
+    if not isinstance(message, JSONRPCResponse):
+        return item
+    if isinstance(message.result.get(_TOOLS), list):
+        message.result[_TOOLS] = list(_valid_tools(message.result[_TOOLS], server))
+    if was_refused and _is_deep(message.result):  # the SDK would end the connection
+        error = ErrorData(code=INTERNAL_ERROR, message=f"its answer is {_TOO_DEEP}")
+        return SessionMessage(JSONRPCError(jsonrpc="2.0", id=message.id, error=error))
+    return item
+
+
+def _reread(error: ValidationError) -> SessionMessage | ValidationError:
+    """Parse a message again that was refused as invalid JSON; return the error if it really is invalid."""
+    (first, *_) = error.errors(include_url=False)
+    if first["type"] != "json_invalid" or not isinstance(first["input"], str | bytes):
+        return error
+    try:
+        return SessionMessage(jsonrpc_message_adapter.validate_python(json.loads(first["input"]), by_name=False))
+    except (ValueError, RecursionError):
+        return error
+
+
+def _is_deep(value: Any) -> bool:
+    """Return True if a value has more than `DEEPEST` levels of lists and mappings."""
+    level = [value]
+    depth = 0
+    while level and depth <= DEEPEST:
+        inside = [part.values() if isinstance(part, dict) else part for part in level if isinstance(part, dict | list)]
+        level = [part for parts in inside for part in parts]
+        depth = depth + 1
+    return bool(level)
+
+
+def _valid_tools(tools: list[Any], server: str) -> Iterator[Any]:
+    for number, item in enumerate(tools, start=1):
+        tool = _with_type(item)
+        fault = _fault(tool)
+        if fault is None:
+            yield tool
+            continue
+        name = item.get("name") if isinstance(item, dict) else None
+        label = repr(name[:_LONGEST_NAME]) if isinstance(name, str) else f"number {number}"
+        _log.warning("tool %s of MCP server %s is left out, since it breaks the protocol: %s", label, server, fault)
+
+
+def _fault(tool: Any) -> str | None:
+    """Return how a tool violates the protocol; None if it does not."""
+    if _is_deep(tool):
+        return _TOO_DEEP
+    try:
+        Tool.model_validate(tool, by_name=False)
+        validate_server_result(_LISTED, _STRICTEST, {_TOOLS: [tool]})
+    except ValidationError as error:
+        (first, *_) = error.errors(include_url=False, include_input=False)
+        where = ".".join(str(part) for part in first["loc"] if part not in (_TOOLS, 0))
+        return f"{where}: {first['msg']}" if where else first["msg"]
+    return None
+
+
+def _with_type(tool: Any) -> Any:
+    """Return a tool whose argument schema has the type object. Many servers leave the type out."""
+    schema = tool.get("inputSchema") if isinstance(tool, dict) else None
+    if not isinstance(schema, dict) or schema.get("type") is not None:
+        return tool
+    return {**tool, "inputSchema": {**schema, "type": "object"}}
+
+
+_LEFT_OUT = "[left out: nested too deeply]"
+
+
+_LONGEST = 10_000
+
+
+_ERROR_RESPONSE = "Server returned an error response"
+"""Text of the SDK for an HTTP error status. Another answer may have replaced the recorded status by then."""
+
+
+_SESSION_TERMINATED = "Session terminated"
+
+
+class _ServerMessages:
+    """Stream of the messages of a server. It counts them and reports their end."""
+
+    def __init__(self, stream: Any, end: Callable[[str], None], server: str) -> None:
+        self._stream = stream
+        self._end = end
+        self._server = server
+        self._notifications = self._malformed = 0
+
+    @property
+    def last_context(self) -> contextvars.Context | None:
+        return getattr(self._stream, "last_context", None)
+
+    def __aiter__(self) -> _ServerMessages:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            item = readable(await self._stream.__anext__(), self._server)
+        except StopAsyncIteration:
+            self._end("")
+            raise
+        if _is_too_deep(item):
+            item = _without_deep_parts(item)
+            if isinstance(item, Exception):
+                self._end("one of its messages is nested too deeply to be read")
+        self._count(item)
+        return item
+
+    def _count(self, item: Any) -> None:
+        message = getattr(item, "message", None)
+        if isinstance(item, Exception):
+            self._malformed += 1
+        elif isinstance(message, JSONRPCNotification):
+            self._notifications += 1
+        elif isinstance(message, JSONRPCResponse):
+            self._notifications = 0
+        if self._malformed > MOST_MALFORMED:
+            self._end(f"more than {MOST_MALFORMED} of its messages were no JSON-RPC; it must print nothing else")
+        if self._notifications > MOST_NOTIFICATIONS:
+            self._end(f"it sent more than {MOST_NOTIFICATIONS} notifications between two answers")
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._stream.__aexit__(*error)
+
+
+def _is_too_deep(item: Any) -> bool:
+    """Return True for an error about a message that is nested too deeply."""
+    return isinstance(item, ValidationError) and "recursion limit" in str(item.errors(include_input=False)[0]["msg"])
+
+
+def _without_deep_parts(error: ValidationError) -> SessionMessage | ValidationError:
+    """Return a message without the parts that are nested more deeply than the SDK reads; the error if that fails.
+
+    A list of tools is one message: without this, one deep schema would hide all tools of its server.
+    """
+    try:
+        whole = json.loads(error.errors()[0]["input"])
+    except (ValueError, RecursionError):
+        return error
+    level = [whole]
+    for depth in range(MOST_LEVELS):
+        last = depth == MOST_LEVELS - 1
+        below = []
+        for part in level:
+            for key, value in list(part.items() if isinstance(part, dict) else enumerate(part)):
+                if isinstance(value, dict | list) and last:
+                    part[key] = _LEFT_OUT
+                elif isinstance(value, dict | list):
+                    below.append(value)
+        level = below
+    try:
+        return SessionMessage(jsonrpc_message_adapter.validate_python(whole, by_name=False))
+    except ValidationError as invalid:
+        return invalid
 
 
 def _innermost(error: BaseException | None) -> BaseException | None:
-    """Return the first error of groups of errors."""
+    """Return the first error inside nested error groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
-# How a server is reached as its definition says: a program on pipes behind a guard, or an address over HTTP.
-#
-# What stands in a definition for something else is looked up here, each time a connection is opened: ``$VAR`` in
-# arguments, variables and headers, as in the old system, and references (`divebook.documents.policy`).
-
-
-LARGEST = 16 * 1024 * 1024
-"""Bytes of one message of a server."""
-
-
-def opener(definition: MCPServerDefinition, policy: Policy, auth: httpx2.Auth | None) -> Opened:
-    """Return what opens a transport to a server; raises `SetupError` if its definition does not say how, or may not."""
+def opener(definition: MCPServerDefinition, policy: Policy, auth: httpx2.Auth | None) -> OpenTransport:
+    """Return a function that opens a transport to a server; raise `SetupError` if its definition is incomplete or
+    forbidden.
+    """
     require_variables(definition, policy)  # also of a server that is read as a document, which no start has checked
 
     def looked_up(text: str) -> Any:
@@ -520,17 +545,17 @@ def opener(definition: MCPServerDefinition, policy: Policy, auth: httpx2.Auth | 
     if definition.type == "stdio":
         command = _required(definition.command, "command", definition)
         policy.program(command, "Command")
-        return lambda told: _over_pipes(
+        return lambda status: _over_pipes(
             [command, *map(looked_up, definition.args)],
             _environ(definition, looked_up),
-            told,
+            status,
         )
     if definition.type == "http":
         url = _required(definition.url, "url", definition)
         addresses_of(policy, httpx2.URL(url).host)
-        return lambda told: _over_http(
+        return lambda status: _over_http(
             url,
-            told,
+            status,
             headers=_headers(definition, looked_up),
             auth=auth,
             policy=policy,
@@ -562,7 +587,9 @@ def _headers(definition: MCPServerDefinition, looked_up: Callable[[str], str]) -
 
 
 @asynccontextmanager
-async def _over_pipes(command: list[str], environ: Mapping[str, str], told: Told) -> AsyncIterator[tuple[Any, Any]]:
+async def _over_pipes(
+    command: list[str], environ: Mapping[str, str], status: TransportStatus
+) -> AsyncIterator[tuple[Any, Any]]:
     if sys.platform != "win32":  # there the SDK keeps a server and its children in a job object
         command = [sys.executable, "-I", "-S", guard.__file__, str(LARGEST), *command]
     parameters = StdioServerParameters(command=command[0], args=command[1:], env=dict(environ))
@@ -572,29 +599,29 @@ async def _over_pipes(command: list[str], environ: Mapping[str, str], told: Told
                 yield streams
         finally:
             errors.seek(0)
-            told.text = shared().text(" ".join(errors.read().split()))
+            status.text = shared().text(" ".join(errors.read().split()))
 
 
 @asynccontextmanager
 async def _over_http(
     url: str,
-    told: Told,
+    status: TransportStatus,
     *,
     headers: Mapping[str, str],
     auth: httpx2.Auth | None,
     policy: Policy,
     limit: float,
 ) -> AsyncIterator[tuple[Any, Any]]:
-    own = httpx2.URL(url).host
+    host = httpx2.URL(url).host
 
     async def admit(request: httpx2.Request) -> None:  # OAuth goes on at addresses that the server names
-        if request.url.host != own:
+        if request.url.host != host:
             await anyio.to_thread.run_sync(addresses_of, policy, request.url.host)
 
     async def note(response: httpx2.Response) -> None:
         if response.request.method == "POST" and response.status_code != HTTPStatus.ACCEPTED:  # else of no call
-            told.status = response.status_code if response.is_error else 0
-            told.text = f"HTTP {told.status}{_ADVICE.get(told.status, '')}" if told.status else ""
+            status.status = response.status_code if response.is_error else 0
+            status.text = f"HTTP {status.status}{_ADVICE.get(status.status, '')}" if status.status else ""
         if "content-encoding" in response.headers:  # a small answer would become one that fills our memory
             response.stream = _Counted(response.stream, 0, "a compressed answer, which it was not asked for")
         elif not response.headers.get("content-type", "").startswith("text/event-stream"):
@@ -621,7 +648,7 @@ _ADVICE = {
 
 
 class _Counted(httpx2.AsyncByteStream):
-    """An answer in one piece, of a bounded size; those in events the SDK bounds."""
+    """Response body with a maximum size. The SDK limits the size of event streams itself."""
 
     def __init__(self, stream: Any, most: int, more: str) -> None:
         self._stream = stream
@@ -629,10 +656,10 @@ class _Counted(httpx2.AsyncByteStream):
         self._more = more
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        left = self._most
+        remaining = self._most
         async for chunk in self._stream:
-            left -= len(chunk)
-            if left < 0:
+            remaining -= len(chunk)
+            if remaining < 0:
                 raise httpx2.StreamError(f"the server sent {self._more}")
             yield chunk
 

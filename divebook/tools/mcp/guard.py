@@ -80,12 +80,12 @@ class _Server:
         return data
 
 
-def _last_words(said: bytes) -> bytes:
+def _last_words(output: bytes) -> bytes:
     """Return the end of an output, starting at a line or word: a partial secret would not be redacted."""
-    kept = said[-_KEPT:]
-    if len(said) <= _KEPT:
-        return kept
-    return kept.partition(b"\n")[2] or kept.partition(b" ")[2]
+    end = output[-_KEPT:]
+    if len(output) <= _KEPT:
+        return end
+    return end.partition(b"\n")[2] or end.partition(b" ")[2]
 
 
 def _watch(server: _Server, most: int, ended: int) -> str:
@@ -96,8 +96,8 @@ def _watch(server: _Server, most: int, ended: int) -> str:
         watched.register(source, select.POLLIN)
     line = 0
     until = float("inf")
-    while (left := until - time.monotonic()) > 0:
-        ready = dict(watched.poll(None if left == float("inf") else left * 1000))
+    while (remaining := until - time.monotonic()) > 0:
+        ready = dict(watched.poll(None if remaining == float("inf") else remaining * 1000))
         if ready.get(server.err) and not server.note():
             watched.unregister(server.err)
         if ready.get(server.out):
@@ -165,9 +165,9 @@ def main(most: str, *command: str) -> None:
     server = _Server(list(command))
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # set after the fork, so the server keeps the defaults
-    said = ""
+    reason = ""
     try:
-        said = _watch(server, int(most), ended)
+        reason = _watch(server, int(most), ended)
     except BrokenPipeError:  # divebook was killed, or has closed the connection
         pass
     finally:
@@ -178,8 +178,8 @@ def main(most: str, *command: str) -> None:
                 pass
         except BlockingIOError:  # an invisible process still holds the pipe
             pass
-        said = said or (f"it ended with code {server.code}" if server.code else "")
-        os.write(_ERR, b"; ".join(filter(None, [said.encode(), server.last_words])))
+        reason = reason or (f"it ended with code {server.code}" if server.code else "")
+        os.write(_ERR, b"; ".join(filter(None, [reason.encode(), server.last_words])))
         if not _IS_LINUX:
             os.killpg(0, signal.SIGKILL)  # remaining processes of the group, including the guard
 

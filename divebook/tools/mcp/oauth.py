@@ -46,7 +46,7 @@ _log = logger(__name__)
 
 
 class Consent:
-    """Asks a person in the browser; its methods are the two handlers that the SDK takes.
+    """Consent of a person in the browser. Its methods are the two handlers that the SDK requires.
 
     Parameters
     ----------
@@ -57,11 +57,12 @@ class Consent:
     """
 
     def __init__(self, server: str, redirect: str) -> None:
-        self._server, self._redirect = server, urlsplit(redirect)
-        self._given: dict[str, str] = {}
+        self._server = server
+        self._redirect = urlsplit(redirect)
+        self._parameters: dict[str, str] = {}
 
     async def ask(self, address: str) -> None:
-        """Open the page on which a person is asked, and wait until the browser comes back.
+        """Open the consent page and wait until the browser is redirected back.
 
         Raises
         ------
@@ -74,42 +75,44 @@ class Consent:
             raise OAuthFlowError(f"the page on which it asks for leave is not https: {address[:_SHOWN]}")
         if back.scheme != "http" or back.hostname not in _HERE or back.port is None:
             raise OAuthFlowError(NOT_HERE.format(back.geturl()))
-        came: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
-        heard = partial(self._heard, parse_qs(page.query)["state"][-1], came)
+        redirect: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
+        handler = partial(self._handle, parse_qs(page.query)["state"][-1], redirect)
         try:
-            listening = await asyncio.start_server(heard, back.hostname, back.port)
+            listener = await asyncio.start_server(handler, back.hostname, back.port)
         except OSError as error:
             raise OAuthFlowError(
                 f"port {back.port} cannot be listened on ({error}): write a RedirectURI with a free port, which the "
                 "server knows"
             ) from error
-        async with listening:
+        async with listener:
             _log.warning("MCP server %s asks for your leave; if no browser opens, open %s", self._server, address)
             await anyio.to_thread.run_sync(webbrowser.open, address, abandon_on_cancel=True)
-            self._given = await _in_time(came)
+            self._parameters = await _in_time(redirect)
 
     async def answer(self) -> AuthorizationCodeResult:
-        """Return what the browser came back with; raises `OAuthFlowError` if that is a refusal."""
-        given = self._given
-        if "code" not in given:
-            raise OAuthFlowError(f"no leave was given in the browser: {given.get('error', 'it says nothing')[:_SHOWN]}")
-        shared().know(given["code"])
-        return AuthorizationCodeResult(code=given["code"], state=given["state"], iss=given.get("iss"))
+        """Return the authorization code; raise `OAuthFlowError` if the person refused."""
+        parameters = self._parameters
+        if "code" not in parameters:
+            raise OAuthFlowError(
+                f"no leave was given in the browser: {parameters.get('error', 'it says nothing')[:_SHOWN]}"
+            )
+        shared().know(parameters["code"])
+        return AuthorizationCodeResult(code=parameters["code"], state=parameters["state"], iss=parameters.get("iss"))
 
-    async def _heard(
+    async def _handle(
         self,
         state: str,
-        came: asyncio.Future[dict[str, str]],
+        redirect: asyncio.Future[dict[str, str]],
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        """Answer one request; anybody on this machine may send some."""
+        """Answer one HTTP request. Any program on this machine may send one."""
         try:
             async with asyncio.timeout(_HEADERS):
-                given = self._taken((await reader.readuntil(b"\r\n\r\n")).decode("latin-1"), state)
-                if given is not None and not came.done():
-                    came.set_result(given)
-                status, text = _SAID[given is not None]
+                parameters = self._matching_parameters((await reader.readuntil(b"\r\n\r\n")).decode("latin-1"), state)
+                if parameters is not None and not redirect.done():
+                    redirect.set_result(parameters)
+                status, text = _SAID[parameters is not None]
                 writer.write(
                     f"HTTP/1.1 {status}\r\ncontent-type: text/plain\r\ncontent-length: {len(text)}\r\n"
                     f"connection: close\r\n\r\n{text}".encode()
@@ -120,26 +123,21 @@ class Consent:
         finally:
             writer.close()
 
-    def _taken(self, head: str, state: str) -> dict[str, str] | None:
-        """Return what a request brings, if it is the one that is waited for."""
+    def _matching_parameters(self, head: str, state: str) -> dict[str, str] | None:
+        """Return the parameters of a request if it is the expected redirect, else None."""
         method, _, rest = head.partition(" ")
-        asked = urlsplit(rest.partition(" ")[0])
-        given = {name: values[0] for name, values in parse_qs(asked.query).items()}
-        fits = method == "GET" and asked.path == self._redirect.path and given.get("state") == state
-        return given if fits else None
+        target = urlsplit(rest.partition(" ")[0])
+        parameters = {name: values[0] for name, values in parse_qs(target.query).items()}
+        fits = method == "GET" and target.path == self._redirect.path and parameters.get("state") == state
+        return parameters if fits else None
 
 
-async def _in_time(came: asyncio.Future[dict[str, str]]) -> dict[str, str]:
+async def _in_time(redirect: asyncio.Future[dict[str, str]]) -> dict[str, str]:
     try:
         async with asyncio.timeout(PATIENCE):
-            return await came
+            return await redirect
     except TimeoutError as error:
         raise OAuthFlowError(f"nobody gave leave in the browser within {PATIENCE:g} seconds") from error
-
-
-# OAuth of MCP servers: tokens in memory or in a file of their owner, through the SDK's own storage interface.
-#
-# Tokens are used and renewed here; for a first one a person is asked in the browser (`divebook.tools.mcp.oauth`).
 
 
 REDIRECT = "http://localhost:8085/oauth/callback"
@@ -148,47 +146,47 @@ _CLIENT = "client"
 
 
 class Tokens:
-    """Tokens and the client they were given to, as long as the environment is open."""
+    """OAuth tokens and client registration in memory, while the environment is open."""
 
     def __init__(self, client: OAuthClientInformationFull | None = None) -> None:
         self._client = client
-        self._kept: dict[str, Any] = {}
+        self._values: dict[str, Any] = {}
 
     async def get_tokens(self) -> OAuthToken | None:
-        """Return the tokens, if there are any."""
-        found = self._read().get(_TOKENS)
-        if found is None:
+        """Return the stored tokens; None if there are none."""
+        tokens = self._read().get(_TOKENS)
+        if tokens is None:
             return None
-        shared().know_all(found)
-        return OAuthToken.model_validate(found)
+        shared().know_all(tokens)
+        return OAuthToken.model_validate(tokens)
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Keep new tokens."""
-        found = tokens.model_dump(mode="json", exclude_none=True)
-        shared().know_all(found)
-        self._write({**self._read(), _TOKENS: found})
+        """Store new tokens."""
+        plain = tokens.model_dump(mode="json", exclude_none=True)
+        shared().know_all(plain)
+        self._write({**self._read(), _TOKENS: plain})
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """Return the client that the definition names, else that which the server has registered."""
-        found = self._read().get(_CLIENT)
-        shared().know_all(found)
-        return self._client or (None if found is None else OAuthClientInformationFull.model_validate(found))
+        """Return the client of the definition, else the registered one."""
+        registered = self._read().get(_CLIENT)
+        shared().know_all(registered)
+        return self._client or (None if registered is None else OAuthClientInformationFull.model_validate(registered))
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Keep what the server has registered."""
-        found = client_info.model_dump(mode="json", exclude_none=True)
-        shared().know_all(found)
-        self._write({**self._read(), _CLIENT: found})
+        """Store the client that the server has registered."""
+        plain = client_info.model_dump(mode="json", exclude_none=True)
+        shared().know_all(plain)
+        self._write({**self._read(), _CLIENT: plain})
 
     def _read(self) -> dict[str, Any]:
-        return self._kept
+        return self._values
 
-    def _write(self, kept: dict[str, Any]) -> None:
-        self._kept = kept
+    def _write(self, values: dict[str, Any]) -> None:
+        self._values = values
 
 
 class FileTokens(Tokens):
-    """Tokens in a file that only its owner can read; it is replaced in one step.
+    """Tokens in a file that only its owner can read. It is replaced atomically.
 
     Parameters
     ----------
@@ -203,35 +201,35 @@ class FileTokens(Tokens):
 
     def _read(self) -> dict[str, Any]:
         try:
-            found = json.loads(self._sealing.open(self._path.read_bytes()))
+            values = json.loads(self._sealing.open(self._path.read_bytes()))
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, StoreError) as error:
             raise SetupError(
                 f"the tokens in {self._path} cannot be read ({error}): repair or remove that file"
             ) from error
-        return found if isinstance(found, dict) else {}
+        return values if isinstance(values, dict) else {}
 
-    def _write(self, kept: dict[str, Any]) -> None:
+    def _write(self, values: dict[str, Any]) -> None:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, draft = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}.")  # 0600
         with os.fdopen(handle, "wb") as file:
-            file.write(self._sealing.seal(json.dumps(kept).encode()))
+            file.write(self._sealing.seal(json.dumps(values).encode()))
         Path(draft).replace(self._path)
 
 
 def provider_of(definition: MCPServerDefinition, policy: Policy, sealing: Sealing) -> OAuthClientProvider | None:
-    """Return what adds a server's tokens to requests, and renews them; None if its definition asks for none."""
-    asked = definition.oauth
-    if asked is None or definition.url is None:
+    """Return the authentication that adds a server's tokens to requests and renews them; None without OAuth."""
+    oauth = definition.oauth
+    if oauth is None or definition.url is None:
         return None
-    redirect = AnyUrl(asked.redirect_uri or REDIRECT)
+    redirect = AnyUrl(oauth.redirect_uri or REDIRECT)
     metadata = OAuthClientMetadata(
-        client_name="divebook", redirect_uris=[redirect], scope=" ".join(asked.scopes) or None
+        client_name="divebook", redirect_uris=[redirect], scope=" ".join(oauth.scopes) or None
     )
 
-    where = asked.token_store or TokenStoreDefinition()
-    client = _client(asked, redirect, policy)
+    where = oauth.token_store or TokenStoreDefinition()
+    client = _client(oauth, redirect, policy)
     storage = Tokens(client)
     if where.type == FILE and where.path is not None:
         storage = FileTokens(policy.file(Path(where.path).expanduser(), Path()), sealing, client)
@@ -239,12 +237,12 @@ def provider_of(definition: MCPServerDefinition, policy: Policy, sealing: Sealin
     return OAuthClientProvider(definition.url, metadata, storage, consent.ask, consent.answer)
 
 
-def _client(asked: OAuthDefinition, redirect: AnyUrl, policy: Policy) -> OAuthClientInformationFull | None:
-    if not asked.client_id:
+def _client(oauth: OAuthDefinition, redirect: AnyUrl, policy: Policy) -> OAuthClientInformationFull | None:
+    if not oauth.client_id:
         return None
-    secret = resolved(asked.client_secret, policy)
+    secret = resolved(oauth.client_secret, policy)
     if secret:
         shared().know(secret)
     return OAuthClientInformationFull(
-        client_id=resolved(asked.client_id, policy), client_secret=secret, redirect_uris=[redirect]
+        client_id=resolved(oauth.client_id, policy), client_secret=secret, redirect_uris=[redirect]
     )

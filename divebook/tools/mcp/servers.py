@@ -1,7 +1,12 @@
-"""The MCP servers of an environment: each is started when it is first asked something, and ends with the environment.
+"""MCP servers of an environment: each starts at its first request and ends with the environment.
 
-The SDK takes a third of a second to load, so that it is loaded when a server is needed, in a thread. Each server's
-connection lives on the engine's loop, in a task of its own (`divebook.tools.mcp.connection`).
+Loading the SDK takes a third of a second, so it is loaded in a thread when a server is first needed. Each connection
+lives on the engine's event loop, in a task of its own (`divebook.tools.mcp.connection`).
+
+Life cycle: the first request opens a connection, and requests of other calls wait for it meanwhile. `IDLE` seconds
+after the last call the connection is closed, and the next request opens a new one. If a connection ends during a
+request, the request is repeated once on a new connection, provided that it had not been sent or is repeatable.
+Otherwise the outcome of the call is unknown.
 """
 
 from __future__ import annotations
@@ -20,7 +25,7 @@ from divebook.documents.policy import APPROVALS
 from divebook.errors import AlreadyRegisteredError, NotFoundError, OutcomeUnknownError, ServerError, SetupError
 from divebook.store.codec import Sealing
 from divebook.text.redaction import clean_libraries, shared
-from divebook.tools.mcp.variables import OpenCalls, require_variables
+from divebook.tools.mcp.open_calls import OpenCalls, require_variables
 from divebook.workflow import json_schemas
 from divebook.workflow.servers import SCHEME, Answers, CallOutcome, Discovered, Elicit, MCPServerDefinition, OfferedTool
 
@@ -34,20 +39,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 IDLE = 300.0
-"""Seconds after its last call until a server is stopped; the next call starts it again."""
+"""Seconds after the last call until a server is stopped. The next call starts it again."""
 CLOSING = 6.0
 """Seconds that all servers together may take to end with their environment."""
 
 
 class OnEngine(Protocol):
-    """Runs something on the engine's loop, and waits for it in another thread."""
+    """Function that runs a coroutine on the engine's loop and waits for it in another thread."""
 
     def __call__(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Return what it comes to."""
+        """Return the result of the coroutine."""
 
 
 class Server:
-    """One MCP server; a `ToolServer`.
+    """One MCP server. Implements `ToolServer`.
 
     Parameters
     ----------
@@ -68,7 +73,9 @@ class Server:
     ) -> None:
         self.definition = definition
         self._on_engine = on_engine
-        self.policy, self._idle_after, self._sealing = policy, idle, sealing or Sealing()
+        self.policy = policy
+        self._idle_after = idle
+        self._sealing = sealing or Sealing()
         self._connection: Connection | None = None
         self._opening = asyncio.Lock()
         self._under_way = 0
@@ -78,17 +85,17 @@ class Server:
 
     @property
     def name(self) -> str:
-        """The name under which definitions know it."""
+        """Name of the server in definitions."""
         return self.definition.name
 
     @property
     def timeout(self) -> float:
-        """Seconds that a call may take."""
+        """Time limit of a call, in seconds."""
         return self.definition.timeout
 
     @property
     def sampling(self) -> str | None:
-        """The agent that answers what it asks of a model."""
+        """Agent that answers its sampling requests; None to refuse them."""
         return self.definition.sampling
 
     @cached_property
@@ -99,12 +106,12 @@ class Server:
 
     @property
     def is_running(self) -> bool:
-        """Whether there is a connection to it."""
+        """True if a connection is open."""
         return self._connection is not None and not self._connection.has_ended
 
     @property
     def is_trusted(self) -> bool:
-        """Whether its own statements about its tools count, such as that one changes nothing."""
+        """True if hints of the server about its tools may relax rules, such as a hint that a tool changes nothing."""
         return self.definition.trusted and APPROVALS in self.policy.allowed
 
     def check(self) -> None:
@@ -114,27 +121,29 @@ class Server:
     # --- for people and their code -----------------------------------------------------------------------------------
 
     def resources(self) -> list[dict[str, Any]]:
-        """Return what it has to read: the id of each, by which ``documents.get`` finds it, its name and its type."""
-        return self._waited("list_resources", lambda found, client: found.resources(client, self.name))
+        """Return its resources: the id of each, for ``documents.get``, its name and its type."""
+        return self._run_on_engine("list_resources", lambda module, client: module.resources(client, self.name))
 
     def read(self, address: str) -> Document:
         """Return a resource as a document."""
-        found: Document = self._waited("read_resource", lambda here, client: here.read(client, self.name, address))
-        return found
+        document: Document = self._run_on_engine(
+            "read_resource", lambda module, client: module.read(client, self.name, address)
+        )
+        return document
 
     def tools(self) -> tuple[OfferedTool, ...]:
-        """Return the tools that it offers now and that may be used; raises `ServerError`."""
+        """Return the usable tools that it offers now; raise `ServerError`."""
         return self._on_engine(self.discover).tools
 
     def prompts(self) -> list[dict[str, Any]]:
-        """Return the prompts that it has: name, description and arguments of each."""
-        return self._waited("list_prompts", lambda found, client: found.prompts(client))
+        """Return name, description and arguments of each prompt."""
+        return self._run_on_engine("list_prompts", lambda module, client: module.prompts(client))
 
     def prompt(self, name: str, **arguments: str) -> list[dict[str, Any]]:
-        """Return the messages of a prompt: role and content of each."""
-        return self._waited("get_prompt", lambda found, client: found.prompt(client, name, arguments))
+        """Return role and content of each message of a prompt."""
+        return self._run_on_engine("get_prompt", lambda module, client: module.prompt(client, name, arguments))
 
-    def _waited(self, operation: str, request: Callable[[Any, Client], Awaitable[T]]) -> T:
+    def _run_on_engine(self, operation: str, request: Callable[[Any, Client], Awaitable[T]]) -> T:
         async def work() -> T:
             await _load()
             from divebook.tools.mcp import calls as resources
@@ -146,15 +155,15 @@ class Server:
     # --- for the engine ----------------------------------------------------------------------------------------------
 
     async def discover(self) -> Discovered:
-        """Return the tools that it offers now and that may be used; raises `ServerError`."""
-        given = self.definition.tool_configuration
-        if given is not None and not given.enabled:
+        """Return the usable tools that it offers now; raise `ServerError`."""
+        configuration = self.definition.tool_configuration
+        if configuration is not None and not configuration.enabled:
             return Discovered()
         await _load()
-        from divebook.tools.mcp.calls import discovered
+        from divebook.tools.mcp.calls import discover_tools
 
         definition = replace(self.definition, trusted=self.is_trusted)
-        return await self.ask("list_tools", lambda client: discovered(client, definition))
+        return await self.ask("list_tools", lambda client: discover_tools(client, definition))
 
     async def call(
         self,
@@ -168,33 +177,33 @@ class Server:
     ) -> CallOutcome:
         """Call a tool; see `ToolServer.call`."""
         if not self.definition.allows(tool):
-            raise self._failed("call_tool", f"tool {tool} may not be used; its ToolConfiguration says which may")
+            raise self._error("call_tool", f"tool {tool} may not be used; its ToolConfiguration says which may")
         await _load()
-        from divebook.tools.mcp.calls import advised, called
+        from divebook.tools.mcp.calls import call_tool, with_advice
         from divebook.tools.mcp.connection import RefusedError
 
         def request(client: Client) -> Awaitable[CallOutcome]:
-            return called(client, tool, arguments, answers, state, sampler=self.sampling)
+            return call_tool(client, tool, arguments, answers, state, sampler=self.sampling)
 
         try:
-            calling = self._asked("call_tool", request, repeatable=repeatable)
-            return advised(
+            calling = self._ask_with_retry("call_tool", request, repeatable=repeatable)
+            return with_advice(
                 await (calling if elicit is None else self._open_calls.answering(calling, elicit)), self.name
             )
         except RefusedError as error:
-            failed = self._failed("call_tool", str(error))
+            failed = self._error("call_tool", str(error))
             if not error.is_answer:
                 raise failed from error
-            return advised(CallOutcome(str(failed), is_error=True), self.name)
+            return with_advice(CallOutcome(str(failed), is_error=True), self.name)
 
-    async def _elicited(self, context: Any, params: Any) -> Any:  # noqa: ARG002 - the SDK names both
-        """Answer what the server asks a person during a call."""
+    async def _elicit(self, context: Any, params: Any) -> Any:  # noqa: ARG002 - the SDK names both
+        """Answer an elicitation request of the server during a call."""
         from divebook.tools.mcp.calls import request_of, response_of
 
         return response_of(await self._open_calls.ask(request_of(params)))
 
-    async def _sampled(self, context: Any, params: Any) -> Any:  # noqa: ARG002 - the SDK names both
-        """Answer what the server asks of a model during a call."""
+    async def _sample(self, context: Any, params: Any) -> Any:  # noqa: ARG002 - the SDK names both
+        """Answer a sampling request of the server during a call."""
         from divebook.tools.mcp.calls import NOT_ALLOWED, is_plain, sampled_of, sampling_of
 
         if not (self._open_calls and self.sampling and is_plain(params)):
@@ -202,16 +211,16 @@ class Server:
         return sampled_of(await self._open_calls.ask(sampling_of(params, self.sampling)))
 
     async def ask(self, operation: str, request: Callable[[Client], Awaitable[T]]) -> T:
-        """Make a request that changes nothing, starting the server if need be; raises `ServerError`."""
+        """Make a request without side effects, and start the server if necessary; raise `ServerError`."""
         await _load()
         from divebook.tools.mcp.connection import HANDSHAKE, RefusedError
 
         try:
-            return await self._asked(operation, request, limit=HANDSHAKE)
+            return await self._ask_with_retry(operation, request, limit=HANDSHAKE)
         except RefusedError as error:
-            raise self._failed(operation, str(error)) from error
+            raise self._error(operation, str(error)) from error
 
-    async def _asked(
+    async def _ask_with_retry(
         self,
         operation: str,
         request: Callable[[Client], Awaitable[T]],
@@ -219,7 +228,7 @@ class Server:
         repeatable: bool = True,
         limit: float | None = None,
     ) -> T:
-        """Make a request; once more where the connection ended before it was sent, or if it is repeatable."""
+        """Make a request. Repeat it once if the connection ended before it was sent, or if it is repeatable."""
         from divebook.tools.mcp.connection import BrokenError
 
         with self._in_use():
@@ -227,11 +236,11 @@ class Server:
                 return await self._ask_once(operation, request, limit)
             except BrokenError as error:
                 if error.was_sent and not repeatable:
-                    raise OutcomeUnknownError(str(self._failed(operation, error.cause))) from error
+                    raise OutcomeUnknownError(str(self._error(operation, error.cause))) from error
             try:
                 return await self._ask_once(operation, request, limit)
             except BrokenError as error:
-                raise self._failed(operation, error.cause) from error
+                raise self._error(operation, error.cause) from error
 
     async def _ask_once(self, operation: str, request: Callable[[Client], Awaitable[T]], limit: float | None) -> T:
         connection = await self._connected(operation)
@@ -239,9 +248,9 @@ class Server:
             async with asyncio.timeout(limit):
                 return await connection.ask(request)
         except TimeoutError as error:
-            raise self._failed(operation, f"no answer within {limit:g} seconds") from error
+            raise self._error(operation, f"no answer within {limit:g} seconds") from error
 
-    def _failed(self, operation: str, cause: str) -> ServerError:
+    def _error(self, operation: str, cause: str) -> ServerError:
         return ServerError(operation, self.name, shared().text(cause))
 
     @contextmanager
@@ -265,7 +274,7 @@ class Server:
             if self._connection is not None and not self._connection.has_ended:
                 return self._connection
             if self._is_closed:
-                raise self._failed(operation, "not connected: its environment is closed")
+                raise self._error(operation, "not connected: its environment is closed")
             self._connection = await self._opened(operation)
             return self._connection
 
@@ -277,17 +286,17 @@ class Server:
             opened = await anyio.to_thread.run_sync(opener, self.definition, self.policy, self._credentials)
             mode = LEGACY if self.definition.asks_within_calls else AUTO
             patience = HANDSHAKE if self.definition.oauth is None else HANDSHAKE + PATIENCE
-            sampled = None if self.sampling is None else self._sampled
-            connection = Connection(opened, self._elicited, sampled, mode=mode, patience=patience, server=self.name)
+            sampled = None if self.sampling is None else self._sample
+            connection = Connection(opened, self._elicit, sampled, mode=mode, patience=patience, server=self.name)
             await connection.open()
         except (SetupError, OSError) as error:
-            raise self._failed(operation, f"not connected: {error}") from error
+            raise self._error(operation, f"not connected: {error}") from error
         except BrokenError as error:
-            raise self._failed(operation, f"not connected: {error.cause}") from error
+            raise self._error(operation, f"not connected: {error.cause}") from error
         return connection
 
     async def close(self) -> None:
-        """Stop it for good."""
+        """Stop the server for good."""
         self._is_closed = True
         if self._stopping is not None:
             self._stopping.cancel()
@@ -300,7 +309,7 @@ _LOADED: list[object] = []
 
 
 async def _load() -> None:
-    """Load the SDK in a thread, so that other executions go on meanwhile."""
+    """Load the SDK in a thread, so that other executions are not delayed."""
     if not _LOADED:
         _LOADED.append(await anyio.to_thread.run_sync(_modules))
 
@@ -319,7 +328,7 @@ def _modules() -> object:
 
 
 class Servers(Mapping[str, Server]):
-    """The servers of an environment, by name."""
+    """Servers of an environment, by name."""
 
     def __init__(self, on_engine: OnEngine, sealing: Sealing | None = None) -> None:
         self._on_engine = on_engine
@@ -328,22 +337,22 @@ class Servers(Mapping[str, Server]):
         self._replaced: list[Server] = []
 
     def add(self, definition: MCPServerDefinition, policy: Policy, *, replace: bool = False) -> None:
-        """Take a server in, unless it is there already; a taken name is an error unless `replace` is set.
+        """Add a server unless it exists. Another definition with the same name is an error unless `replace` is set.
 
-        What it may start and reach is for the policy to say.
+        The policy decides which programs it may start and which addresses it may reach.
         """
-        known = self._servers.get(definition.name)
-        if known is not None and known.definition == definition:
+        existing = self._servers.get(definition.name)
+        if existing is not None and existing.definition == definition:
             return
-        if known is not None:
+        if existing is not None:
             if not replace:
                 raise AlreadyRegisteredError("mcp server", definition.name)
-            self._replaced.append(known)
+            self._replaced.append(existing)
         self._servers[definition.name] = Server(definition, policy, self._on_engine, sealing=self._sealing)
 
-    def take_in(self, others: Servers) -> None:
-        """Have servers as others do, each with connections of its own, and what it may start and reach."""
-        for server in others.values():
+    def merge_from(self, servers: Servers) -> None:
+        """Add the servers of another environment, each with its own policy and new connections."""
+        for server in servers.values():
             self.add(server.definition, server.policy, replace=True)
 
     def __getitem__(self, name: str) -> Server:
@@ -358,14 +367,14 @@ class Servers(Mapping[str, Server]):
         return len(self._servers)
 
     async def close(self) -> None:
-        """Stop all of them, side by side."""
+        """Stop all servers concurrently."""
         ending = [asyncio.ensure_future(server.close()) for server in (*self._servers.values(), *self._replaced)]
         if ending:
             await asyncio.wait(ending, timeout=CLOSING)
 
 
 class ServedDocuments:
-    """What servers have to read, as a library of a repository of documents."""
+    """Library of a document repository that contains the resources of servers."""
 
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
@@ -376,8 +385,8 @@ class ServedDocuments:
         return self._servers[server].read(address)
 
     def list(self, prefix: str) -> list[str]:
-        """Return the ids that begin so; one that is only the scheme asks all servers."""
+        """Return the ids that begin with a prefix. A prefix with only the scheme asks all servers."""
         name, slash, _ = prefix.removeprefix(SCHEME).partition("/")
-        asked = [self._servers[name]] if name and (slash or name in self._servers) else list(self._servers.values())
-        found = [resource["id"] for server in asked for resource in server.resources()]
-        return sorted(path for path in found if path.startswith(prefix))
+        servers = [self._servers[name]] if name and (slash or name in self._servers) else list(self._servers.values())
+        ids = [resource["id"] for server in servers for resource in server.resources()]
+        return sorted(path for path in ids if path.startswith(prefix))

@@ -1,4 +1,4 @@
-"""What a turn of an agent with tools asks of the engine, in a step: requests and calls as operations that it holds."""
+"""Engine interface of an agent turn inside a step: requests and calls as operations of the step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from divebook.questions import Question
 from divebook.runtime.compute.threads import Compute, LimitedSlot, Slots
 from divebook.runtime.concurrency import CallCounter, Suspended
 from divebook.runtime.context import StepContext
-from divebook.steps.call import approve, compute_for, invoke, made_in_slot, workspace_of
+from divebook.steps.approval import approve
+from divebook.steps.call import call_in_slot, compute_for, invoke, workspace_of
 from divebook.steps.conversations import ConversationStore
 from divebook.workflow.resources import AgentDefinition
 from divebook.workflow.servers import ToolServer
@@ -35,82 +36,11 @@ from divebook.workflow.step import Retry
 from divebook.workflow.tools import FileSpellings, ToolFunction
 
 if TYPE_CHECKING:
-    from divebook.agents.requests import ResponseSource
-
-
-# What an environment gives to its agents while they work.
-
-
-class AgentToolkit(Protocol):
-    """What agents may use."""
-
-    def agent(self, name: str) -> Agent:
-        """Return the agent of that name; raises `NotFoundError`."""
-
-    def tools_for(self, definition: AgentDefinition) -> Sequence[ToolFunction]:
-        """Return the tools that an agent names."""
-
-    def limited(self, tool: ToolFunction) -> ToolFunction:
-        """Return a tool with the limits that its environment sets."""
-
-    def servers_for(self, definition: AgentDefinition) -> Sequence[ToolServer]:
-        """Return the MCP servers whose tools an agent may call."""
-
-    def subordinates_for(self, definition: AgentDefinition) -> Sequence[Agent]:
-        """Return the agents that one may give work to."""
-
-
-class AgentServices(AgentToolkit, Protocol):
-    """What an environment gives to agents."""
-
-    threads: ConversationStore
-    """The conversations of its store."""
-
-    @property
-    def responses(self) -> ResponseCache:
-        """The responses that agents with a `Cache` use again."""
-
-    def requests_of(self, run: str) -> Sequence[RequestView]:
-        """Return the requests that a run made to models; raises `ExecutionNotFoundError`."""
-
-    def policy_for_agent(self, name: str) -> Policy:
-        """Return the permissions of an agent."""
-
-    def check_agent(self, agent: Agent) -> None:
-        """Raise unless what an agent names is there, once."""
-
-
-T = TypeVar("T")
-_PLACES: dict[tuple[str, int], anyio.CapacityLimiter] = {}
-"""For calls of tools of which only so many run at once in this process, by name and number."""
-TURN = "turn"
-"""Key of a turn, after its prefix."""
-
-
-def run_id_of(context: StepContext, key: str) -> str:
-    """Return the name of a turn, the same whenever it runs again, and another in each execution."""
-    return f"{context.execution_id}/{context.place(key, 0).idempotency_key[:12]}"
-
-
-def as_asked(context: StepContext, agent: Agent, offers: AgentServices) -> Agent:
-    """Return an agent as a run asks it: with the run's model, if it has one, and without a key where none is asked."""
-    agent = agent.with_model(context.model).under(offers.policy_for_agent(agent.name))
-    return agent if context.beyond is None or context.beyond.asks_models else unasked(agent)
-
-
-def _slot(tool: ToolFunction, compute: Compute, *, limited: bool) -> Slot | None:
-    """Return what a call of a tool must hold, if only so many of them or of its executor's run at once."""
-    own = compute.slot(repeatable=tool.is_repeatable, limited=limited)
-    slots = [] if own is None else [own]
-    if tool.concurrency is not None:
-        place = tool.name, tool.concurrency
-        places = _PLACES.get(place) or _PLACES.setdefault(place, anyio.CapacityLimiter(tool.concurrency))
-        slots.append(LimitedSlot(places))
-    return Slots(slots) if len(slots) > 1 else next(iter(slots), None)
+    from divebook.agents.request_record import ResponseSource
 
 
 class StepTurn:
-    """What a turn asks of the engine, in a step.
+    """Implementation of `divebook.agents.turn.TurnContext` for a step.
 
     Parameters
     ----------
@@ -118,48 +48,53 @@ class StepTurn:
         Stands in front of the key of each of its operations.
     turn
         Id of the operation that holds them.
-    offers
+    services
         What its environment gives it.
-    recall
+    response_source
         Where answers of models come from, if not from the models alone.
     """
 
     def __init__(
-        self, context: StepContext, prefix: str, turn: str, offers: AgentServices, recall: ResponseSource | None = None
+        self,
+        context: StepContext,
+        prefix: str,
+        turn: str,
+        services: AgentServices,
+        response_source: ResponseSource | None = None,
     ) -> None:
         self.prefix = prefix
-        self.recall = recall
+        self.response_source = response_source
         self._context = context
         self._turn = turn
-        self._offers = offers
+        self._services = services
         self._under_way = CallCounter(context.strands())
-        self._unwinding: Suspended | None = None
+        self._suspension: Suspended | None = None
         self._failures: dict[str, int] = {}
-        """How often a call that is under way has failed before, by its name."""
+        """Number of earlier failures of each running call, by name."""
         self._below: list[StepTurn] = []
         self.run_id = run_id_of(context, f"{prefix}{TURN}")
 
     @property
     def started_at(self) -> datetime | None:
-        """When the execution began."""
+        """Start time of the execution."""
         return self._context.started_at
 
     @property
     def qualifies_tools(self) -> bool:
-        """Whether tools of one name have that of their server in front."""
+        """True if tools with the same name are prefixed with the name of their server."""
         return self._context.workflow.manner.qualifies_tools
 
     def sampler(self, name: str) -> Agent:
-        """Return an agent of the environment, as the run asks it."""
-        return as_asked(self._context, self._offers.agent(name), self._offers)
+        """Return an agent of the environment, prepared for this run."""
+        return agent_for_run(self._context, self._services.agent(name), self._services)
 
     def recorded_type(self, key: str) -> str | None:
-        """Return the type of the operation that the log has under a key, if it has one."""
+        """Return the type of the operation recorded under a key; None if the log has none."""
         record = self._context.record_of(self.prefix + key)
         return None if record is None else record.operation_type
 
     def consumed_by_failures(self, key: str) -> Mapping[str, int]:
-        """Return what the failed attempts at an operation consumed all the same, as the log has it."""
+        """Return the recorded consumption of the failed attempts of an operation."""
         consumed = Counter[str]()
         attempt = 0
         while (record := self._context.record_of(self.prefix + key, attempt)) is not None and record.status == FAILED:
@@ -168,40 +103,40 @@ class StepTurn:
         return consumed
 
     def calling(self) -> AbstractContextManager[None]:
-        """Surround a call that is under way."""
+        """Count a running call inside the block."""
         return self._under_way.call()
 
     def open_call(self) -> AbstractContextManager[None]:
-        """Surround a question that is asked during a call, which stays open until the answer comes."""
+        """Keep a call open while a question inside the block waits for its answer."""
         return self._context.strands().open_call()
 
     async def withdraw(self, key: str) -> None:
-        """Let a question expire that is still open."""
+        """Withdraw an open question: it expires."""
         await self._context.withdraw(self.prefix + key)
 
-    def asked(self, key: str) -> Question | None:
-        """Return a question that the log has."""
+    def recorded_question(self, key: str) -> Question | None:
+        """Return a recorded question."""
         return self._context.question_of(self.prefix + key)
 
     def began_at(self, key: str) -> datetime:
-        """Return when an operation of the log began."""
+        """Return the start time of a recorded operation."""
         record = self._context.record_of(self.prefix + key)
         assert record is not None  # noqa: S101 - whoever asks has its result
         return to_datetime(record.started_at)
 
     def recorded_digest(self, key: str) -> str | None:
-        """Return the digest of what an operation of the log was made with."""
+        """Return the digest of the setting of a recorded operation."""
         record = self._context.record_of(self.prefix + key)
         return None if record is None else record.setting_hash
 
     async def recorded_start(self, key: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Return the parameters of such an operation, and what the log keeps of what it was made with."""
+        """Return the parameters and the recorded setting of an operation."""
         return await self._context.start_of(self.prefix + key)
 
     async def approve(
         self, call: ToolCall, schema: Mapping[str, Any], *, place: str, description: str
     ) -> Approved | Denied:
-        """Return whether a call may be made, and with which arguments; the log keeps what a rule denied."""
+        """Decide whether a call may be made, and with which arguments. A denial by a rule is recorded."""
         judged = approve(
             self._context,
             call,
@@ -211,35 +146,35 @@ class StepTurn:
             description=description,
             within=self._turn,
         )
-        return await self._going_on(judged)
+        return await self._note_suspension(judged)
 
     def files_of(self, tool: ToolFunction) -> FileSpellings | None:
-        """Return the arguments of a tool that name files, also of one that works in a workspace."""
+        """Return which arguments of a tool name files, also for a tool that works in a workspace."""
         if not tool.paths or (name := workspace_of(self._context, tool)) is None:
             return tool.files
         place = self._context.workspaces.place_of(name)
         return None if place is None else FileArguments(tool.paths, *place)
 
     def below(self, key: str) -> StepTurn:
-        """Return the means of an agent that a call runs."""
-        means = StepTurn(self._context, f"{self.prefix}{key}/", self._turn, self._offers)
-        self._below.append(means)
-        return means
+        """Return the context of an agent that a call runs."""
+        turn = StepTurn(self._context, f"{self.prefix}{key}/", self._turn, self._services)
+        self._below.append(turn)
+        return turn
 
     async def wait_beside_others(self, change: asyncio.Future[None]) -> bool:
-        """Wait for a change that another call of the step brings; return False once no other call can bring it."""
+        """Wait for a change caused by a concurrent call of the step. Return False once no such call is left."""
         return await self._context.strands().wait_beside_others(change)
 
     async def alone(self) -> None:
-        """Return when no other call of the step is under way."""
+        """Wait until no other call of the step is running."""
         await self._context.strands().alone()
 
-    def require_going_on(self) -> None:
-        """Raise what unwinds the step, whatever a hook of the agent has made of it."""
-        if self._unwinding is not None:
-            raise self._unwinding
-        for means in self._below:
-            means.require_going_on()
+    def raise_suspension(self) -> None:
+        """Raise the exception that suspends the step, even if a hook of the agent has swallowed it."""
+        if self._suspension is not None:
+            raise self._suspension
+        for turn in self._below:
+            turn.raise_suspension()
 
     async def operation(
         self,
@@ -251,7 +186,7 @@ class StepTurn:
         retry: Retry | None = None,
         **options: Unpack[OperationOptions],
     ) -> Any:
-        """Make a call once, as often as `retry` says, or the step's own policy."""
+        """Make a call once, with the retries of `retry` or of the step."""
         name = self.prefix + key
 
         def attempt(failures: int) -> Awaitable[Any]:
@@ -259,7 +194,7 @@ class StepTurn:
                 kind, parameters, call, key=name, attempt=failures, within=self._turn, **options
             )
 
-        return await self._going_on(self._retried(name, retry, attempt))
+        return await self._note_suspension(self._retried(name, retry, attempt))
 
     async def call(
         self,
@@ -272,7 +207,7 @@ class StepTurn:
         setting: Setting | None,
         done: Callable[[Any], Any],
     ) -> Any:
-        """Make a call of a tool once."""
+        """Make a tool call once."""
         name = self.prefix + key
         compute = self._compute(tool, arguments)
         workspace = workspace_of(self._context, tool)
@@ -284,7 +219,7 @@ class StepTurn:
             return self._context.operation(
                 TOOL_CALL,
                 parameters,
-                functools.partial(made_in_slot, call, slot),
+                functools.partial(call_in_slot, call, slot),
                 key=name,
                 repeatable=tool.is_repeatable,
                 attempt=failures,
@@ -296,16 +231,16 @@ class StepTurn:
                 workspace=workspace,
             )
 
-        return await self._going_on(self._retried(name, tool.retry, attempt))
+        return await self._note_suspension(self._retried(name, tool.retry, attempt))
 
     async def invoke(self, tool: ToolFunction, arguments: Mapping[str, Any], *, key: str) -> Any:
-        """Call the function itself, where its executor is."""
+        """Call the function itself in its executor."""
         if tool.inline:
             return await tool.function(**arguments)
         compute = self._compute(tool, arguments)
         name = self.prefix + key
         called = invoke(self._context, tool, arguments, name, compute, failures=self._failures.get(name))
-        return await self._going_on(called)
+        return await self._note_suspension(called)
 
     def _compute(self, tool: ToolFunction, arguments: Mapping[str, Any]) -> Compute:
         return compute_for(self._context, tool, arguments)
@@ -323,7 +258,7 @@ class StepTurn:
         default: Any = None,
     ) -> Question:
         """Ask a person."""
-        asked = self._context.interrupt(
+        question = self._context.interrupt(
             kind,
             text,
             message=message,
@@ -334,16 +269,88 @@ class StepTurn:
             key=self.prefix + key,
             within=self._turn,
         )
-        return await self._going_on(asked)
+        return await self._note_suspension(question)
 
     def _retried(self, name: str, policy: Retry | None, attempt: Callable[[int], Awaitable[Any]]) -> Awaitable[Any]:
-        """Make a call as often as the policy of the step says, or else its own."""
+        """Make a call with the retry policy of the step, or else its own."""
         return self._context.retried(name, self._context.step.retry or policy, attempt, self._turn)
 
-    async def _going_on(self, call: Awaitable[T]) -> T:
-        """Await a call, and note whether it unwinds the step."""
+    async def _note_suspension(self, call: Awaitable[T]) -> T:
+        """Await a call. If it suspends the step, remember the exception."""
         try:
             return await call
         except Suspended as stopped:
-            self._unwinding = stopped
+            self._suspension = stopped
             raise
+
+
+class AgentToolkit(Protocol):
+    """Protocol for the resources that agents may use."""
+
+    def agent(self, name: str) -> Agent:
+        """Return an agent by name; raise `NotFoundError` if there is none."""
+
+    def tools_for(self, definition: AgentDefinition) -> Sequence[ToolFunction]:
+        """Return the tools that an agent names."""
+
+    def limited(self, tool: ToolFunction) -> ToolFunction:
+        """Return a tool with the limits of the environment."""
+
+    def servers_for(self, definition: AgentDefinition) -> Sequence[ToolServer]:
+        """Return the MCP servers whose tools an agent may call."""
+
+    def subordinates_for(self, definition: AgentDefinition) -> Sequence[Agent]:
+        """Return the agents to which an agent may delegate work."""
+
+
+class AgentServices(AgentToolkit, Protocol):
+    """Protocol for the services that an environment provides to agents."""
+
+    threads: ConversationStore
+    """Conversations of its store."""
+
+    @property
+    def responses(self) -> ResponseCache:
+        """Cache of responses for agents with a `Cache`."""
+
+    def requests_of(self, run: str) -> Sequence[RequestView]:
+        """Return the model requests of a run; raise `ExecutionNotFoundError`."""
+
+    def policy_for_agent(self, name: str) -> Policy:
+        """Return the policy of an agent."""
+
+    def check_agent(self, agent: Agent) -> None:
+        """Raise unless each name that an agent uses exists and is unambiguous."""
+
+
+T = TypeVar("T")
+
+
+_PLACES: dict[tuple[str, int], anyio.CapacityLimiter] = {}
+"""Concurrency limits of tools in this process, by name and limit."""
+
+
+TURN = "turn"
+"""Key of a turn, after its prefix."""
+
+
+def run_id_of(context: StepContext, key: str) -> str:
+    """Return the id of a turn: the same whenever it runs again, different in each execution."""
+    return f"{context.execution_id}/{context.place(key, 0).idempotency_key[:12]}"
+
+
+def agent_for_run(context: StepContext, agent: Agent, services: AgentServices) -> Agent:
+    """Return an agent with the model of the run, if it has one, and without a key if the run does not ask models."""
+    agent = agent.with_model(context.model).under(services.policy_for_agent(agent.name))
+    return agent if context.beyond is None or context.beyond.asks_models else unasked(agent)
+
+
+def _slot(tool: ToolFunction, compute: Compute, *, limited: bool) -> Slot | None:
+    """Return the slot that a call of a tool must hold; None if neither the tool nor its executor is limited."""
+    executor_slot = compute.slot(repeatable=tool.is_repeatable, limited=limited)
+    slots = [] if executor_slot is None else [executor_slot]
+    if tool.concurrency is not None:
+        place = tool.name, tool.concurrency
+        places = _PLACES.get(place) or _PLACES.setdefault(place, anyio.CapacityLimiter(tool.concurrency))
+        slots.append(LimitedSlot(places))
+    return Slots(slots) if len(slots) > 1 else next(iter(slots), None)

@@ -1,6 +1,6 @@
 """Conversion of foreign agent histories to the log of an execution in which each turn is a step.
 
-The log has the form of `divebook.agents.requests`, so it can be shown, framed, compared and forked like any other
+The log has the form of `divebook.agents.request_record`, so it can be shown, framed, compared and forked like any other
 (`tests/test_imported_logs.py`). It contains only what the source contains: a call without a result stays open, and an
 unfinished history becomes a read-only snapshot (`divebook.store.transfer`).
 """
@@ -34,7 +34,7 @@ _COUNTED = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_t
 
 
 @dataclass(slots=True)
-class SaidCall:
+class ImportedCall:
     """An imported tool call."""
 
     id: str
@@ -51,7 +51,7 @@ class SaidCall:
 
 
 @dataclass(slots=True)
-class SaidRequest:
+class ImportedRequest:
     """An imported model request. Messages have pydantic-ai's JSON form."""
 
     sent: Sequence[Mapping[str, Any]]
@@ -62,24 +62,24 @@ class SaidRequest:
     instructions: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     tools: Sequence[Mapping[str, Any]] = ()
-    calls: Sequence[SaidCall] = ()
+    calls: Sequence[ImportedCall] = ()
     began: int = 0
     ended: int = 0
 
 
 @dataclass(slots=True)
-class SaidTurn:
+class ImportedTurn:
     """An imported turn: one prompt, its requests and the answer."""
 
     agent: str
     prompt: str
-    requests: Sequence[SaidRequest]
+    requests: Sequence[ImportedRequest]
     output: Any = None
     error: str | None = None
     has_ended: bool = True
 
 
-def log_of(name: str, turns: Sequence[SaidTurn], source: str, now: int) -> list[Event]:
+def log_of(name: str, turns: Sequence[ImportedTurn], source: str, now: int) -> list[Event]:
     """Return the log of an execution whose steps are turns.
 
     Parameters
@@ -88,8 +88,7 @@ def log_of(name: str, turns: Sequence[SaidTurn], source: str, now: int) -> list[
         Name of the workflow.
     source
         Text of the source. The ids of execution and events are derived from it, so that the same source always gives
-        the same
-        execution.
+        the same execution.
     now
         Time of undated events, in microseconds since 1970.
     """
@@ -110,11 +109,11 @@ def log_of(name: str, turns: Sequence[SaidTurn], source: str, now: int) -> list[
     return writer.events
 
 
-def _first_moment(turns: Sequence[SaidTurn]) -> int:
+def _first_moment(turns: Sequence[ImportedTurn]) -> int:
     return min((request.began for turn in turns for request in turn.requests if request.began), default=0)
 
 
-def _workflow(name: str, steps: Sequence[str], turns: Sequence[SaidTurn]) -> Workflow:
+def _workflow(name: str, steps: Sequence[str], turns: Sequence[ImportedTurn]) -> Workflow:
     following = [[Edge(step)] for step in steps[1:]] + [[]]
     return Workflow(
         name,
@@ -151,79 +150,86 @@ class _Writer:
         return {name: sum(usage.get(name, 0) for usage in self.usages) for name in sorted(names)}
 
 
-class _Asked:
+class _RequestForm:
     """Recorded form of an imported turn's requests, the same as for a live turn. A fork inside the turn needs it.
 
     Messages that pydantic-ai cannot parse are recorded unchanged. Such a turn can be shown, and forked at its beginning
     only.
     """
 
-    def __init__(self, turn: SaidTurn) -> None:
+    def __init__(self, turn: ImportedTurn) -> None:
         from pydantic import ValidationError
 
-        from divebook.agents.requests import RequestRecord, messages_of  # takes half a second
+        from divebook.agents.request_record import RequestRecord, messages_of  # takes half a second
 
-        self._agent, self._record = turn.agent, RequestRecord(turn.agent)
+        self._agent = turn.agent
+        self._record = RequestRecord(turn.agent)
         self._read: dict[int, ModelMessage] = {}
         self._before: list[Mapping[str, Any]] = []
         self._answer: Mapping[str, Any] | None = None
         """Response to the previous request."""
-        came = [request.response for request in turn.requests if request.response is not None]
+        responses = [request.response for request in turn.requests if request.response is not None]
         sent = [message for request in turn.requests for message in request.sent]
-        said = {id(message): message for message in (*came, *sent)}
+        messages = {id(message): message for message in (*responses, *sent)}
         try:
-            read = dict(zip(said, messages_of(list(said.values())), strict=True))
+            read = dict(zip(messages, messages_of(list(messages.values())), strict=True))
         except ValidationError:
             return
-        answers = {_key(message): id(message) for message in reversed(came)}  # a resent response may have fewer fields
-        self._read = {place: read[answers.get(_key(message), place)] for place, message in said.items()}
+        answers = {
+            _key(message): id(message) for message in reversed(responses)
+        }  # a resent response may have fewer fields
+        self._read = {place: read[answers.get(_key(message), place)] for place, message in messages.items()}
 
-    def describe(self, number: int, request: SaidRequest) -> Mapping[str, Any]:
+    def describe(self, number: int, request: ImportedRequest) -> Mapping[str, Any]:
         """Return the recorded form of the next request."""
         if not self._read:
-            return self._as_said(number, request)
+            return self._unchanged(number, request)
         from pydantic_ai.models import ModelRequestParameters
 
         sent = [self._read[id(message)] for message in request.sent]
-        told = self._record.describe(sent, None, ModelRequestParameters(), request.model or "").parameters
+        recorded = self._record.describe(sent, None, ModelRequestParameters(), request.model or "").parameters
         if request.response is not None:
             response: Any = self._read[id(request.response)]
             self._record.answered(number, response)
         for call in request.calls:
             if call.has_ended and call.error is None:
                 self._record.called(call.id, call.tool, {"result": call.result})
-        return told
+        return recorded
 
-    def _as_said(self, number: int, request: SaidRequest) -> Mapping[str, Any]:
+    def _unchanged(self, number: int, request: ImportedRequest) -> Mapping[str, Any]:
         sent = list(request.sent)
-        kept = _common(self._before, sent)
-        new = [{"response": number - 1} if message == self._answer else message for message in sent[kept:]]
+        same_count = _common(self._before, sent)
+        new = [{"response": number - 1} if message == self._answer else message for message in sent[same_count:]]
         self._before = sent
         self._answer = request.response
-        return {"agent": self._agent, "request": number, "kept": kept, "new": new}
+        return {"agent": self._agent, "request": number, "kept": same_count, "new": new}
 
 
 class _Turn:
     """Writer of one turn as a step."""
 
-    def __init__(self, writer: _Writer, step: str, turn: SaidTurn) -> None:
+    def __init__(self, writer: _Writer, step: str, turn: ImportedTurn) -> None:
         self._writer = writer
         self._step = step
         self._turn = turn
         self._holder = 0
-        self._asked = _Asked(turn)
+        self._requests = _RequestForm(turn)
         self._set: dict[str, Any] = {}
         self._is_whole = True
 
     def write(self) -> bool:
-        """Append the turn's events; return True if the next turn may follow."""
+        """Append the turn's events; return True if the next turn may follow.
+
+        The turn ends with its output, with its error, or not at all if the source is truncated. In the last case its
+        step stays open.
+        """
         turn = self._turn
         requests = self._turn.requests
         self._add(catalog.StepStarted("prompt"), requests[0].began if requests else 0)
-        asked = {"agent": turn.agent, "prompt": turn.prompt}
+        parameters = {"agent": turn.agent, "prompt": turn.prompt}
         model = next((request.model for request in requests if request.model), None)
         self._holder = 0
-        self._holder = self._begin(AGENT_TURN, "turn", asked, {"model": model} if model else None, 0)
+        self._holder = self._begin(AGENT_TURN, "turn", parameters, {"model": model} if model else None, 0)
         for number, request in enumerate(requests, 1):
             self._write_request(number, request)
         if turn.error is not None:
@@ -239,24 +245,24 @@ class _Turn:
     def _fail(self, error: str) -> bool:
         identity = self._place("turn").operation_id
         self._add(catalog.OperationFailed(identity, AGENT_TURN, 0, error))
-        told = f"agent {self._turn.agent} failed: {error}"
-        self._add(catalog.StepFailed(told))
-        self._writer.add(catalog.PathFailed(told), MAIN)
-        self._writer.add(catalog.ExecutionFailed(told))
+        message = f"agent {self._turn.agent} failed: {error}"
+        self._add(catalog.StepFailed(message))
+        self._writer.add(catalog.PathFailed(message), MAIN)
+        self._writer.add(catalog.ExecutionFailed(message))
         return False
 
-    def _write_request(self, number: int, request: SaidRequest) -> None:
+    def _write_request(self, number: int, request: ImportedRequest) -> None:
         key = f"model-{number}"
-        asked = self._asked.describe(number, request)
+        parameters = self._requests.describe(number, request)
         setting = {
             "model": request.model,
             "settings": dict(request.settings),
             "instructions": request.instructions,
             "tools": list(request.tools),
         }
-        told = {name: value for name, value in setting.items() if value != self._set.get(name) and value}
-        self._set.update(told)
-        self._begin(AGENT_RESPONSE, key, asked, told or None, request.began)
+        changes = {name: value for name, value in setting.items() if value != self._set.get(name) and value}
+        self._set.update(changes)
+        self._begin(AGENT_RESPONSE, key, parameters, changes or None, request.began)
         if request.error is not None:
             identity = self._place(key).operation_id
             self._add(catalog.OperationFailed(identity, AGENT_RESPONSE, _lasted(request), request.error), request.ended)
@@ -265,16 +271,16 @@ class _Turn:
         else:
             usage = _usage(request.response)
             self._writer.usages.append(usage)
-            said = request.response.items()
-            result = {name: value for name, value in said if name != "kind" and value is not None}
+            fields = request.response.items()
+            result = {name: value for name, value in fields if name != "kind" and value is not None}
             self._end(AGENT_RESPONSE, key, result, _lasted(request), request.ended, usage=usage)
         for call in request.calls:
             self._write_call(number, call)
 
-    def _write_call(self, number: int, call: SaidCall) -> None:
+    def _write_call(self, number: int, call: ImportedCall) -> None:
         key = f"tool-{number}-{call_name(call.id)}"
-        asked = {"agent": self._turn.agent, "tool": call.tool, "arguments": call.arguments}
-        self._begin(TOOL_CALL, key, asked, None, call.began)
+        parameters = {"agent": self._turn.agent, "tool": call.tool, "arguments": call.arguments}
+        self._begin(TOOL_CALL, key, parameters, None, call.began)
         if not call.has_ended:
             self._is_whole = False
         elif call.is_retry:
@@ -289,7 +295,7 @@ class _Turn:
         self, kind: str, key: str, parameters: Mapping[str, Any], setting: Mapping[str, Any] | None, at: int
     ) -> int:
         plain = normalize(parameters, "parameters")
-        told = None if setting is None else normalize(setting, "setting")
+        plain_setting = None if setting is None else normalize(setting, "setting")
         started = catalog.OperationStarted(
             self._place(key).operation_id,
             kind,
@@ -297,8 +303,8 @@ class _Turn:
             short_hash(plain, "parameters"),
             key=key,
             name=operation_name(kind, plain),
-            setting=told,
-            setting_hash=None if told is None else short_hash(told, "setting"),
+            setting=plain_setting,
+            setting_hash=None if plain_setting is None else short_hash(plain_setting, "setting"),
             within=self._holder or None,
         )
         return self._add(started, at)
@@ -335,16 +341,16 @@ def _common(before: Sequence[Any], now: Sequence[Any]) -> int:
     return next((place for place, (old, new) in enumerate(pairs) if old != new), min(len(before), len(now)))
 
 
-def _lasted(of: SaidRequest | SaidCall) -> int:
+def _lasted(of: ImportedRequest | ImportedCall) -> int:
     """Return a duration in nanoseconds; 0 if unknown."""
     return max(0, of.ended - of.began) * 1000 if of.began and of.ended else 0
 
 
 def _usage(response: Mapping[str, Any]) -> dict[str, int]:
-    told = response.get("usage")
-    counts = told if isinstance(told, Mapping) else {}
-    known = {name: counts[name] for name in _COUNTED if type(counts.get(name)) is int and counts[name] > 0}
-    return {"requests": 1, **known}
+    usage = response.get("usage")
+    counts = usage if isinstance(usage, Mapping) else {}
+    tokens = {name: counts[name] for name in _COUNTED if type(counts.get(name)) is int and counts[name] > 0}
+    return {"requests": 1, **tokens}
 
 
 # --- pydantic-ai histories ----------------------------------------------------------------------------------------
@@ -370,7 +376,7 @@ def _kind(message: Any) -> str | None:
     return kind if kind in ("request", "response") and isinstance(message.get("parts"), list) else None
 
 
-def turns_in(messages: Sequence[Mapping[str, Any]], name: str, agent: str = AGENT) -> list[SaidTurn]:
+def turns_in(messages: Sequence[Mapping[str, Any]], name: str, agent: str = AGENT) -> list[ImportedTurn]:
     """Return the turns of a history.
 
     Parameters
@@ -383,13 +389,13 @@ def turns_in(messages: Sequence[Mapping[str, Any]], name: str, agent: str = AGEN
     InvalidEventError
         An item is not a message, or a response precedes all requests. The error names its place.
     """
-    turns: list[SaidTurn] = []
+    turns: list[ImportedTurn] = []
     for place, message in enumerate(messages, 1):
         if _kind(message) is None:
             raise InvalidEventError(f"{name}, message {place}: a message has a kind (request, response) and parts")
         if message["kind"] == "request":
             if not turns or _prompts(message):
-                turns.append(SaidTurn(agent, _prompt_text(message), [], has_ended=False))
+                turns.append(ImportedTurn(agent, _prompt_text(message), [], has_ended=False))
             continue
         if not turns:
             raise InvalidEventError(f"{name}, message {place}: a response comes before any request")
@@ -401,13 +407,14 @@ def turns_in(messages: Sequence[Mapping[str, Any]], name: str, agent: str = AGEN
 
 
 def _answer(
-    turn: SaidTurn,
+    turn: ImportedTurn,
     sent: Sequence[Mapping[str, Any]],
     response: Mapping[str, Any],
     returned: Mapping[str, Any] | None,
 ) -> None:
-    instructions = next((found for message in reversed(sent) if (found := message.get("instructions"))), None)
-    request = SaidRequest(
+    texts = (message.get("instructions") for message in reversed(sent))
+    instructions = next(filter(None, texts), None)
+    request = ImportedRequest(
         list(sent),
         response,
         model=response.get("model_name"),
@@ -419,14 +426,15 @@ def _answer(
     turn.requests = [*turn.requests, request]
 
 
-def call_of(part: Mapping[str, Any], returned: Mapping[str, Any] | None, began: int) -> SaidCall:
+def call_of(part: Mapping[str, Any], returned: Mapping[str, Any] | None, began: int) -> ImportedCall:
     """Return a tool call from the part that requests it and the message with its result."""
     identity = str(part.get("tool_call_id") or part.get("tool_name") or "call")
-    call = SaidCall(identity, str(part.get("tool_name", "")), arguments_of(part.get("args")), began=began)
+    call = ImportedCall(identity, str(part.get("tool_name", "")), arguments_of(part.get("args")), began=began)
     for answer in [] if returned is None else _parts(returned, RETURNED, RETRIED):
         if answer.get("tool_call_id") != part.get("tool_call_id"):
             continue
-        call.has_ended, call.ended = True, moment(answer.get("timestamp"))
+        call.has_ended = True
+        call.ended = moment(answer.get("timestamp"))
         call.is_retry = answer["part_kind"] == RETRIED or answer.get("outcome") == "retried"
         if call.is_retry or answer.get("outcome") in ("failed", "denied"):
             call.error = _text(answer.get("content")) or "it failed; the history does not say why"
@@ -445,7 +453,7 @@ def arguments_of(args: Any) -> Any:
     return {} if args is None else args
 
 
-def _end(turn: SaidTurn) -> None:
+def _end(turn: ImportedTurn) -> None:
     """Set the output of a turn: the text of its last response, or the arguments of its output call."""
     last = turn.requests[-1].response if turn.requests else None
     if last is None:
@@ -493,8 +501,8 @@ def moment(text: Any) -> int:
     if not isinstance(text, str):
         return 0
     try:
-        found = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
         return 0
-    aware = found if found.tzinfo else found.replace(tzinfo=UTC)
+    aware = time if time.tzinfo else time.replace(tzinfo=UTC)
     return int(aware.timestamp() * 1_000_000)

@@ -20,28 +20,25 @@ from divebook.workflow.tools import FileSpellings, ToolFunction, ToolHints
 from divebook.workspace.files import Disk
 from divebook.workspace.paths import PathPolicy, Root
 
-# What the tools that come with divebook have in common: what they may reach, and what they say of themselves.
-
-
 READS = ToolHints(read_only=True, destructive=False, idempotent=True, open_world=False)
 WRITES = ToolHints(read_only=False, destructive=True, idempotent=True, open_world=False)
 
 
 class ToolReach(NamedTuple):
-    """What the tools of an environment may reach."""
+    """Resources that the tools of an environment may access."""
 
     documents: DocumentRepository
     policy: Policy
     folder: Path
-    """What paths of files are relative to."""
+    """Base folder of relative paths."""
 
 
 def coming(
     function: Callable[..., Any], hints: ToolHints, name: str = "", files: FileSpellings | None = None
 ) -> ToolFunction:
-    """Return a function as a tool that comes with divebook: one that does more than read asks, unless a rule decides.
+    """Return a function as a built-in tool. A tool that does more than read requires approval, unless a rule decides.
 
-    It stays in this process, whatever the executor of other functions is.
+    It runs in this process, whatever the executor of other functions is.
     """
     return ToolFunction(
         name or function.__name__,
@@ -55,31 +52,24 @@ def coming(
 
 
 def failed(message: str) -> Exception:
-    """Return what to raise so that the model is told of a failure and goes on."""
+    """Return an exception that reports a failure to the model, which then continues."""
     from pydantic_ai.exceptions import ToolFailed
 
     return ToolFailed(f"Error: {in_utf8(message)}")
 
 
 def in_utf8(text: str) -> str:
-    """Return a text with what no UTF-8 can say spelled out: names of files may be any bytes."""
+    """Return a text with bytes that UTF-8 cannot encode as escapes: file names may be any bytes."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-# The folder that tools of files work in: what of it they may reach, and how they read and write there.
-#
-# A path is looked at twice: as it is named, against what the tool may reach, and when it is opened, by
-# `divebook.workspace.paths.Root`, so that a link that is made in between leads nowhere else (test_near_calls has the
-# names, tests/tools/test_races_of_tools.py the links).
-
-
 MOST_BYTES = 10_000_000
-"""Of a file that any tool reads."""
+"""Maximum size in bytes of a file that a tool reads."""
 _SHOWN = 100
 
 
 class Folder:
-    """A folder within which a tool finds files, links followed.
+    """Folder in which a tool finds files. Links are followed.
 
     Parameters
     ----------
@@ -96,7 +86,9 @@ class Folder:
         self._deny = [self._anchored(pattern).casefold() for pattern in deny]
 
     def _anchored(self, pattern: str) -> str:
-        """Return a pattern of whole paths, links in what it begins with followed as in the paths it is held against."""
+        """Return a pattern of absolute paths. Links in its fixed beginning are followed, as in the paths that it is
+        compared with.
+        """
         if pattern.startswith("**"):
             return f"/{pattern}"
         parts = Path(pattern).parts
@@ -105,37 +97,39 @@ class Folder:
         return "/".join([begin, *parts[plain:]])
 
     def is_denied(self, path: Path) -> bool:
-        """Return whether a file is on the list of those denied; capitals do not count, as on some disks."""
+        """Return True if a file is on the deny list. Case is ignored, as on some disks."""
         return any(matches(pattern, path.as_posix().casefold()) for pattern in self._deny)
 
     def find(self, path: str) -> Path:
-        """Return where a file really is; raises what the model is told if it may not be reached."""
+        """Return the real path of a file; raise an error for the model if it may not be accessed."""
         try:
-            found = self._policy.file(path, self.root)
+            real_path = self._policy.file(path, self.root)
         except SetupError as error:
             raise failed(f"Access denied: {error}") from error
-        is_allowed = not self._allow or any(matches(pattern, found.as_posix()) for pattern in self._allow)
-        if self.is_denied(found) or not is_allowed:
+        is_allowed = not self._allow or any(matches(pattern, real_path.as_posix()) for pattern in self._allow)
+        if self.is_denied(real_path) or not is_allowed:
             raise failed(f"Access denied: {path} is not among the files that this tool may reach")
-        return found
+        return real_path
 
     @property
     def files(self) -> FileArguments:
-        """The argument that names a file of the folder, for approval rules."""
+        """Argument that names a file of the folder, for approval rules."""
         return FileArguments(("path",), self._base, start=self.root)
 
     def shown(self, path: Path) -> str:
-        """Return a path as it is shown: relative to the folder, if it is within."""
+        """Return a path for display: relative to the folder if it is inside."""
         return in_utf8((path.relative_to(self.root) if path.is_relative_to(self.root) else path).as_posix())
 
     @contextmanager
     def _reached(self, shown: str, deed: str) -> Iterator[Disk]:
-        """Give the files below the folder; raises what the model is told of what goes wrong there."""
+        """Open the files below the folder, and convert errors to messages for the model."""
+        # Links are checked again when a file is opened, so that one created after `find` leads nowhere else
+        # (tests/tools/test_races_of_tools.py).
         policy: PathPolicy | None = None
         allowed = self._policy.allowed
         try:
-            others = [Root("/")] if FILES in allowed else []
-            policy = PathPolicy(Root(self.root), others, None if HIDDEN in allowed else self._policy.why_protected)
+            other_roots = [Root("/")] if FILES in allowed else []
+            policy = PathPolicy(Root(self.root), other_roots, None if HIDDEN in allowed else self._policy.why_protected)
             yield Disk(policy)
         except PathNotAllowedError as error:
             raise failed(f"Access denied: {error}") from error
@@ -150,16 +144,16 @@ class Folder:
                 policy.close()
 
     def kind(self, path: Path) -> str:
-        """Return what is at a path: ``file``, ``folder``, ``nothing``, or ``other`` (a pipe would be waited for)."""
+        """Return the kind of a path: ``file``, ``folder``, ``nothing``, or ``other`` (reading a pipe would block)."""
         with self._reached(path.name, "looked at") as disk:
             try:
-                found = disk.status(str(path))
+                status = disk.status(str(path))
             except (FileNotFoundError, NotADirectoryError):
                 return "nothing"
-            return "file" if found.is_file else "folder" if found.is_dir else "other"
+            return "file" if status.is_file else "folder" if status.is_dir else "other"
 
     def text(self, path: Path, shown: str, most: int = MOST_BYTES) -> str:
-        """Return what a file holds; raises what the model is told if it is no text, or too long."""
+        """Return the text of a file; raise an error for the model if it is not text or too long."""
         with self._reached(shown, "read") as disk:
             if (size := disk.status(str(path)).size) > most:
                 raise failed(f"File {shown} is too large ({size} bytes): at most {most} bytes can be read")
@@ -223,10 +217,10 @@ def file_writer(reach: ToolReach, *, allow_list: Sequence[str] = (), deny_list: 
         content
             All that the file is to hold.
         """
-        found = folder.find(path)
-        if folder.kind(found) not in ("file", "nothing"):
+        real_path = folder.find(path)
+        if folder.kind(real_path) not in ("file", "nothing"):
             raise failed(f"{path} is not a file")
-        folder.write(found, content, path)
+        folder.write(real_path, content, path)
         return f"Successfully wrote {len(content.encode())} bytes to {path}"
 
     return coming(write_file, WRITES, files=folder.files)
@@ -252,12 +246,12 @@ def directory_lister(
         path
             Path of the folder, relative to the working folder.
         """
-        found = folder.find(path)
-        if folder.kind(found) != "folder":
+        real_path = folder.find(path)
+        if folder.kind(real_path) != "folder":
             raise failed(f"Directory not found: {path}")
-        visible = [found / name for name in folder.names(found, path) if not folder.is_denied(found / name)]
+        visible = [real_path / name for name in folder.names(real_path, path) if not folder.is_denied(real_path / name)]
         looked = [(entry, folder.look(entry, path)) for entry in visible[:max_entries]]
-        entries = [_entry(folder, entry, seen) for entry, seen in looked if seen is not None]
+        entries = [_entry(folder, entry, status) for entry, status in looked if status is not None]
         listed: dict[str, Any] = {"entries": entries}
         if len(visible) > max_entries:
             listed["note"] = f"limited to {max_entries} entries of {len(visible)}"
@@ -267,23 +261,23 @@ def directory_lister(
 
 
 def _file(folder: Folder, path: str) -> Path:
-    found = folder.find(path)
-    kind = folder.kind(found)
+    real_path = folder.find(path)
+    kind = folder.kind(real_path)
     if kind == "nothing":
         raise failed(f"File not found: {path}")
     if kind != "file":
         raise failed(f"{path} is not a file")
-    return found
+    return real_path
 
 
-def _entry(folder: Folder, path: Path, found: os.stat_result) -> dict[str, Any]:
+def _entry(folder: Folder, path: Path, status: os.stat_result) -> dict[str, Any]:
     return {
         "name": in_utf8(path.name),
         "path": folder.shown(path),
-        "size": found.st_size,
+        "size": status.st_size,
         "is_dir": folder.is_folder(path),
-        "mode": stat.filemode(found.st_mode),
-        "mod_time": _time(found.st_mtime),
+        "mode": stat.filemode(status.st_mode),
+        "mod_time": _time(status.st_mtime),
         "extension": in_utf8(path.suffix),
     }
 
@@ -293,9 +287,6 @@ def _time(seconds: float) -> str:
         return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
     except (ValueError, OverflowError, OSError):  # a disk may hold times that no calendar has
         return ""
-
-
-# The tool ``text_editor``: view a file, create one, replace a text that occurs once, insert lines.
 
 
 _MOST_ENTRIES = 500
@@ -336,10 +327,10 @@ def text_editor(reach: ToolReach, *, name: str = "text_editor") -> ToolFunction:
         view_range
             For `view`: the first and the last line; -1 is the end.
         """
-        found = folder.find(path)
-        if command != "create" and folder.kind(found) == "nothing":
+        real_path = folder.find(path)
+        if command != "create" and folder.kind(real_path) == "nothing":
             raise failed(f"The path {path} does not exist. Please provide a valid path")
-        edit = _Edit(folder, found, path, file_text, old_str, new_str, insert_line, view_range)
+        edit = _Edit(folder, real_path, path, file_text, old_str, new_str, insert_line, view_range)
         return _COMMANDS[command](edit)
 
     return coming(edit, _EDITS, name, folder.files)
@@ -347,7 +338,7 @@ def text_editor(reach: ToolReach, *, name: str = "text_editor") -> ToolFunction:
 
 class _Edit(NamedTuple):
     folder: Folder
-    found: Path
+    real_path: Path
     path: str
     file_text: str | None
     old_str: str | None
@@ -357,20 +348,20 @@ class _Edit(NamedTuple):
 
     def need(self, parameter: str, command: str) -> str:
         """Return what was given under a parameter that a command cannot do without."""
-        given = getattr(self, parameter)
-        if given is None:
+        value = getattr(self, parameter)
+        if value is None:
             raise failed(f"Parameter `{parameter}` is required for command: {command}")
-        return str(given)
+        return str(value)
 
     def text(self) -> str:
         """Return what the file holds."""
-        if self.folder.kind(self.found) != "file":
+        if self.folder.kind(self.real_path) != "file":
             raise failed(f"The path {self.path} is not a file: only view shows folders")
-        return self.folder.text(self.found, self.path)
+        return self.folder.text(self.real_path, self.path)
 
 
 def _view(edit: _Edit) -> str:
-    if edit.folder.kind(edit.found) == "folder":
+    if edit.folder.kind(edit.real_path) == "folder":
         if edit.view_range is not None:
             raise failed("`view_range` is for files: leave it out for a folder")
         return _listed(edit)
@@ -379,13 +370,13 @@ def _view(edit: _Edit) -> str:
     return _numbered(lines, first, last)
 
 
-def _range(asked: list[int] | None, count: int) -> tuple[int, int]:
-    if asked is None:
+def _range(view_range: list[int] | None, count: int) -> tuple[int, int]:
+    if view_range is None:
         return 1, count
-    first, last = asked if len(asked) == 2 else (0, 0)
+    first, last = view_range if len(view_range) == 2 else (0, 0)
     last = count if last == -1 else last
     if not 1 <= first <= last <= count:
-        raise failed(f"`view_range` must be [first, last] within the {count} lines of the file, not {asked}")
+        raise failed(f"`view_range` must be [first, last] within the {count} lines of the file, not {view_range}")
     return first, last
 
 
@@ -395,7 +386,7 @@ def _listed(edit: _Edit) -> str:
     def entries(folder: Path) -> list[Path]:
         return [folder / name for name in edit.folder.names(folder, edit.path) if not name.startswith(".")]
 
-    above = entries(edit.found)
+    above = entries(edit.real_path)
     below = [entry for folder in above if edit.folder.is_folder(folder) for entry in entries(folder)]
     shown = [edit.folder.shown(entry) for entry in (*above, *below)]
     more = [f"... and {len(shown) - _MOST_ENTRIES} more"] if len(shown) > _MOST_ENTRIES else []
@@ -403,10 +394,10 @@ def _listed(edit: _Edit) -> str:
 
 
 def _create(edit: _Edit) -> str:
-    if edit.folder.kind(edit.found) != "nothing":
+    if edit.folder.kind(edit.real_path) != "nothing":
         raise failed(f"File already exists at: {edit.path}. Cannot overwrite files with command `create`")
     text = edit.need("file_text", "create")
-    edit.folder.write(edit.found, text, edit.path)
+    edit.folder.write(edit.real_path, text, edit.path)
     return f"File created successfully at: {edit.path}"
 
 
@@ -420,7 +411,7 @@ def _replace(edit: _Edit) -> str:
         raise failed(f"No replacement was made: `old_str` {what} in {edit.path}. It must occur exactly once")
     at = text.index(old)
     changed = text[:at] + new + text[at + len(old) :]
-    edit.folder.write(edit.found, changed, edit.path)
+    edit.folder.write(edit.real_path, changed, edit.path)
     line = text.count("\n", 0, at) + 1
     return f"The file {edit.path} has been edited. {_around(changed, line, line + new.count(chr(10)))}"
 
@@ -432,7 +423,7 @@ def _insert(edit: _Edit) -> str:
     if not 0 <= after <= len(lines):
         raise failed(f"`insert_line` must be between 0 and {len(lines)}, not {after}")
     changed = "\n".join([*lines[:after], *new.split("\n"), *lines[after:]])
-    edit.folder.write(edit.found, changed, edit.path)
+    edit.folder.write(edit.real_path, changed, edit.path)
     return f"The file {edit.path} has been edited. {_around(changed, after + 1, after + 1 + new.count(chr(10)))}"
 
 

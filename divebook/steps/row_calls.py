@@ -1,9 +1,11 @@
-"""An action over the rows of a frame: called for each, and what they gave is written together.
+"""Calls of an action for the rows of a frame: one operation per range of rows, results written in groups.
 
-An operation hands out a range of rows, so that the log has it before the first of them is called. What has ended is
-written every thousand rows, or once a second (`rows_completed`): a process that dies loses a second of rows, and no
-more, however many a range has. Where a call may not be made twice the ranges are short, and a person is asked about the
-one that was under way, as about any other call.
+An operation hands out a range of rows, so that the log has it before the first of them is called. Results are recorded
+every thousand rows or once a second (`rows_completed`). A process that dies therefore loses at most a second of rows,
+however long its range is. If a call must not be repeated, the ranges are short, and a person is asked about the
+interrupted range, as about any other call. Example: 25,000 rows of an idempotent action make three operations (10,000,
+10,000 and 5,000 rows). After a kill in the second one, the next process calls only those of its rows that no
+``rows_completed`` has.
 """
 
 from __future__ import annotations
@@ -35,28 +37,34 @@ from divebook.steps.call import compute_for
 from divebook.workflow.functions import CURRENT, UserFunction
 from divebook.workflow.step import Retry
 
-MOST_ROWS, MOST_SECONDS = 1_000, 1.0
-"""How many rows have ended, and how long ago the first of them, before they are written."""
-RANGE, ASKED_RANGE, CHUNK = 10_000, 100, 100
-"""Rows that are handed out at a time, the same where a person would be asked about them, and in one task elsewhere."""
+MOST_ROWS = 1_000
+"""Number of finished rows that are recorded at once."""
+MOST_SECONDS = 1.0
+"""Seconds after which finished rows are recorded, even if they are fewer."""
+RANGE = 10_000
+"""Number of rows in one operation."""
+ASKED_RANGE = 100
+"""The same if a call must not be repeated, so that a person would be asked about the range."""
+CHUNK = 100
+"""Number of rows in one task of another process."""
 MOMENT_SECONDS = 0.005
-"""How long calls on the loop go on before others there have their turn."""
-OURS = {"rows", "failed"}
-"""What a range comes to has these names; what a person says of one is something else."""
+"""Seconds after which calls on the event loop yield to other tasks."""
+RESULT_KEYS = {"rows", "failed"}
+"""Keys of the result of a range. The answer of a person about a range has others."""
 MOST_NAMED = 20
-"""Rows that a question names."""
-ENDING = (SystemExit, KeyboardInterrupt, GeneratorExit)
-"""What a row raises to end a process, or what nobody catches: here it ends the row. No signal raises it in a call."""
+"""Maximum number of rows that a question lists."""
+EXIT_ERRORS = (SystemExit, KeyboardInterrupt, GeneratorExit)
+"""Exceptions that would end the process. A row that raises one of them fails. No signal raises them in a call."""
 UNKNOWN = f"{OutcomeUnknownError.__name__}: its call began, and a person said that it is not to be made again"
 LOST_ROW = f"{OutcomeUnknownError.__name__}: the call took effect, and"
 
 Row: TypeAlias = tuple[int, dict[str, Any]]
-"""A position, and the arguments of the call."""
-Ended: TypeAlias = tuple[int, Any, str | None]
+"""Position and arguments of a call."""
+RowResult: TypeAlias = tuple[int, Any, str | None]
 
 
-async def run_rows(context: StepContext, action: UserFunction, given: Mapping[str, Any], frame: Any) -> Outcome:
-    """Call an action for each row of a frame, but for those that the log has; return how many there are and failed.
+async def run_rows(context: StepContext, action: UserFunction, parameters: Mapping[str, Any], frame: Any) -> Outcome:
+    """Call an action for each row of a frame that the log does not have; return the numbers of rows and failures.
 
     Raises
     ------
@@ -67,10 +75,10 @@ async def run_rows(context: StepContext, action: UserFunction, given: Mapping[st
     from divebook.events.arrow.rows import columns_of, count_of
 
     whole = opened(frame)
-    rows = arguments_of(action, columns_of(whole), opened(dict(given)), count_of(whole))
+    rows = arguments_of(action, columns_of(whole), opened(dict(parameters)), count_of(whole))
     failed = await RowCalls(context, action, rows).run()
-    told = f"{len(rows):,} rows" + (f", {failed:,} of which failed" if failed else "")
-    return Outcome(told, {"rows": len(rows), "failed": failed})
+    text = f"{len(rows):,} rows" + (f", {failed:,} of which failed" if failed else "")
+    return Outcome(text, {"rows": len(rows), "failed": failed})
 
 
 def _require_fit(action: UserFunction) -> None:
@@ -86,11 +94,11 @@ def _require_fit(action: UserFunction) -> None:
 
 
 def arguments_of(
-    action: UserFunction, columns: Mapping[str, list[Any]], given: Mapping[str, Any], count: int
+    action: UserFunction, columns: Mapping[str, list[Any]], fixed: Mapping[str, Any], count: int
 ) -> list[Row]:
-    """Return the arguments of each call: the columns that the function takes, and what the step gives all of them.
+    """Return the arguments of each call: the columns that the function takes, and the fixed parameters of the step.
 
-    A function with one parameter that is no column is given the whole row, as a dict.
+    A function whose only required parameter is not a column gets the whole row as a dict.
 
     Parameters
     ----------
@@ -99,8 +107,14 @@ def arguments_of(
     """
     parameters = inspect.signature(action.function).parameters
     takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
-    named = [name for name, each in parameters.items() if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)]
-    needed = [name for name in named if name not in given and parameters[name].default is inspect.Parameter.empty]
+    names_of_parameters = [
+        name for name, each in parameters.items() if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)
+    ]
+    needed = [
+        name
+        for name in names_of_parameters
+        if name not in fixed and parameters[name].default is inspect.Parameter.empty
+    ]
     unnamed = [name for name, each in parameters.items() if each.kind is each.POSITIONAL_ONLY]
     if unnamed:
         raise StepError(
@@ -113,25 +127,25 @@ def arguments_of(
         names = list(columns)
         whole = zip(*columns.values(), strict=True) if columns else [()] * count
         return [
-            (at, {**given, needed[0]: dict(zip(names, row, strict=True))})
+            (at, {**fixed, needed[0]: dict(zip(names, row, strict=True))})
             for at, row in zip(positions, whole, strict=True)
         ]
-    unknown = [name for name in given if name not in named and not takes_any]
+    unknown = [name for name in fixed if name not in names_of_parameters and not takes_any]
     if missing or unknown:
         wrong = f"takes {', '.join(missing)}" if missing else f"does not take {', '.join(unknown)}"
         raise StepError(
             f"{action.label} {wrong}; the frame has the columns {', '.join(columns) or 'none'}: "
             "name its parameters as they are called there"
         )
-    names = [name for name in columns if (takes_any or name in named) and name not in given]
+    names = [name for name in columns if (takes_any or name in names_of_parameters) and name not in fixed]
     if not names:
-        return [(at, dict(given)) for at in positions]
+        return [(at, dict(fixed)) for at in positions]
     chosen = zip(*(columns[name] for name in names), strict=True)
-    return [(at, {**given, **dict(zip(names, row, strict=True))}) for at, row in zip(positions, chosen, strict=True)]
+    return [(at, {**fixed, **dict(zip(names, row, strict=True))}) for at, row in zip(positions, chosen, strict=True)]
 
 
 class RowCalls:
-    """The calls of one step, from wherever the log has got to."""
+    """Calls of one step. They continue where the log ends."""
 
     def __init__(self, context: StepContext, action: UserFunction, rows: list[Row]) -> None:
         self._context = context
@@ -141,64 +155,65 @@ class RowCalls:
         self._parallel = context.step.each.parallel
         self._compute = compute_for(context, action, {})
         self._loop = asyncio.get_running_loop()
-        self._left: deque[Row] = deque()
-        self._ended: list[Ended] = []
-        self._known: dict[int, bool] = {}
-        """The rows that the log has, by position: whether each has failed."""
+        self._waiting: deque[Row] = deque()
+        self._ended: list[RowResult] = []
+        self._recorded: dict[int, bool] = {}
+        """Recorded rows by position; True for a failed one."""
         self._enough = asyncio.Event()
         self._stopped = False
 
     async def run(self) -> int:
-        """Make the calls, range by range; return how many rows failed."""
+        """Make the calls range by range; return how many rows failed."""
         from divebook.events.arrow.rows import standing_of
 
         size = RANGE if self._action.is_repeatable else ASKED_RANGE
-        self._known = standing_of(list(self._context.items.values()))
+        self._recorded = standing_of(list(self._context.items.values()))
         failed = 0
         for first in range(0, len(self._rows), size):
             last = min(first + size, len(self._rows)) - 1
             key = f"rows-{first}"
             parameters = {"action_name": self._action.name, "params": {"first": first, "last": last}}
-            made = functools.partial(self._make, key, first, last)
-            told = await self._context.operation(
+            call = functools.partial(self._make, key, first, last)
+            result = await self._context.operation(
                 ACTION_EXECUTION,
                 parameters,
-                made,
+                call,
                 key=key,
                 repeatable=self._action.is_repeatable,
-                seen=functools.partial(self._seen, first, last),
+                seen=functools.partial(self._question_note, first, last),
             )
-            is_ours = isinstance(told, dict) and told.keys() == OURS and told["rows"] == last + 1 - first
-            failed += told["failed"] if is_ours else self._give_up(key, first, last)
+            is_ours = isinstance(result, dict) and result.keys() == RESULT_KEYS and result["rows"] == last + 1 - first
+            failed += result["failed"] if is_ours else self._mark_unknown(key, first, last)
         return failed
 
-    def _seen(self, first: int, last: int) -> str:
-        """Return what a person has to know who is asked about a range: which of its rows may have been called."""
-        left = [at for at in range(first, last + 1) if at not in self._known]
-        named = ", ".join(map(str, left[:MOST_NAMED])) + (
-            f" and {len(left) - MOST_NAMED:,} more" * (len(left) > MOST_NAMED)
-        )
-        told = f" Of its rows {last + 1 - first - len(left):,} have ended and are written; {len(left):,} may have been "
+    def _question_note(self, first: int, last: int) -> str:
+        """Return the note in the question about a range: which of its rows may have been called."""
+        open_rows = [at for at in range(first, last + 1) if at not in self._recorded]
+        listed = ", ".join(map(str, open_rows[:MOST_NAMED]))
+        if len(open_rows) > MOST_NAMED:
+            listed += f" and {len(open_rows) - MOST_NAMED:,} more"
+        count = last + 1 - first - len(open_rows)
         return (
-            f"{told}called, or not: {named}. Retry calls these; done, with null as its result, leaves them without one."
+            f" Of its rows {count:,} have ended and are written; {len(open_rows):,} may have been called, or not: "
+            f"{listed}. Retry calls these; done, with null as its result, leaves them without one."
         )
 
-    def _give_up(self, key: str, first: int, last: int) -> int:
-        """Note the rows of a range that nobody knows anything of, since a person said that it has gone through."""
-        self._ended = [(at, None, UNKNOWN) for at in range(first, last + 1) if at not in self._known]
+    def _mark_unknown(self, key: str, first: int, last: int) -> int:
+        """Record the rows of a range without a known outcome, after a person stated that it has ended."""
+        self._ended = [(at, None, UNKNOWN) for at in range(first, last + 1) if at not in self._recorded]
         self._write(key)
         return self._failures(first, last)
 
     def _failures(self, first: int, last: int) -> int:
-        """Return how many rows of a range have failed, as far as the log has them."""
-        return sum(self._known.get(at, False) for at in range(first, last + 1))
+        """Return how many rows of a range have failed according to the log."""
+        return sum(self._recorded.get(at, False) for at in range(first, last + 1))
 
     async def _make(self, key: str, first: int, last: int) -> dict[str, int]:
         """Call the action for the rows of a range that the log does not have; return how many of them failed."""
-        self._left = deque(row for row in self._rows[first : last + 1] if row[0] not in self._known)
+        self._waiting = deque(row for row in self._rows[first : last + 1] if row[0] not in self._recorded)
         token = CURRENT.set(None)  # steps inside are ordinary calls
         try:
-            workers = [asyncio.ensure_future(self._worker()) for _ in range(min(self._parallel, len(self._left)))]
+            workers = [asyncio.ensure_future(self._worker()) for _ in range(min(self._parallel, len(self._waiting)))]
         finally:
             CURRENT.reset(token)
         write = functools.partial(self._write, key)
@@ -221,7 +236,7 @@ class RowCalls:
         return {"rows": last + 1 - first, "failed": self._failures(first, last)}
 
     async def _some_ended(self, workers: Sequence[asyncio.Future[Any]]) -> tuple[set[Any], set[Any]]:
-        """Wait until enough rows have ended, or for a second; return the workers that have ended, and the others."""
+        """Wait until enough rows have ended, or for a second; return the finished and the running workers."""
         self._enough.clear()
         enough: asyncio.Future[Any] = asyncio.ensure_future(self._enough.wait())
         try:
@@ -233,14 +248,16 @@ class RowCalls:
         return ended - {enough}, pending - {enough}
 
     def _write(self, key: str) -> None:
-        """Record what has ended."""
+        """Record the rows that have ended."""
         ended = self._ended
         self._ended = []
         if ended:
             self._note(key, ended)
 
-    def _note(self, key: str, ended: list[Ended]) -> None:
-        """Record rows together; where one of them cannot be kept that is its error, and the others are."""
+    def _note(self, key: str, ended: list[RowResult]) -> None:
+        """Record rows together. If one of them cannot be stored, find it by bisection and record an error for it
+        alone.
+        """
         from divebook.events.arrow.rows import frame_of
 
         try:
@@ -257,7 +274,7 @@ class RowCalls:
             # The call took effect: as those of unknown outcome, the row is called again only when a person says so.
             is_lost = not self._action.is_repeatable
             self._note(
-                key, [(at, None, f"{LOST_ROW} {told_of(described(value))}: {error}" if is_lost else told(error))]
+                key, [(at, None, f"{LOST_ROW} {told_of(described(value))}: {error}" if is_lost else error_text(error))]
             )
             return
         failed = sum(error is not None for *_, error in ended)
@@ -265,10 +282,10 @@ class RowCalls:
         operation_id = self._context.place(key).operation_id
         fact = catalog.RowsCompleted(number, operation_id, result, len(ended), failed, len(self._rows))
         self._context.note(fact)
-        self._known.update((at, error is not None) for at, _, error in ended)
+        self._recorded.update((at, error is not None) for at, _, error in ended)
 
-    def _end(self, row: Ended) -> None:
-        """Keep what a row gave, from any thread."""
+    def _add_result(self, row: RowResult) -> None:
+        """Add the result of a row. Callable from any thread."""
         self._ended.append(row)
         if len(self._ended) == MOST_ROWS:
             self._loop.call_soon_threadsafe(self._enough.set)
@@ -287,21 +304,21 @@ class RowCalls:
         policy = self._policy
         seconds = self._action.timeout
         yielded = time.monotonic()
-        while self._left and not self._stopped:
-            at, arguments = self._left.popleft()
+        while self._waiting and not self._stopped:
+            at, arguments = self._waiting.popleft()
             failures = 0
             while True:
                 try:
                     async with asyncio.timeout(seconds):
                         value = await function(**arguments)
-                except (Exception, *ENDING) as error:  # noqa: BLE001 - whatever a row raises is its outcome
+                except (Exception, *EXIT_ERRORS) as error:  # noqa: BLE001 - whatever a row raises is its outcome
                     failures += 1
-                    pause = None if isinstance(error, ENDING) else pause_before_next(policy, failures, error)
+                    pause = None if isinstance(error, EXIT_ERRORS) else pause_before_next(policy, failures, error)
                     if pause is None:
-                        self._end((at, None, told(error)))
+                        self._add_result((at, None, error_text(error)))
                         break
                 else:
-                    self._end((at, value, None))
+                    self._add_result((at, value, None))
                     break
                 await asyncio.sleep(pause)
             if time.monotonic() - yielded > MOMENT_SECONDS:  # a function that never waits would hold all others up
@@ -313,21 +330,21 @@ class RowCalls:
         policy = self._policy
         while not self._stopped:
             try:
-                at, arguments = self._left.popleft()
+                at, arguments = self._waiting.popleft()
             except IndexError:
                 return
-            self._end(called(function, policy, at, arguments))
+            self._add_result(call_row(function, policy, at, arguments))
 
     async def _call_elsewhere(self, compute: Compute) -> None:
-        """Hand chunks of rows over; with a limit of time, one row at a time."""
+        """Send chunks of rows to an executor; with a time limit, one row at a time."""
         size = 1 if self._action.timeout is not None else CHUNK
-        while self._left and not self._stopped:
-            rows = [self._left.popleft() for _ in range(min(size, len(self._left)))]
+        while self._waiting and not self._stopped:
+            rows = [self._waiting.popleft() for _ in range(min(size, len(self._waiting)))]
             slot = compute.slot(repeatable=self._action.is_repeatable, limited=self._action.timeout is not None)
             task = Task(
                 self._task_key([at for at, _ in rows]),
                 self._action.label,
-                called_all,
+                call_rows,
                 (self._action.function, self._policy, rows),
                 {},
                 self._action.timeout is not None,
@@ -338,12 +355,14 @@ class RowCalls:
                 async with slot or nullcontext(), asyncio.timeout(self._action.timeout):
                     ended = await compute.run(task)
             except TimeoutError as error:
-                ended = [(at, None, told(error)) for at, _ in rows]
+                ended = [(at, None, error_text(error)) for at, _ in rows]
             for row in ended:
-                self._end(row)
+                self._add_result(row)
 
     def _task_key(self, positions: Sequence[int]) -> str:
-        """Return the key of a call for some rows, which of another round may have others among them."""
+        """Return the key of a task for some rows. It contains a hash, because another round may group rows
+        differently.
+        """
         held = crc32(repr(positions).encode())
         place = self._context.place("rows").operation_id
         return f"{self._context.execution_id}/{place}/{positions[0]}-{held:08x}"
@@ -353,30 +372,30 @@ class RowCalls:
         return self._context.step.retry or self._action.retry
 
 
-def told(error: BaseException) -> str:
-    """Return what stands in the column of errors."""
+def error_text(error: BaseException) -> str:
+    """Return the text for the column of errors."""
     return f"{type(error).__name__}: {clean_text(error)}"
 
 
 def pause_before_next(policy: Retry | None, failures: int, error: BaseException) -> float | None:
-    """Return the seconds until a row is tried again after so many failures; None if it is not."""
+    """Return the seconds before a row is retried after so many failures; None if it is not retried."""
     return retry_delay(policy, failures, fault_of(error), random())  # noqa: S311 - so that many do not come back at once
 
 
-def called(function: Callable[..., Any], policy: Retry | None, at: int, arguments: Mapping[str, Any]) -> Ended:
-    """Call a function for a row, as often as its policy says."""
+def call_row(function: Callable[..., Any], policy: Retry | None, at: int, arguments: Mapping[str, Any]) -> RowResult:
+    """Call a function for a row, with the retries of its policy."""
     failures = 0
     while True:
         try:
             return at, function(**arguments), None
-        except (Exception, *ENDING) as error:  # noqa: BLE001 - whatever a row raises is its outcome
+        except (Exception, *EXIT_ERRORS) as error:  # noqa: BLE001 - whatever a row raises is its outcome
             failures += 1
-            pause = None if isinstance(error, ENDING) else pause_before_next(policy, failures, error)
+            pause = None if isinstance(error, EXIT_ERRORS) else pause_before_next(policy, failures, error)
             if pause is None:
-                return at, None, told(error)
+                return at, None, error_text(error)
         time.sleep(pause)
 
 
-def called_all(function: Callable[..., Any], policy: Retry | None, rows: list[Row]) -> list[Ended]:
-    """Call a function for several rows; in whatever process."""
-    return [called(function, policy, at, arguments) for at, arguments in rows]
+def call_rows(function: Callable[..., Any], policy: Retry | None, rows: list[Row]) -> list[RowResult]:
+    """Call a function for several rows, in any process."""
+    return [call_row(function, policy, at, arguments) for at, arguments in rows]

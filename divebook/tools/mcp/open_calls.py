@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class _Request(NamedTuple):
-    asked: Mapping[str, Any]
+    payload: Mapping[str, Any]
     answer: asyncio.Future[Mapping[str, Any]]
 
     def refuse(self) -> None:
@@ -71,9 +71,9 @@ class OpenCalls:
     def __bool__(self) -> bool:
         return bool(self._calls)
 
-    async def ask(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def ask(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the answer to a request of the server. It is asked in the task of one of the calls."""
-        request = _Request(asked, asyncio.get_running_loop().create_future())
+        request = _Request(payload, asyncio.get_running_loop().create_future())
         self._pass(request)
         return await request.answer
 
@@ -88,32 +88,32 @@ class OpenCalls:
 
         Requests that are open when the call ends are passed to another call. Without another call they are refused.
         """
-        own = _OpenCall()
-        self._calls.append(own)
+        open_call = _OpenCall()
+        self._calls.append(open_call)
         call = asyncio.ensure_future(calling)
-        request = asyncio.ensure_future(own.requests.get())
+        request = asyncio.ensure_future(open_call.requests.get())
         try:
             while True:
                 await _first_of(call, request)
                 if call.done():
                     return call.result()
-                present = request.result()
-                request = asyncio.ensure_future(own.requests.get())
-                await _answer(present, call, elicit)
-                own.open -= 1
+                current = request.result()
+                request = asyncio.ensure_future(open_call.requests.get())
+                await _answer(current, call, elicit)
+                open_call.open -= 1
         finally:
             call.cancel()
-            self._calls.remove(own)
+            self._calls.remove(open_call)
             if request.done() and not request.cancelled():
                 self._pass(request.result())
             request.cancel()
-            while not own.requests.empty():
-                self._pass(own.requests.get_nowait())
+            while not open_call.requests.empty():
+                self._pass(open_call.requests.get_nowait())
 
 
 async def _answer(request: _Request, call: asyncio.Future[Any], elicit: Elicit) -> None:
     """Ask a question and pass the answer on. Withdraw the question if the call ends first."""
-    asking = asyncio.ensure_future(elicit(request.asked))
+    asking = asyncio.ensure_future(elicit(request.payload))
     try:
         await _first_of(call, asking)
         if not asking.done():

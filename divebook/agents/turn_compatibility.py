@@ -22,7 +22,7 @@ from pydantic_ai.messages import InstructionPart
 from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.tools import RunContext, Tool, ToolDefinition
 
-from divebook.agents.requests import Described
+from divebook.agents.request_record import Described
 from divebook.agents.turn import TurnContext
 from divebook.errors import AgentError
 from divebook.events.recorded import opened
@@ -41,19 +41,19 @@ class TurnCompatibility:
 
     Parameters
     ----------
-    stands_in
+    can_replace_tools
         True if missing tools, or tools with other arguments, can be replaced, so that recorded calls remain valid.
     """
 
     context: TurnContext
     agent: str
-    stands_in: bool
+    can_replace_tools: bool
     before: Mapping[str, Any] = field(default_factory=dict)
     """Original setting of the turn, if it differs from the current one."""
     changes: Sequence[str] = ()
     can_finish: bool = True
 
-    async def check(self, told: Described) -> None:
+    async def check(self, request: Described) -> None:
         """Stop the loop if the first request is recorded with another setting.
 
         Raises
@@ -61,63 +61,70 @@ class TurnCompatibility:
         AgentError
             The setting differs. A hook of the agent may treat this as a failure of its model, so `changes` has it too.
         """
-        if (
-            told.number > 1
-            or told.setting is None
-            or self.context.recorded_digest(told.key) in (None, told.setting.digest)
-        ):
+        if request.number > 1 or request.setting is None:
             return
-        before = opened((await self.context.recorded_start(told.key))[1])
-        now = opened(told.setting.told)
-        self.before, self.changes = before, _changes(before, now)
-        taken = _schemas(now)
-        are_there = all(taken.get(name) == schema for name, schema in _schemas(before).items())
-        self.can_finish = before.get(OUTPUT) == now.get(OUTPUT) and (self.stands_in or are_there)
+        recorded_digest = self.context.recorded_digest(request.key)
+        if recorded_digest is None or recorded_digest == request.setting.digest:
+            return
+        before = opened((await self.context.recorded_start(request.key))[1])
+        now = opened(request.setting.told)
+        self.before = before
+        self.changes = _changes(before, now)
+        schemas = _schemas(now)
+        are_there = all(schemas.get(name) == schema for name, schema in _schemas(before).items())
+        self.can_finish = before.get(OUTPUT) == now.get(OUTPUT) and (self.can_replace_tools or are_there)
         if self.changes:
-            raise AgentError(self.agent, told.number, "it is not what it was when the turn began")
+            raise AgentError(self.agent, request.number, "it is not what it was when the turn began")
 
 
 Begin = Callable[[TurnContext, TurnCompatibility | None, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 """Runs the loop at a place, either with a comparison of settings or with a setting to restore."""
 
 
-async def carried_on(context: TurnContext, agent: str, begin: Begin, *, stands_in: bool) -> dict[str, Any]:
-    """Return the result of a turn. If its agent has changed, ask a person how to continue."""
+async def run_or_ask(context: TurnContext, agent: str, begin: Begin, *, can_replace_tools: bool) -> dict[str, Any]:
+    """Return the result of a turn. If its agent has changed, ask a person how to continue.
+
+    The first attempt compares settings. After a change the answer of the person decides: FINISH runs the loop once more
+    at the same place with the original setting; ANEW runs it below ``anew-1/``, where no request is recorded yet. The
+    agent may change again while that turn waits, so the loop repeats with the next number.
+    """
     place = context
     number = 1
     while True:
         key = f"changed-{number}"
-        asked = place.asked(key)
-        agreement = TurnCompatibility(place, agent, stands_in)
-        if asked is None:
+        recorded_question = place.recorded_question(key)
+        compatibility = TurnCompatibility(place, agent, can_replace_tools)
+        if recorded_question is None:
             try:
-                result = await begin(place, agreement, {})
+                result = await begin(place, compatibility, {})
             except Exception:
-                if not agreement.changes:
+                if not compatibility.changes:
                     raise
             else:
-                if not agreement.changes:
+                if not compatibility.changes:
                     return result
-        answered = await _ask(place, key, agreement, asked)
-        if (answered.response or {}).get("choice") == FINISH:
+        answer = await _ask(place, key, compatibility, recorded_question)
+        if (answer.response or {}).get("choice") == FINISH:
             return await begin(place, None, opened((await place.recorded_start("model-1"))[1]))
         place = context.below(f"anew-{number}")
         number = number + 1
-        place.recall = context.recall  # the new place belongs to the same agent
+        place.response_source = context.response_source  # the new place belongs to the same agent
 
 
-async def _ask(place: TurnContext, key: str, agreement: TurnCompatibility, asked: Question | None) -> Question:
+async def _ask(
+    place: TurnContext, key: str, compatibility: TurnCompatibility, recorded_question: Question | None
+) -> Question:
     """Ask how to continue the turn. A recorded question keeps its wording, whatever has changed since."""
-    if asked is not None:
-        return await place.question(AGENT_CHANGED, asked.question, key=key, data=asked.data)
-    what = "; ".join(agreement.changes)
-    choices = [FINISH, ANEW] if agreement.can_finish else [ANEW]
-    finish = f"{FINISH} to go on with what it began with, or " if agreement.can_finish else ""
+    if recorded_question is not None:
+        return await place.question(AGENT_CHANGED, recorded_question.question, key=key, data=recorded_question.data)
+    what = "; ".join(compatibility.changes)
+    choices = [FINISH, ANEW] if compatibility.can_finish else [ANEW]
+    finish = f"{FINISH} to go on with what it began with, or " if compatibility.can_finish else ""
     text = (
-        f"Agent {agreement.agent} is not what it was when this turn began ({what}). Answer {finish}{ANEW} to begin the "
-        "turn again: its calls of tools are then made again as well"
+        f"Agent {compatibility.agent} is not what it was when this turn began ({what}). Answer {finish}{ANEW} to begin "
+        "the turn again: its calls of tools are then made again as well"
     )
-    data = {"agent": agreement.agent, "changes": list(agreement.changes), "choices": choices}
+    data = {"agent": compatibility.agent, "changes": list(compatibility.changes), "choices": choices}
     return await place.question(AGENT_CHANGED, text, key=key, data=data)
 
 
@@ -161,12 +168,14 @@ class OriginalTurn(AbstractCapability[Any]):
     ) -> ModelRequestContext:
         """Replace the current instructions and tools with the original ones."""
         del ctx
-        told = [] if self._instructions is None else [InstructionPart(content=self._instructions)]
-        given = replace(request_context.model_request_parameters, function_tools=self._tools, instruction_parts=told)
-        return replace(request_context, model_request_parameters=given)
+        instructions = [] if self._instructions is None else [InstructionPart(content=self._instructions)]
+        parameters = replace(
+            request_context.model_request_parameters, function_tools=self._tools, instruction_parts=instructions
+        )
+        return replace(request_context, model_request_parameters=parameters)
 
 
-def in_old_form(tool: Tool[Any], setting: Mapping[str, Any]) -> Tool[Any]:
+def accept_original_calls(tool: Tool[Any], setting: Mapping[str, Any]) -> Tool[Any]:
     """Return a tool that accepts calls in the form that was valid when the turn began.
 
     Recorded calls are not validated against the current form. New calls must be valid in it.
@@ -182,14 +191,14 @@ def in_old_form(tool: Tool[Any], setting: Mapping[str, Any]) -> Tool[Any]:
             raise ToolFailed(f"{tool.name} takes other arguments by now: {error}") from error
         return await tool.function_schema.call(fitting, ctx)
 
-    made = Tool.from_schema(called, tool.name, tool.description, dict(before), takes_ctx=True)
-    made.metadata = tool.metadata
-    return made
+    replacement = Tool.from_schema(called, tool.name, tool.description, dict(before), takes_ctx=True)
+    replacement.metadata = tool.metadata
+    return replacement
 
 
-def stand_ins(setting: Mapping[str, Any], known: Mapping[str, Any]) -> list[Tool[Any]]:
+def placeholders(setting: Mapping[str, Any], current_tools: Mapping[str, Any]) -> list[Tool[Any]]:
     """Return placeholders for tools that no longer exist. Recorded results remain usable; new calls fail."""
-    gone = (tool for name, tool in _tools(setting).items() if name not in known)
+    gone = (tool for name, tool in _tools(setting).items() if name not in current_tools)
     return [
         Tool.from_schema(_gone(tool["name"]), tool["name"], tool.get("description"), tool["parameters_json_schema"])
         for tool in gone

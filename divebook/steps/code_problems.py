@@ -1,4 +1,9 @@
-"""Scripts, conditions, items and templates of definitions: what cannot be parsed, or names what cannot be there."""
+"""Problems in scripts, conditions, items and templates of definitions: syntax errors, and names that cannot exist.
+
+A variable exists once a step that stores it has ended, a script has set it, or a loop is at an item. A name is a
+mistake if no part of the workflow sets it, or only parts that come after the step that reads it. All other errors
+appear at run time.
+"""
 
 from __future__ import annotations
 
@@ -25,33 +30,27 @@ from divebook.workflow.graph import reachable_from
 from divebook.workflow.step import STAGE, Step
 from divebook.workflow.table import nearest_position
 
-# Names in the code of a definition that cannot be there when it runs: of variables, inputs, functions.
-#
-# A variable is there once a step that stores it has ended, a script has set it, or a loop is at an item. It cannot be
-# if nothing of the workflow sets it, or only what comes after the step that reads it. All else is found out by running.
-
-
 MOST_STEPS = 200
-"""Up to so many it is looked at what comes before what: each question takes a walk over all of them."""
+"""Maximum number of steps for which the order of steps is analysed. Each question walks over all steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A name that cannot be there."""
+    """Name that cannot exist when the code runs."""
 
     message: str
     key: str
     hint: str | None
     pattern: str
-    """How it may be written."""
+    """Regular expression for its spelling in the source."""
 
     def problem(self, place: Place) -> Problem:
-        """Return it as a problem of a place."""
+        """Return the mistake as a problem at a place."""
         return Problem(self.message, key=self.key, hint=self.hint, place=place)
 
 
 class Naming:
-    """What the code of a workflow may name."""
+    """Names that the code of a workflow may use."""
 
     def __init__(self, workflow: Workflow) -> None:
         self._steps = {step.name: step for step in workflow.steps}
@@ -63,23 +62,23 @@ class Naming:
         self._setters = self._all_setters()
 
     def _all_setters(self) -> dict[str, list[str]]:
-        """Return which steps set each variable."""
-        found: dict[str, list[str]] = {}
+        """Return the steps that set each variable."""
+        setters: dict[str, list[str]] = {}
         for step in self._steps.values():
             stored = {step.store, step.each.as_ if step.each else None, *(policy.store for policy in step.catch)}
             for name in (stored | (self._scripts[step.name] or frozenset())) - {None, ""}:
-                found.setdefault(str(name), []).append(step.name)
-        return found
+                setters.setdefault(str(name), []).append(step.name)
+        return setters
 
     def mistakes(self, step: Step, code: CodeText, programs: Iterable[Program]) -> Iterator[Mistake]:
-        """Yield the names in a text of a step that cannot be there."""
+        """Yield the names in a text of a step that cannot exist."""
         for program in programs:
             yield from self._unknown(step, code, program)
             needs = needs_of_script(program.text) if code.is_script else needs_of_expression(program)
             for root, name in sorted(needs):
-                found = self._no_input(name) if root == "inputs" else self._no_variable(name, step, code)
-                if found is not None:
-                    message, hint = found
+                mistake = self._no_input(name) if root == "inputs" else self._no_variable(name, step, code)
+                if mistake is not None:
+                    message, hint = mistake
                     pattern = rf"\b{root}\s*(?:\.\s*|\[\s*[\"'])({re.escape(name)})\b"
                     yield Mistake(message, code.key, hint, pattern)
 
@@ -98,16 +97,20 @@ class Naming:
     def _no_input(self, name: str) -> tuple[str, str] | None:
         if name in self._inputs:
             return None
-        known = f"there is {', '.join(self._inputs)}" if self._inputs else "it has none"
-        return f"the workflow has no input {name!r}", did_you_mean(name, self._inputs) or f"{known}; add it to Inputs"
+        existing = f"there is {', '.join(self._inputs)}" if self._inputs else "it has none"
+        return f"the workflow has no input {name!r}", did_you_mean(
+            name, self._inputs
+        ) or f"{existing}; add it to Inputs"
 
     def _no_variable(self, name: str, step: Step, code: CodeText) -> tuple[str, str] | None:
         if not self._is_known:
             return None
         setters = self._setters.get(name, ())
         if not setters:
-            known = f"set are {', '.join(sorted(self._setters))}" if self._setters else "write Store in an earlier step"
-            return f"no step sets state.{name}", did_you_mean(name, self._setters) or known
+            existing = (
+                f"set are {', '.join(sorted(self._setters))}" if self._setters else "write Store in an earlier step"
+            )
+            return f"no step sets state.{name}", did_you_mean(name, self._setters) or existing
         if name in (self._scripts[step.name] or ()) or any(
             self._may_precede(setter, step, code, name) for setter in setters
         ):
@@ -117,20 +120,22 @@ class Naming:
         return f"state.{name} is not there yet: step {setters[0]!r} sets it, after {step.name!r}", "move the step up"
 
     def _may_precede(self, setter: str, step: Step, code: CodeText, name: str) -> bool:
-        """Whether what a step sets can be there when a text of another one, or of its own, is looked at."""
+        """Return True if the variable that a step sets can exist when a text of another step, or of the same one, is
+        evaluated.
+        """
         if setter == step.name:
             is_of_all = code.is_of_item and step.each is not None and step.each.as_ != name  # its items have not ended
             is_there = not is_of_all and (code.is_after or step.each is not None)
             return is_there or step.name in reachable_from(self._steps, step.name)
         if self._order[setter] < self._order[step.name] or len(self._steps) > MOST_STEPS:
             return True
-        without = {name: found for name, found in self._steps.items() if name != step.name}
+        without = {name: value for name, value in self._steps.items() if name != step.name}
         is_behind = self._start == step.name or setter not in reachable_from(without, self._start)
         return not is_behind or step.name in reachable_from(self._steps, setter)
 
 
 def _set_by(step: Step) -> frozenset[str] | None:
-    """Return the variables that the code of a step sets beside its result; None if only running it tells."""
+    """Return the variables that the code of a step sets besides its result; None if only running it shows them."""
     if step.type in (FUNCTION, STAGE):
         return None
     try:
@@ -140,27 +145,29 @@ def _set_by(step: Step) -> frozenset[str] | None:
 
 
 def syntax_problems(definitions: Definitions) -> list[Problem]:
-    """Return what is wrong in every text, and where it stands; the dialect ``dive`` finds out when it runs."""
-    found = [
+    """Return the problems of all texts, sorted by position. Definitions in the dialect ``dive`` report them at run
+    time.
+    """
+    problems = [
         problem.below("Workflows", index)
         for index, workflow in enumerate(definitions.workflows)
         if workflow.manner.is_strict
         for problem in workflow_problems(workflow)
     ]
-    found += [problem for index in range(len(definitions.schedules)) for problem in _schedule(definitions, index)]
-    found += [problem for index in range(len(definitions.pipelines)) for problem in _pipeline(definitions, index)]
-    return sorted(found, key=lambda problem: (problem.line, problem.column))
+    problems += [problem for index in range(len(definitions.schedules)) for problem in _schedule(definitions, index)]
+    problems += [problem for index in range(len(definitions.pipelines)) for problem in _pipeline(definitions, index)]
+    return sorted(problems, key=lambda problem: (problem.line, problem.column))
 
 
 def _schedule(definitions: Definitions, index: int) -> Iterator[Problem]:
-    """Yield what is wrong in the inputs of a schedule, whose code has the name ``schedule``."""
+    """Yield the problems in the inputs of a schedule. Their code has the name ``schedule``."""
     schedule = definitions.schedules[index]
     for code in filled_texts(("Inputs",), schedule.inputs):
         yield from _mistakes(definitions, code, ("Schedules", index), f"schedule {schedule.name!r}", "schedule")
 
 
 def _pipeline(definitions: Definitions, index: int) -> Iterator[Problem]:
-    """Yield what is wrong in the prompts of a pipeline, whose code has the name ``envelope``."""
+    """Yield the problems in the prompts of a pipeline. Their code has the name ``envelope``."""
     pipeline = definitions.pipelines[index]
     place = ("Pipelines", index)
     for key, text in pipeline.prompts.items():
@@ -174,7 +181,7 @@ def _pipeline(definitions: Definitions, index: int) -> Iterator[Problem]:
 
 
 def _mistakes(definitions: Definitions, code: CodeText, above: Place, owner: str, name: str) -> Iterator[Problem]:
-    """Yield what is wrong in one text whose code has that one name."""
+    """Yield the problems in a text whose code has a single name."""
     place = (*above, *code.place)
     hint = None
     try:
@@ -187,7 +194,7 @@ def _mistakes(definitions: Definitions, code: CodeText, above: Place, owner: str
 
 
 def workflow_problems(workflow: Workflow) -> Iterator[Problem]:
-    """Yield what is wrong in one workflow; places are relative to it."""
+    """Yield the problems of one workflow. Places are relative to it."""
     naming = Naming(workflow)
     for index, step in enumerate(workflow.steps):
         for code in code_texts(step):
@@ -198,5 +205,5 @@ def workflow_problems(workflow: Workflow) -> Iterator[Problem]:
                 message = f"{code.key} of step {step.name!r}: {error}"
                 yield workflow.written.located(Problem(message, key=code.key, place=place))
                 continue
-            for found in naming.mistakes(step, code, programs):
-                yield workflow.written.located(found.problem(place), found.pattern)
+            for mistake in naming.mistakes(step, code, programs):
+                yield workflow.written.located(mistake.problem(place), mistake.pattern)

@@ -1,0 +1,393 @@
+"""Agent loop: runs pydantic-ai's loop of model requests and tool calls for one turn, until there is an answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pydantic_ai
+from pydantic import ValidationError
+from pydantic_ai.capabilities import AbstractCapability, ModelFallback
+from pydantic_ai.exceptions import ModelRetry, UnexpectedModelBehavior, UsageLimitExceeded
+from pydantic_ai.messages import (
+    InstructionPart,
+    ModelMessage,
+    ModelResponse,
+    UserContent,
+    UserPromptPart,
+)
+from pydantic_ai.models import Model, ModelRequestContext
+from pydantic_ai.settings import ModelSettings, ToolChoice
+from pydantic_ai.tools import RunContext, Tool
+from pydantic_ai.usage import UsageLimits
+
+from divebook.agents.budget import TurnBudget
+from divebook.agents.conversions import settings_of
+from divebook.agents.durability import ENGINE, DivebookDurability, require_closed
+from divebook.agents.output_types import output_type, text_of_output
+from divebook.agents.request_record import RequestRecord, messages_of, whole
+from divebook.agents.running_turn import CALL, TURN, AgentTurn
+from divebook.agents.signatures import library_tool
+from divebook.agents.single_request import Request, resolved
+from divebook.agents.turn import SPENT, AgentTask, TurnContext
+from divebook.agents.turn_compatibility import (
+    OriginalTurn,
+    TurnCompatibility,
+    accept_original_calls,
+    placeholders,
+    run_or_ask,
+)
+from divebook.engine.retries import failure_text, names_of
+from divebook.errors import AgentError, OperationError, ToolError
+from divebook.events.codec import by_hash
+from divebook.events.recorded import opened
+from divebook.questions.bounds import Bounds
+from divebook.text.format import plural
+from divebook.text.redaction import logger
+from divebook.workflow.resources import AgentDefinition
+from divebook.workflow.tools import ToolFunction
+
+if TYPE_CHECKING:
+    from divebook.agents.agent import Agent
+
+
+# --- last round ---------------------------------------------------------------------------------------------------
+# An agent that has reached its limit of tool rounds is instructed to answer with the information it has.
+
+
+ANSWER_NOW = (
+    "You have called tools as often as you may for this prompt, and cannot call one any more. "
+    "Answer now, with what you know."
+)
+
+
+_log = logger(__name__)
+
+
+class AgentLoop:
+    """One run of an agent's loop.
+
+    Parameters
+    ----------
+    output
+        Type of the answer: None for text, a type, or a JSON schema.
+    task
+        The task, with the conversation that it continues, if there is one.
+    """
+
+    def __init__(self, agent: Agent, message: Request, output: Any, task: AgentTask) -> None:
+        self._agent = agent
+        self._message = message
+        self._output = output
+        self._task = task
+
+    async def turn(self, context: TurnContext, tools: Sequence[ToolFunction], deps: Any) -> dict[str, Any]:
+        """Return the result of the turn.
+
+        If the agent has changed since the turn began, a person chooses how to continue.
+        """
+
+        async def begin(
+            place: TurnContext, compatibility: TurnCompatibility | None, original_setting: Mapping[str, Any]
+        ) -> dict[str, Any]:
+            return await self._run(place, tools, deps, compatibility, original_setting)
+
+        return await run_or_ask(context, self._agent.name, begin, can_replace_tools=self._agent.library is None)
+
+    async def _run(
+        self,
+        context: TurnContext,
+        tools: Sequence[ToolFunction],
+        deps: Any,
+        compatibility: TurnCompatibility | None,
+        original_setting: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        agent = self._agent
+        definition = self._agent.definition
+        before = [message for chunk in self._task.history for message in opened(chunk)]
+        record = RequestRecord(agent.name, before)
+        functions = {tool.name: tool for tool in tools}
+        seconds = definition.response_timeout
+        budget = self._budget()
+        deps = agent.deps if deps is None else deps
+        turn = AgentTurn(
+            context, record, agent.model_name, agent.retry, seconds, functions, budget, compatibility, agent.policy
+        )
+        turn.keeps_original = bool(original_setting)
+        turn.corrections = definition.corrections if agent.library is None else None
+        history, prompt = _messages(self._message)
+        if agent.library is not None and deps is None:
+            _warn_of_none(agent.name, agent.library.deps_type)
+        # An agent of `Agent.of` runs as the user built it. For all others a pydantic-ai agent is built for this turn.
+        if agent.library is not None:
+            options = await self._supplied_agent(original_setting)
+        else:
+            options = await self._built_agent(tools, original_setting)
+        if self._output is not None:
+            options["output_type"] = output_type(self._output)
+        token = TURN.set(turn)
+        try:
+            with answering(turn):
+                result = await options.pop("library").run(
+                    prompt,
+                    message_history=[*messages_of(before), *history] or None,
+                    deps=deps,
+                    usage_limits=UsageLimits() if agent.library is not None else UsageLimits(request_limit=None),
+                    infer_name=False,
+                    **options,
+                )
+        finally:
+            TURN.reset(token)
+        text = {} if isinstance(result.output, str) else {TEXT: text_of_output(result.output)}
+        facts = {REQUESTS: record.requests, FINISH_REASON: result.response.finish_reason}
+        if self._task.thread is not None:
+            facts[MESSAGES] = by_hash(list(map(whole, result.new_messages())), MESSAGES)
+        spent = None if budget is None else budget.spent
+        return {OUTPUT: result.output, **text, **facts, **({} if spent is None else {SPENT: spent})}
+
+    def _budget(self) -> TurnBudget | None:
+        """Return the budget of the turn; None if neither the agent nor the delegating turn is bounded."""
+        bounds = self._agent.definition.bounds
+        above = TURN.get()
+        budget_above = None if above is None else above.budget
+        if not bounds and budget_above is None:
+            return None
+        share = None if self._task.share is None else Bounds.from_dict(self._task.share)
+        return TurnBudget(self._agent.name, Bounds.from_dict(bounds or {}), budget_above, share)
+
+    async def _built_agent(self, tools: Sequence[ToolFunction], original_setting: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a pydantic-ai agent built from the definition, and the options of its run."""
+        agent = self._agent
+        library_tools = [accept_original_calls(_library_tool(tool), original_setting) for tool in tools]
+        library_tools += placeholders(original_setting, {tool.name: tool for tool in tools})
+        rounds = LastRound(agent.name, agent.definition.tool_iteration_limit)
+        library = pydantic_ai.Agent(
+            await resolved(agent),
+            name=agent.name,
+            tools=library_tools,
+            retries=agent.definition.corrections,
+            capabilities=[
+                *agent.capabilities,
+                *choosing(agent.definition),
+                *_restoring(original_setting),
+                rounds,
+                DivebookDurability(models=_fallbacks(agent.capabilities)),
+            ],
+        )
+        settings = settings_of(agent.definition)
+        return {"library": library, "instructions": self._message.instructions or None, "model_settings": settings}
+
+    async def _supplied_agent(self, original_setting: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the pydantic-ai agent that the user supplied, and the options of its run.
+
+        The model may be overridden.
+        """
+        agent = self._agent
+        model = await resolved(self._agent)
+        assert agent.library is not None  # noqa: S101 - only an agent with a library gets here
+        require_closed(agent.library, agent.name)
+        durability = DivebookDurability(name=agent.name, models={agent.model_name: model})
+        capabilities = [*_restoring(original_setting), durability]
+        once = ModelSettings(max_retries=0)  # divebook retries, so that the log has each attempt
+        return {"library": agent.library, "model": model, "capabilities": capabilities, "model_settings": once}
+
+
+class LastRound(AbstractCapability[Any]):
+    """Capability that removes the tools after a number of rounds. The model then gets one more request.
+
+    Parameters
+    ----------
+    agent
+        Name of the agent.
+    limit
+        Number of requests in which tools may be called.
+    """
+
+    def __init__(self, agent: str, limit: int) -> None:
+        self._agent = agent
+        self._limit = limit
+
+    async def before_model_request(
+        self, ctx: RunContext[Any], request_context: ModelRequestContext
+    ) -> ModelRequestContext:
+        """Add the instruction to answer now to the last request, and forbid tool calls in it."""
+        if ctx.run_step <= self._limit:
+            return request_context
+        parameters = request_context.model_request_parameters
+        instructions = [*(parameters.instruction_parts or ()), InstructionPart(content=ANSWER_NOW)]
+        return replace(
+            request_context,
+            model_request_parameters=replace(parameters, instruction_parts=instructions),
+            model_settings={**(request_context.model_settings or {}), "tool_choice": "none"},
+        )
+
+    async def after_model_request(
+        self, ctx: RunContext[Any], *, request_context: ModelRequestContext, response: ModelResponse
+    ) -> ModelResponse:
+        """Raise `AgentError` if the model calls tools in the last request anyway. None of these calls is made."""
+        outputs = {tool.name for tool in request_context.model_request_parameters.output_tools}
+        called = [call.tool_name for call in response.tool_calls if call.tool_name not in outputs]
+        if ctx.run_step > self._limit and called:
+            raise AgentError(
+                self._agent,
+                ctx.run_step,
+                f"its model called {called[0]} again after {self._limit} rounds of calls, which was not carried out; "
+                "raise its ToolIterationLimit",
+            )
+        return response
+
+
+@contextmanager
+def answering(turn: AgentTurn) -> Iterator[None]:
+    """Add the agent's name and the number of requests to the error of a turn that ends without an answer.
+
+    Raises
+    ------
+    AgentError
+        The model did not produce a valid answer, or not within its limits.
+    ToolError
+        A tool raised an error, and no hook of the agent handled it.
+    """
+    record = turn.record
+    try:
+        yield
+    except (UnexpectedModelBehavior, UsageLimitExceeded) as error:
+        raise AgentError(record.agent, record.requests, _reason(turn, error)) from error
+    except OperationError as error:
+        if isinstance(error, ToolError):  # raised by a subordinate agent
+            raise ToolError(error.agent, error.tool, error.cause, names_of(error)) from error
+        tool = next((tool for tool, raised in turn.failed if raised is error), None)
+        if tool is None:
+            raise
+        raise ToolError(record.agent, tool, failure_text(error), names_of(error)) from error
+
+
+def _reason(turn: AgentTurn, error: Exception) -> str:
+    """Return why the turn has no answer. If one of divebook's limits was reached, name the key that raises it."""
+    if turn.unknown_tools and isinstance(error.__cause__, ModelRetry):
+        return (
+            f'its model called unknown tool "{turn.unknown_tools[0]}", was told so, and called it again; give the '
+            "agent that tool, or another Model"
+        )
+    limit = _CORRECTIONS_USED.match(str(error))
+    if limit is None:
+        return str(error)
+    subject = f"its call of tool {limit['tool']}" if limit["tool"] else "its answer"
+    # An agent of pydantic-ai has its own limit for each tool. The message names that limit.
+    count = int(limit["tool_limit"] or limit["output_limit"])
+    key = "`retries` of its pydantic_ai.Agent" if turn.corrections is None else "its Corrections"
+    return (
+        f"{subject} did not have the expected form ({_fault(error)}), also after {plural(count, 'correction')}; "
+        f"raise {key}, or use another Model"
+    )
+
+
+_CORRECTIONS_USED = re.compile(
+    r"Tool '(?P<tool>.+)' exceeded max retries count of (?P<tool_limit>\d+)"
+    r"|Exceeded maximum output retries \((?P<output_limit>\d+)\)"
+)
+"""Messages of pydantic-ai for a model that has used up its corrections.
+
+`test_a_model_that_has_used_up_its_corrections_is_told_which_key_allows_more` pins the texts.
+"""
+
+
+def _fault(error: Exception) -> str:
+    """Return the validation problem of the last call or answer as one line, without the value that the model wrote."""
+    cause = error.__cause__
+    if isinstance(cause, ValidationError):
+        first = cause.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        text = first["msg"].removeprefix("Value error, ")
+        return f"{place}: {text}" if place else text
+    return next(iter(str(cause).strip().splitlines()), "") or type(cause).__name__
+
+
+# Keys of the result of a turn.
+OUTPUT = "output"
+TEXT = "text"
+REQUESTS = "requests"
+FINISH_REASON = "finish_reason"
+MESSAGES = "messages"
+
+
+def _warn_of_none(agent: str, expected_type: Any) -> None:
+    """Log a warning if an agent expects dependencies but gets None."""
+    if isinstance(expected_type, type) and expected_type not in (object, type(None)):
+        _log.warning(
+            "agent %s is made for ctx.deps of type %s and gets none: give them by Agent.of(agent, deps=...), or in a "
+            "workflow by ctx.agent(%r).run(..., deps=...)",
+            agent,
+            expected_type.__name__,
+            agent,
+        )
+
+
+def _fallbacks(capabilities: Sequence[Any]) -> dict[str, Model]:
+    """Return the fallback models that are already instantiated, by name."""
+    models = [
+        model for capability in capabilities if isinstance(capability, ModelFallback) for model in capability.models
+    ]
+    return {model.model_id: model for model in models if isinstance(model, Model)}
+
+
+def _restoring(original_setting: Mapping[str, Any]) -> list[OriginalTurn]:
+    return [OriginalTurn(original_setting)] if original_setting else []
+
+
+def _library_tool(tool: ToolFunction) -> Tool[Any]:
+    converted = library_tool(tool, _call)
+    if tool.inline:
+        converted.metadata = {ENGINE: False}
+    return converted
+
+
+async def _call(tool: ToolFunction, arguments: Mapping[str, Any]) -> Any:
+    """Call a divebook function inside its operation."""
+    call = CALL.get()
+    assert call is not None  # noqa: S101 - the guard around all tools has set it
+    return await call.turn.context.invoke(tool, arguments, key=call.key)
+
+
+def _messages(message: Request) -> tuple[list[ModelMessage], str | Sequence[UserContent]]:
+    """Return the messages that precede a prompt, and the prompt with its content."""
+    *history, last = message.messages()
+    (part,) = last.parts
+    assert isinstance(part, UserPromptPart)  # noqa: S101 - `Request.messages` creates this part
+    return history, part.content
+
+
+# --- tool choice --------------------------------------------------------------------------------------------------
+# The key ``ToolChoice`` of an agent's ``ModelSettings`` forces a tool call.
+
+
+def choosing(definition: AgentDefinition) -> list[AbstractCapability[Any]]:
+    """Return the capability for the definition's tool choice; an empty list if it has none."""
+    settings = definition.model_settings
+    return [] if settings is None or settings.tool_choice is None else [ChosenTool(settings.tool_choice)]
+
+
+class ChosenTool(AbstractCapability[Any]):
+    """Capability that adds the tool choice to requests. A forced call applies to a turn's first request only.
+
+    With a forced call in every request, no turn would end.
+    """
+
+    def __init__(self, choice: Mapping[str, Any]) -> None:
+        chosen: dict[str, ToolChoice] = {"any": "required", "tool": [str(choice.get("name"))]}
+        self._always: ToolChoice = "none" if choice["type"] == "none" else None
+        self._first = chosen.get(choice["type"])
+
+    async def before_model_request(
+        self, ctx: RunContext[Any], request_context: ModelRequestContext
+    ) -> ModelRequestContext:
+        """Add the choice to the settings of a request."""
+        choice = self._always or (self._first if ctx.run_step == 1 else None)
+        if choice is None:
+            return request_context
+        settings = ModelSettings(**(request_context.model_settings or {}))
+        settings["tool_choice"] = choice
+        return replace(request_context, model_settings=settings)

@@ -1,0 +1,247 @@
+"""State of a running turn of an agent: its operations and their keys, its budget, and the current tool call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from divebook.documents.policy import CREDENTIALS, Policy
+from divebook.engine.bounds import share_of
+from divebook.engine.operations import Setting
+from divebook.errors import OperationError
+from divebook.projections.model_requests import call_name
+from divebook.text.redaction import logger, shared
+from divebook.workflow.tools import ToolFunction
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import ModelRequestParameters
+
+    from divebook.agents.budget import TurnBudget
+    from divebook.agents.request_record import RequestRecord
+    from divebook.agents.turn import TurnContext
+    from divebook.agents.turn_compatibility import TurnCompatibility
+    from divebook.engine.operations import Reserved, Write
+    from divebook.workflow.step import Retry
+
+
+_log = logger(__name__)
+
+
+SECOND = "#2"
+"""Suffix of the name of a call that is made a second time because its tool required approval first."""
+
+
+TURN: ContextVar[AgentTurn | None] = ContextVar("divebook_turn", default=None)
+"""The current turn. None inside a recorded call, which is a single operation whatever it does."""
+
+
+CALL: ContextVar[CallPlace | None] = ContextVar("divebook_tool_call", default=None)
+"""The current tool call."""
+
+
+INSIDE: ContextVar[str | None] = ContextVar("divebook_inside_call", default=None)
+"""Name of the current recorded call."""
+
+
+WRITE: ContextVar[Write | None] = ContextVar("divebook_write", default=None)
+"""Function that receives streamed text of the current request; None if no view listens."""
+
+
+@dataclass
+class AgentTurn:
+    """One run of an agent inside a step."""
+
+    context: TurnContext
+    record: RequestRecord
+    model: str
+    """Name of the agent's model."""
+    retry: Retry
+    """Retry policy of model requests."""
+    seconds: float
+    """Time limit of a request, in seconds."""
+    tools: Mapping[str, ToolFunction] = field(default_factory=dict)
+    """Tools that are divebook functions, by name."""
+    budget: TurnBudget | None = None
+    """Budget of the turn; None if it is not bounded."""
+    compatibility: TurnCompatibility | None = None
+    """Comparison with the definition that the turn began with. None once a person has chosen how to continue."""
+    policy: Policy = field(default_factory=Policy.given)
+    """Policy for files that requests may name, and for credentials in data that the agent reads and writes."""
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    has_started: bool = False
+    """True once the run of this turn has started. A run that starts later belongs to a tool."""
+    call_counts: Counter[str] = field(default_factory=Counter)
+    """Number of calls per tool in the latest response."""
+    latest_parameters: ModelRequestParameters | None = None
+    """Parameters of the latest request, with the tools that the model may call."""
+    failed: list[tuple[str, OperationError]] = field(default_factory=list)
+    """Failed tools and their errors. The first of them ends the turn."""
+    changing: set[str] = field(default_factory=set)
+    """Tools that changed unrecorded dependencies and were already reported."""
+    cleaned: set[str] = field(default_factory=set)
+    """Sources of redacted credentials that were already reported."""
+    corrections: int | None = None
+    """Limit of corrections of a call or an answer; None for an agent of pydantic-ai, which has its own limit."""
+    definitions: int = 0
+    """Token estimate of the tool definitions that requests are sent with."""
+    _shares: dict[tuple[int, bool], Mapping[str, Any]] = field(default_factory=dict)
+    keeps_original: bool = False
+    """True if a person chose to finish the turn with its original definition after the agent had changed."""
+    deferred: set[str] = field(default_factory=set)
+    """Calls that their tool has deferred until a person approves them."""
+    _counts: Counter[str] = field(default_factory=Counter)
+    _calls: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def unknown_tools(self) -> list[str]:
+        """Tools that the latest response calls but its model was not offered."""
+        with_it = self.latest_parameters
+        offered = {tool.name for tool in (*with_it.function_tools, *with_it.output_tools)} if with_it else set()
+        return [name for name in self.call_counts if name not in offered]
+
+    def call(self, tool_call_id: str) -> CallPlace:
+        """Return the place of a call. Ids are unique within one response (`divebook.agents.request_record`)."""
+        name = f"{self.record.requests}-{call_name(tool_call_id)}"
+        return CallPlace(self, f"{name}{SECOND}" if name in self.deferred else name)
+
+    def count(self, tool: str, most: int | None) -> None:
+        """Count a call of a tool.
+
+        Raises
+        ------
+        ToolFailed
+            The tool has reached its limit of calls. The model gets the message.
+        """
+        from pydantic_ai.exceptions import ToolFailed  # already loaded: only code that reads a log runs without it
+
+        self._calls[tool] += 1
+        if most is not None and self._calls[tool] > most:
+            raise ToolFailed(f"{tool} is used up: it may be called {most} times, go on with what you have")
+
+    def without_credentials(self, value: Any, what: str) -> Any:
+        """Return plain data without credentials, for the log and the model. The policy can allow credentials.
+
+        A warning is logged once per turn for each source of a redacted credential, because a tool may need the value.
+        """
+        if CREDENTIALS in self.policy.allowed:
+            return shared().without_named(value)
+        certain = shared().without_certain(value)
+        if what not in self.cleaned and certain not in (value, shared().without_named(value)):
+            self.cleaned.add(what)
+            _log.warning(
+                "%s had what looks like a credential: agent %s and the log have [redacted] in its place; name keys by "
+                'env://NAME, or let agents have them by Policy("credentials")',
+                what,
+                self.record.agent,
+            )
+        return certain
+
+    def share(self, tool: str, recorded: Mapping[str, Any] | None, *, is_again: bool) -> Mapping[str, Any] | None:
+        """Return the bounds of one of several delegated calls in a response; None for a single call.
+
+        The rest of the budget is divided among the calls of the response. `recorded` is the recorded share of this
+        call, and the calls beside it get the same. A task that failed and is run again gets a share of the current
+        rest, because the bounds of its agent may have been raised for it.
+        """
+        place = (self.record.requests, is_again)
+        count = self.call_counts[tool]
+        if recorded is not None and not is_again:
+            self._shares.setdefault(place, recorded)
+            return recorded
+        if self.budget is None or count == 1:
+            return None
+        if place not in self._shares:
+            self._shares[place] = share_of(self.budget.remaining, count).to_dict()
+        return self._shares[place]
+
+    @asynccontextmanager
+    async def spending(self, key: str, reserved: Reserved) -> AsyncIterator[None]:
+        """Hold a reservation for a request while it runs inside the block.
+
+        It waits until the budget admits the request, unless the log has it already.
+        """
+        with self.context.calling():
+            if self.budget is None:
+                yield
+                return
+            if self.context.recorded_type(key) is None:
+                await self.budget.admit(self.context, reserved)
+            with self.budget.holding(reserved):
+                try:
+                    yield
+                finally:
+                    self.budget.spend(self.context.consumed_by_failures(key))
+
+    def key(self, name: str) -> str:
+        """Return the name of an operation. The second and later uses of a name get a number."""
+        self._counts[name] += 1
+        number = self._counts[name]
+        return name if number == 1 else f"{name}#{number}"
+
+
+@dataclass(slots=True)
+class CallPlace:
+    """A tool call and its place in the log."""
+
+    turn: AgentTurn
+    name: str
+    """``<n>-<id>``: the number of the request that asked for the call, and the id that the model gave it.
+
+    A call that its tool deferred until a person approves it is named ``<n>-<id>#2``.
+    """
+    rule: str = ""
+    """Rule that allowed the call; empty if the mode of its tool allowed it."""
+
+    @property
+    def key(self) -> str:
+        """Key of its operation."""
+        return f"tool-{self.name}"
+
+    @property
+    def repeated_call(self) -> str | None:
+        """Name of the deferred call that this one repeats; None if it repeats none."""
+        name, again, _ = self.name.partition(SECOND)
+        return name if again else None
+
+    @property
+    def setting(self) -> Setting | None:
+        """Information recorded with the call: the rule that allowed it."""
+        return Setting({"rule": self.rule}) if self.rule else None
+
+
+def present() -> AgentTurn | None:
+    """Return the current turn if its event loop is running in this thread.
+
+    A thread started by a tool inherits the context variable, but has another loop or none.
+    """
+    turn = TURN.get()
+    if turn is None:
+        return None
+    try:
+        return turn if asyncio.get_running_loop() is turn.loop else None
+    except RuntimeError:  # a thread without a loop
+        return None
+
+
+def consumed_by(response: Mapping[str, Any]) -> dict[str, int]:
+    """Return the consumption of a recorded response in the units of a budget."""
+    from divebook.agents.conversions import usage_of  # already loaded: only code that reads a log runs without it
+
+    used = usage_of(response)
+    tokens = used.get("input_tokens", 0) + used.get("output_tokens", 0)
+    return {"calls": 1, "tokens": tokens, "cost": used.get("cost", 0)}
+
+
+def count_spent(spent: Mapping[str, int]) -> None:
+    """Add the consumption of a delegated task to the budget of the current turn.
+
+    The task had ended before this process resumed the turn.
+    """
+    turn = present()
+    if turn is not None and turn.budget is not None:
+        turn.budget.count(spent)

@@ -1,0 +1,403 @@
+"""State of a running turn, tools of MCP servers, sampling and elicitation, and detection of changed dependencies.
+
+The tool list of each server is recorded, and its calls are operations like those of all tools. A replay rebuilds the
+tools from the recorded list. It starts a server only for a call that the log lacks (``tests/tools/test_mcp_turns.py``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import itertools
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from divebook.agents.turn import side_by_side
+from divebook.engine.approvals import embedded
+from divebook.engine.operations import TOOL_DISCOVERY
+from divebook.errors import DefinitionError, NotFoundError, OperationError, SetupError
+from divebook.events.codec import by_hash, short_hash
+from divebook.events.recorded import opened
+from divebook.questions.answer import value_of
+from divebook.questions.question import CLARIFICATION, EXPIRED
+from divebook.text.redaction import logger, shared
+from divebook.workflow.dialect import TOOLS
+from divebook.workflow.json_schemas import require_possible_schema
+from divebook.workflow.servers import (
+    IF_NOT_READ_ONLY,
+    Answers,
+    CallOutcome,
+    Discovered,
+    Elicit,
+    OfferedTool,
+    ToolServer,
+)
+from divebook.workflow.tools import ToolFunction, ToolHints
+
+if TYPE_CHECKING:
+    from divebook.agents.turn import Sampler, TurnContext
+    from divebook.questions import Question
+    from divebook.workflow.resources import AgentDefinition
+from divebook.agents.running_turn import CALL, AgentTurn, CallPlace
+
+# --- MCP sampling -------------------------------------------------------------------------------------------------
+# A server may request a model response, if its definition names an agent for that. The request is recorded in the turn.
+# It is counted, bounded and retried like the turn's own requests. Its key contains a hash of its content, so that a
+# call which is repeated after a kill finds its responses in whatever order it asks
+# (``tests/tools/test_mcp_sampling.py``).
+
+
+_log = logger(__name__)
+
+
+MESSAGES = "messages"
+"""Key that marks a request for a model. Requests for a person do not have it."""
+
+
+async def discover_tools(
+    context: TurnContext, definition: AgentDefinition, servers: Sequence[ToolServer], other_names: Iterable[str]
+) -> tuple[list[ToolFunction], str]:
+    """Return the tools of servers that an agent may call, and the usage instructions of the servers.
+
+    Parameters
+    ----------
+    other_names
+        Names of the agent's other tools.
+
+    Raises
+    ------
+    ServerError
+        A server cannot be reached.
+    SetupError
+        The agent named for sampling is not allowed to answer, or the dialect forbids two tools with one name.
+    NotFoundError
+        The agent names a tool that does not exist.
+    """
+    chosen: list[tuple[ToolServer, OfferedTool]] = []
+    notes: list[str] = []
+    used_names = set(other_names)
+    requested_names = set(definition.tools) - used_names - set(TOOLS)
+    for server in servers:
+        if server.sampling is not None:
+            require_sampler(context, server.sampling, server.name)
+    for server, discovered in zip(
+        servers, await side_by_side(context, [_discover(context, server) for server in servers]), strict=True
+    ):
+        usable = [tool for tool in discovered.tools if _is_named(tool.name, server, definition)]
+        for tool in usable:
+            chosen.append((server, tool))
+            requested_names -= {tool.name, f"{server.name}/{tool.name}"}
+        if usable and discovered.instructions:
+            notes.append(f"About the tools of {server.name}: {discovered.instructions}")
+    if servers and requested_names:
+        unknown = f"agent {definition.name} names an unknown tool: {min(requested_names)}"
+        raise NotFoundError("tool", min(requested_names), {*used_names, *(tool.name for _, tool in chosen)}, unknown)
+    # A name shared by several tools is ambiguous: prefix each with its server.
+    counts = Counter([*used_names, *(tool.name for _, tool in chosen)])
+    if not context.qualifies_tools:
+        _require_unique(chosen, counts, definition.name)
+    functions = [server_tool(server, tool, is_shared=counts[tool.name] > 1) for server, tool in chosen]
+    return functions, "\n\n".join(notes)
+
+
+def _require_unique(chosen: Sequence[tuple[ToolServer, OfferedTool]], counts: Mapping[str, int], agent: str) -> None:
+    """Raise `SetupError` unless all tool names are unique, as the dialect `dive` requires."""
+    for server, tool in reversed(chosen):
+        if counts[tool.name] > 1:
+            raise SetupError(
+                f'mcp server {server.name} has duplicate tool name "{tool.name}": let agent {agent} have one of the '
+                f"two, as {server.name}/{tool.name} in its Tools"
+            )
+
+
+def _is_named(tool: str, server: ToolServer, definition: AgentDefinition) -> bool:
+    return server.name in definition.servers or bool({tool, f"{server.name}/{tool}"} & set(definition.tools))
+
+
+async def _discover(context: TurnContext, server: ToolServer) -> Discovered:
+    """Return the tools and instructions of a server. They are recorded even if another server fails."""
+
+    async def call() -> Any:
+        return by_hash(shared().without_certain((await server.discover()).to_dict()), server.name)
+
+    recorded = await context.operation(
+        TOOL_DISCOVERY, {"server": server.name}, call, key=f"tools-{server.name}", repeatable=True
+    )
+    return Discovered.from_dict(opened(recorded))
+
+
+def server_tool(server: ToolServer, tool: OfferedTool, *, is_shared: bool = False) -> ToolFunction:
+    """Return a server's tool as a function for agents. `is_shared`: another tool has the same name."""
+    hints = ToolHints(**tool.hints)
+    repeatable = bool(hints.idempotent or hints.read_only)
+
+    async def call(**arguments: Any) -> Any:
+        answers, state = _ROUND.get() or (None, None)
+        outcome = await server.call(
+            tool.name,
+            arguments,
+            answers=answers,
+            state=state,
+            elicit=_elicitation_handler(offered),
+            repeatable=repeatable,
+        )
+        return _result(outcome)
+
+    offered = ToolFunction(
+        f"{server.name}/{tool.name}" if is_shared else tool.name,
+        call,
+        tool.description,
+        timeout=server.timeout,
+        hints=hints,
+        schema=tool.input_schema,
+        confirmation=IF_NOT_READ_ONLY,
+        server=server.name,
+        name_at_server=tool.name if is_shared else "",
+    )
+    return offered
+
+
+def require_sampler(context: TurnContext, name: str, server: str) -> None:
+    """Raise `SetupError` unless an agent may answer sampling requests: text from a server must not call tools."""
+    if context.sampler(name).has_hands:
+        raise SetupError(
+            f"agent {name} answers what MCP server {server} asks of a model, but has tools, servers, an output, bounds "
+            f"or a cache: name one in its Sampling that has none of these"
+        )
+
+
+async def sample(turn: AgentTurn, call: str, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answer of the agent that a sampling request names, or the error.
+
+    Parameters
+    ----------
+    call
+        Part of the key that identifies the tool call: ``<n>-<id>``.
+    """
+    context = turn.context
+    agent = context.sampler(request["agent"]).with_settings(
+        temperature=request.get("temperature"), max_tokens=request["max_tokens"]
+    )
+    *before, last = request[MESSAGES]
+    texts = [request["system"]] if request.get("system") else []
+    texts += [f"{message['role']}: {message['text']}" for message in before]
+    content = [{"type": "text", "text": "\n\n".join(texts)}] if texts else []
+    key = turn.key(f"sample-{call}-{short_hash(request)}")
+    try:
+        text = await agent.respond(last["text"], _recorded_request(turn, agent, key), context=content)
+    except OperationError as error:
+        return {"error": str(error)}
+    return {"text": text, "model": agent.model_name}
+
+
+def _recorded_request(turn: AgentTurn, agent: Sampler, key: str) -> Any:
+    """Return the function that makes a request once under a key, within the bounds of the turn."""
+
+    async def operation(
+        kind: str, parameters: Mapping[str, Any], call: Callable[[], Awaitable[Any]], **options: Any
+    ) -> Any:
+        async with turn.spending(key, options["reserved"]):
+            recorded = await turn.context.operation(kind, parameters, call, key=key, retry=agent.retry, **options)
+        if turn.budget is not None:
+            turn.budget.spend(options["usage"](recorded))
+        return recorded
+
+    return operation
+
+
+INPUT_REQUIRED = "input_required"
+"""Kind of a recorded call that must be repeated with answers."""
+
+
+ACCEPT = "accept"
+
+
+DECLINE = "decline"
+
+
+CANCEL = "cancel"
+
+
+DEFAULT: Any = DECLINE
+"""Answer to a question of a call that was not answered in time."""
+
+
+MOST_ASKED = 50
+"""Maximum number of questions of a server in one call. Without it, a server that always asks would never end."""
+
+
+_TOO_MUCH = "more than {} things in one call"
+
+
+RepeatCall = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+"""Repeats a call under a key, with additional recorded parameters."""
+
+
+class InputRequired(Exception):  # noqa: N818 - not an error: the call is repeated with answers
+    """Control-flow exception: a server needs answers before it can complete a call."""
+
+    def __init__(self, outcome: CallOutcome) -> None:
+        self.payload = {"kind": INPUT_REQUIRED, **replace(outcome, state=None).to_dict()}
+        self.state = {} if outcome.state is None else {"state": outcome.state}
+        super().__init__(f"{len(outcome.requests)} questions")
+
+
+class _Round(NamedTuple):
+    answers: Answers
+    state: str | None
+
+
+_ROUND: ContextVar[_Round | None] = ContextVar("divebook_round", default=None)
+"""Answers and state with which the current call is repeated."""
+
+
+class _CallQuestions:
+    """Elicitation handler: questions that a server asks during one call.
+
+    The call stays open while it waits for an answer, so its step cannot be parked.
+    """
+
+    def __init__(self, tool: ToolFunction, place: CallPlace) -> None:
+        self._tool = tool
+        self._place = place
+        self._remaining = MOST_ASKED
+        self._loop = asyncio.get_running_loop()
+        self._until = None if tool.timeout is None else self._loop.time() + tool.timeout
+        self._keys = (f"elicit-{place.name}-in-{number}" for number in itertools.count(1))
+        self._open: str | None = None
+        """Key of the unanswered question."""
+
+    async def __call__(self, request: Mapping[str, Any], /) -> Mapping[str, Any]:
+        """Return the answer of a person, or of the model named in the server's definition."""
+        self._remaining -= 1
+        if self._remaining < 0:
+            return {"action": CANCEL, "error": _TOO_MUCH.format(MOST_ASKED)}
+        turn = self._place.turn
+        context = self._place.turn.context
+        question = turn.without_credentials(request, f"what tool {self._tool.own_name} asks")
+        if MESSAGES in question:
+            return await sample(turn, self._place.name, question)
+        # A question that expired after another process made this call is asked again
+        # (test_a_server_that_is_called_again_the_next_day_asks_again).
+        self._open = key = next(key for key in self._keys if not _has_expired(context.recorded_question(key)))
+        within = None if self._until is None else max(0.0, self._until - self._loop.time())
+        with context.open_call():
+            answer = await elicit(context, self._tool, question, key, within=within)
+        self._open = None
+        return answer
+
+    async def withdraw(self) -> None:
+        """Withdraw the open question: the call has ended, so an answer would not reach the server."""
+        if self._open is not None:
+            await self._place.turn.context.withdraw(self._open)
+
+
+def _elicitation_handler(tool: ToolFunction) -> Elicit | None:
+    """Return the elicitation handler of the current call; None outside of a turn."""
+    place = CALL.get()
+    return None if place is None else _CallQuestions(tool, place)
+
+
+def _has_expired(question: Question | None) -> bool:
+    return question is not None and question.status == EXPIRED
+
+
+def _result(outcome: CallOutcome) -> Any:
+    """Return the result that the model gets.
+
+    Raises
+    ------
+    InputRequired
+        The server needs answers first.
+    ToolFailed
+        The call failed.
+    """
+    from pydantic_ai.exceptions import ToolFailed
+
+    if outcome.needs_input:
+        raise InputRequired(outcome)
+    if outcome.is_error:
+        content = outcome.content
+        raise ToolFailed(content if isinstance(content, str) else "\n".join(map(str, content)))
+    if isinstance(outcome.content, list):
+        return [_shown(part) for part in outcome.content]
+    return _shown(outcome.content)
+
+
+def _shown(part: Any) -> Any:
+    from pydantic_ai.messages import BinaryContent
+
+    if isinstance(part, Mapping) and part.keys() == {"media_type", "base64"}:
+        return BinaryContent(base64.b64decode(part["base64"]), media_type=part["media_type"])
+    return part
+
+
+async def answer_questions(
+    place: CallPlace, tool: ToolFunction, payload: dict[str, Any], again: RepeatCall
+) -> dict[str, Any]:
+    """Return the final result of a call after all questions of its server are answered.
+
+    Each round is a call of its own.
+    """
+    name = place.name
+    number = 1
+    remaining = MOST_ASKED
+    while payload.get("kind") == INPUT_REQUIRED:
+        outcome = CallOutcome.from_dict({key: value for key, value in payload.items() if key != "kind"})
+        remaining -= max(1, len(outcome.requests))
+        if remaining < 0:
+            return {"kind": "tool_failed", "message": f"the server {tool.server} asks {_TOO_MUCH.format(MOST_ASKED)}"}
+        answers = {}
+        for index, (request, question) in enumerate(outcome.requests.items()):
+            key = f"elicit-{name}-{number}" + (f"-{index}" if index else "")
+            if MESSAGES in question:
+                answers[request] = await sample(place.turn, name, question)
+            else:
+                answers[request] = await elicit(place.turn.context, tool, question, key)
+        number += 1
+        token = _ROUND.set(_Round(answers, outcome.state))
+        try:
+            more = {"round": number, "answers": answers, "state": outcome.state}
+            payload = await again(f"tool-{name}#{number}", more)
+        finally:
+            _ROUND.reset(token)
+    return payload
+
+
+async def elicit(
+    context: TurnContext, tool: ToolFunction, request: Mapping[str, Any], key: str, *, within: float | None = None
+) -> dict[str, Any]:
+    """Ask a person a question of a server; return the answer in the form of `Answers`.
+
+    Parameters
+    ----------
+    within
+        Seconds until the waiting call times out. An unanswered question is declined before that.
+    """
+    whole = {**request["schema"], "type": "object"}
+    accepted = embedded(whole, "#/anyOf/0") if request["schema"].get("properties") else {"const": ACCEPT}
+    form = {"anyOf": [accepted, {"const": DECLINE}]}
+    try:
+        require_possible_schema(whole)
+    except DefinitionError as error:
+        reason = error.problems[0].message
+        _log.warning("tool %s of MCP server %s asks what cannot be answered: %s", tool.name, tool.server, reason)
+        return {"action": CANCEL, "error": reason}
+    question = await context.question(
+        CLARIFICATION,
+        request["message"],
+        key=key,
+        data={"server": tool.server, "tool": tool.own_name},
+        schema=form,
+        message=f"the server {tool.server} asks this during a call of {tool.own_name}; {DECLINE} gives it no answer",
+        expires_in=None if within is None else within * 0.9,
+        default=None if within is None else DEFAULT,
+    )
+    value = value_of(question)
+    # A question that was not answered is never consent, whatever default an earlier version recorded.
+    if _has_expired(question) or value == DECLINE:
+        return {"action": DECLINE}
+    return {"action": ACCEPT, "content": value} if isinstance(value, Mapping) else {"action": ACCEPT}

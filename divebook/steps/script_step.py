@@ -1,0 +1,145 @@
+"""Script steps: sandboxed Python as one operation. Its clock and random numbers are operations of their own."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import anyio.from_thread
+import anyio.to_thread
+
+from divebook.documents import DocumentRepository
+from divebook.engine.operations import DOCUMENT_READ, SCRIPT_EXECUTION
+from divebook.errors import (
+    ScriptError,
+    ScriptSyntaxError,
+    StepError,
+    UndefinedVariableError,
+)
+from divebook.events import catalog
+from divebook.runtime.context import StepContext
+from divebook.runtime.step import Outcome, code_place
+from divebook.scripting import (
+    Interpreter,
+    value_text,
+)
+from divebook.scripting.prelude import DEFAULT_LIMITS
+from divebook.text.names import normal_name
+
+T = TypeVar("T")
+
+
+ENTROPY_BITS = 128
+
+
+class ScriptStep:
+    """Handler of script steps."""
+
+    def __init__(self, interpreter: Interpreter, documents: DocumentRepository, printer: Callable[[str], None]) -> None:
+        self._interpreter = interpreter
+        self._documents = documents
+        self._printer = printer
+
+    async def __call__(self, context: StepContext) -> Outcome:
+        """Run the script. The value of its last expression is the value of the step, and as text its output."""
+        source = context.step.script
+        if not source:
+            raise StepError(f'no script specified for script activity step "{context.step.name}"')
+        host = ScriptHost(context, self._documents, self._printer)
+        manner = context.workflow.manner
+        names = context.names
+        seconds = context.step.timeout
+        limits = DEFAULT_LIMITS if seconds is None else replace(DEFAULT_LIMITS, seconds=seconds)
+
+        async def call() -> Any:
+            host.mutations = [] if manner.writes_state else None
+            try:
+                result = await anyio.to_thread.run_sync(self._interpreter.run_script, source, names, host, limits)
+            except ScriptError as error:
+                error.raised_at = code_place(context.workflow, context.step, source, error.line or 1)
+                raise
+            stored = context.storable(result, "result")
+            context.mutate(host.mutations or ())  # in one commit with the result: both are there, or none
+            return stored
+
+        try:
+            result = await context.operation(SCRIPT_EXECUTION, {"script": source}, call, key="script", repeatable=True)
+        except Exception as error:
+            raise StepError(_explanation(error)) from error
+        if result is None:
+            return Outcome(manner.null_text, None)
+        return Outcome(value_text(result), result)
+
+
+def ask(call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Await a coroutine on the engine's loop from the thread of a script."""
+    return anyio.from_thread.run(call)
+
+
+class ScriptHost:
+    """Host functions of a script, each a recorded operation. They are called in the script's thread."""
+
+    def __init__(self, context: StepContext, documents: DocumentRepository, printer: Callable[[str], None]) -> None:
+        self._context = context
+        self._documents = documents
+        self._printer = printer
+        self.mutations: list[catalog.Mutation] | None = None
+        """Changes of variables; None if the script may not make any."""
+
+    def mutate(self, change: str, key: Any, value: Any) -> None:
+        """Note that the script ``set`` or ``delete``d a variable. The change takes effect once the script has
+        succeeded.
+        """
+        if self.mutations is None:
+            raise StepError(f"state.{change} works in script steps only")
+        if not isinstance(key, str) or not key:
+            raise StepError(f"state.{change} needs the name of a variable, got {key!r}")
+        key = normal_name(key)
+        stored = self._context.storable(value, f"state.{key}")
+        self.mutations.append(
+            catalog.Mutation("set", key, stored) if change == "set" else catalog.Mutation("delete", key)
+        )
+
+    def now(self) -> float:
+        """Return the current time in seconds since 1970."""
+        return ask(self._context.now).timestamp()
+
+    def entropy(self) -> bytes:
+        """Return random bytes for the script's generator."""
+        bits = ask(functools.partial(self._context.random_bits, ENTROPY_BITS, "seed"))
+        return bits.to_bytes(ENTROPY_BITS // 8, "big")
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep for a number of seconds."""
+        ask(functools.partial(self._context.sleep, seconds))
+
+    def document(self, path: str) -> dict[str, Any]:
+        """Return a document as plain data."""
+
+        async def read() -> dict[str, Any]:
+            document = await self._documents.read(path)
+            return {
+                "path": document.path,
+                "name": document.name,
+                "content": document.content,
+                "content_type": document.content_type,
+            }
+
+        result: dict[str, Any] = ask(
+            functools.partial(self._context.operation, DOCUMENT_READ, {"path": path}, read, repeatable=True)
+        )
+        return result
+
+    def printed(self, text: str) -> None:
+        """Forward printed text to the printer."""
+        self._printer(text)
+
+
+def _explanation(error: Exception) -> str:
+    if isinstance(error, ScriptSyntaxError | UndefinedVariableError):
+        return f"the script cannot be read: {error}"
+    if isinstance(error, ScriptError):
+        return f"the script failed: {error}"
+    return f"the script failed: {str(error) or type(error).__name__}"

@@ -1,0 +1,232 @@
+"""Actions of workspaces: run a command, read and write files, and apply changes to the original folder.
+
+Results are plain data, and failures are those of any action: ``Retry`` and ``Catch`` apply to them. `apply_changes`
+copies changed files to the folder that the workspace is a copy of. Its question has the diff of each file, its answer
+the paths. Only the recorded call that follows touches the folder. It writes the files as they were shown, even if the
+workspace has changed since. If one of them was changed in the folder meanwhile, it writes none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from divebook.engine.operations import ACTION_EXECUTION
+from divebook.errors import (
+    StepError,
+)
+from divebook.questions.answer import value_of
+from divebook.questions.question import CLARIFICATION
+from divebook.runtime.context import StepContext
+from divebook.runtime.workspaces import OwnChanges
+from divebook.steps.actions import Action, StepAction
+from divebook.text.format import plural
+from divebook.text.redaction import shared
+from divebook.workflow.functions import FUNCTION
+from divebook.workspace.snapshots.restore import left_out_text
+from divebook.workspace.snapshots.tree import FileDiff
+from divebook.workspace.workspace import present_workspace
+
+APPLY = "Workspace.Apply"
+
+
+MOST_SHOWN = 100_000
+"""Maximum number of characters of all diffs in a question."""
+
+
+_PATHS = "Paths"
+
+
+_ASK = "Ask"
+
+
+async def apply_changes(
+    context: StepContext, workspace: str, parameters: Mapping[str, Any], key: str | int
+) -> dict[str, Any]:
+    """Return the paths that were ``written``, were ``there`` already, and were ``left`` as they are.
+
+    Protected paths (hidden names, version-control metadata) are left unless ``Paths`` or the person names them. If no
+    person was asked about them, ``left_out`` is a text that explains how to apply them.
+
+    Parameters
+    ----------
+    parameters
+        ``Paths``: files to copy; by default all. ``Ask``: True to let a person choose among them. This is the default,
+        and always so in a workspace of a definition that may not skip the question (`divebook.documents.policy`).
+    key
+        Name of the call within the step.
+
+    Raises
+    ------
+    StepError
+        A parameter has the wrong type or is unknown.
+    OperationError
+        The folder has changed since the copy was made.
+    """
+    paths, asks = _read_parameters(parameters)
+    if not asks and context.step.type != FUNCTION:  # a step of a definition; code of a person decides by itself
+        asks = not context.workspaces.may_go_unasked(workspace)
+    tree: str | None = None
+    if (asks and context.record_of(key) is None) or context.question_of(f"{key}-files") is not None:
+        paths, tree = await _ask_for_paths(context, workspace, paths, f"{key}-files")
+
+    async def carry_out() -> dict[str, Any]:
+        changes = await context.workspaces.own_changes(workspace, context.place(f"{key}-now"), tree)
+        changed_paths = [diff.path for diff in changes.diffs()]
+        protected = changes.protected()
+        requested_paths = set(paths or ())
+        # With all of the visible files go the folders, which no question lists.
+        is_all = paths is None or requested_paths | protected >= set(changed_paths)
+        done = changes.take_over(None if is_all else paths, by_name=requested_paths & protected)
+        handled = {*done.written, *done.there}
+        result = {
+            "written": done.written,
+            "there": done.there,
+            "left": [path for path in changed_paths if path not in handled],
+        }
+        left_out = left_out_text(done.left_out, f"{_PATHS}: [{{}}]") if paths is None else ""
+        return {**result, "left_out": left_out} if left_out else result
+
+    recorded_parameters = {**({} if paths is None else {_PATHS: list(paths)}), "workspace": workspace}
+    operation_parameters = {"action_name": APPLY, "params": recorded_parameters}
+    result: dict[str, Any] = await context.operation(
+        ACTION_EXECUTION, operation_parameters, carry_out, key=key, repeatable=True
+    )
+    return result
+
+
+def _read_parameters(parameters: Mapping[str, Any]) -> tuple[Sequence[str] | None, bool]:
+    paths = parameters.get(_PATHS)
+    asks = parameters.get(_ASK, True)
+    if paths is not None and not (isinstance(paths, list | tuple) and all(isinstance(path, str) for path in paths)):
+        raise StepError(f"{_PATHS} of {APPLY} are a list of paths, not {paths!r}")
+    if not isinstance(asks, bool):
+        raise StepError(f"{_ASK} of {APPLY} is true or false, not {asks!r}")
+    unknown = parameters.keys() - {_PATHS, _ASK}
+    if unknown:
+        raise StepError(f"{APPLY} has no parameter {min(unknown)}: it has {_PATHS} and {_ASK}")
+    return paths, asks
+
+
+async def _ask_for_paths(
+    context: StepContext, workspace: str, paths: Sequence[str] | None, key: str
+) -> tuple[Sequence[str] | None, str]:
+    """Ask a person for paths; return them and the tree that was shown. If nothing has changed, return `paths`.
+
+    The tree is identified by its digest: the workspace may have changed while the person decided.
+    """
+    question_before = context.question_of(key)
+    if question_before is not None:
+        options: dict[str, Any] = {
+            "message": question_before.message,
+            "data": question_before.data,
+            "schema": question_before.schema,
+        }
+        question = question_before.question
+    else:
+        changes = await context.workspaces.own_changes(workspace, context.place(key))
+        diffs = [diff for diff in changes.diffs() if paths is None or diff.path in paths]
+        if not diffs:
+            return paths, changes.tree
+        question, options = _question(workspace, changes, diffs, paths or ())
+    answer = await context.interrupt(CLARIFICATION, question, key=key, **options)
+    return list(value_of(answer)), options["data"]["tree"]
+
+
+def _question(
+    workspace: str, changes: OwnChanges, diffs: Sequence[FileDiff], by_name: Sequence[str]
+) -> tuple[str, dict[str, Any]]:
+    names = [diff.path for diff in diffs]
+    protected = changes.protected() - set(by_name)
+    added, removed = (sum(getattr(diff, way) or 0 for diff in diffs) for way in ("added", "removed"))
+    message = f"{plural(len(diffs), 'file')} changed in workspace {workspace} (+{added} -{removed})"
+    if unselected := [name for name in names if name in protected]:
+        message += f". {left_out_text(unselected, 'select {}')}"
+    choice = {
+        "type": "array",
+        "title": "Files",
+        "items": {"type": "string", "enum": names},
+        "uniqueItems": True,
+        "default": [name for name in names if name not in protected],
+    }
+    data = {"workspace": workspace, "folder": str(changes.folder), "tree": changes.tree, "files": _rows_of_diffs(diffs)}
+    return "Which of these files are to be taken over?", {"message": message, "data": data, "schema": choice}
+
+
+def _rows_of_diffs(diffs: Sequence[FileDiff]) -> list[dict[str, Any]]:
+    """Return the diffs as a question contains them: without secrets, and without diffs that are too long."""
+    remaining = MOST_SHOWN
+    rows = []
+    for diff in diffs:
+        row: dict[str, Any] = shared().value(diff.to_dict())
+        if len(row["diff"]) > remaining:
+            row["diff"] = None  # `divebook diff` has it
+        else:
+            remaining -= len(row["diff"])
+        rows.append(row)
+    return rows
+
+
+# The parameters are capitalised because definitions spell them so.
+async def _shell(Command: str, Timeout: float | None = None, Cwd: str | None = None, Check: bool = True) -> Any:  # noqa: FBT001, FBT002, N803
+    """Run a command; return its exit code and output. A failed command fails the step, unless Check is false."""
+    result = await present_workspace().shell.execute(Command, timeout=Timeout, cwd=Cwd)
+    if Check and result.exit_code:
+        output = (result.stderr or result.stdout).strip()[-2000:]
+        raise StepError(f"the command ended with exit code {result.exit_code}{f': {output}' if output else ''}")
+    return {"exit_code": result.exit_code, "stdout": result.stdout, "stderr": result.stderr}
+
+
+async def _read(Path: str) -> str:  # noqa: N803
+    """Return the text of a file."""
+    return await present_workspace().file_operator.read_file(Path)
+
+
+async def _write(Path: str, Content: str) -> None:  # noqa: N803
+    """Write a file as a whole. Folders are created."""
+    files = present_workspace().file_operator
+    folder = Path.rpartition("/")[0]
+    if folder:
+        await files.mkdir(folder, parents=True)
+    await files.write_file(Path, Content)
+
+
+async def _list(Path: str = ".") -> list[str]:  # noqa: N803
+    """Return the names in a folder."""
+    return await present_workspace().file_operator.list_dir(Path)
+
+
+async def _glob(Pattern: str) -> list[str]:  # noqa: N803
+    """Return the paths that match a pattern, newest first."""
+    return await present_workspace().file_operator.glob(Pattern)
+
+
+async def _delete(Path: str) -> None:  # noqa: N803
+    """Remove a file or an empty folder."""
+    await present_workspace().file_operator.delete(Path)
+
+
+_FUNCTIONS: Mapping[str, tuple[Callable[..., Any], bool]] = {
+    "Workspace.Shell": (_shell, False),
+    "Workspace.Read": (_read, True),
+    "Workspace.Write": (_write, True),
+    "Workspace.List": (_list, True),
+    "Workspace.Glob": (_glob, True),
+    "Workspace.Delete": (_delete, False),
+}
+"""Functions, each with True if it may be repeated: the files it found are restored before that."""
+
+
+WORKSPACE_ACTIONS: Mapping[str, Action] = {
+    APPLY: StepAction(
+        APPLY,
+        apply_changes,
+        "Take changed files over into the folder that the workspace is a copy of; a person chooses which.",
+        workspace="",
+    ),
+    **{
+        name: Action(name, function, (function.__doc__ or "").partition("\n")[0], idempotent=again, workspace="")
+        for name, (function, again) in _FUNCTIONS.items()
+    },
+}
+"""Workspace actions, by name."""
