@@ -214,7 +214,7 @@ def _continues_alone(execution: Execution, *, waits: bool | None) -> bool:
 
     A question with a default expires, of the execution or of one that it waits for, or such a one is still at work.
     """
-    from divebook.runtime.manager import stands_still
+    from divebook.runtime.manager import is_idle
 
     if waits is False or (waits is None and has_terminal()):
         return False
@@ -224,7 +224,7 @@ def _continues_alone(execution: Execution, *, waits: bool | None) -> bool:
     questions = [question for each in asking for question in each.interrupts]
     if any(question.expires_us is not None and question.default is not None for question in questions):
         return True
-    return not stands_still(execution.refresh().state, execution.store)
+    return not is_idle(execution.refresh().state, execution.store)
 
 
 def _wait_for_news(execution: Execution) -> None:

@@ -45,12 +45,12 @@ from divebook.runtime.execution import Execution
 from divebook.runtime.loop import ENGINE
 from divebook.runtime.manager import Control
 from divebook.runtime.notify import Hook
-from divebook.runtime.recorder import SurroundedCalls
+from divebook.runtime.recorder import CallTracing
 from divebook.runtime.step import Services
 from divebook.scripting import Interpreter, default_interpreter
 from divebook.steps.action import WORKSPACE_ACTIONS, ScriptStep, condition_holds, filled, items_of
 from divebook.steps.actions import Action, action_of, built_in_actions
-from divebook.steps.call import StandingPolicy
+from divebook.steps.call import EnvironmentApprovals
 from divebook.steps.conversations import BOOK_WORKFLOW, ConversationStore, DurableLog
 from divebook.steps.function import roots_of
 from divebook.steps.handlers import built_in_handlers
@@ -194,10 +194,10 @@ class Environment(Holdings, Mending, Trials, Queueing):
         self.store = open_store(store) if store is None or isinstance(store, str | Path) else store
         self._closers: list[Callable[[], object]] = []
         self._listening: list[Callable[[], object]] = []
-        self._is_closed, self._surrounded = False, SurroundedCalls()
+        self._is_closed, self._surrounded = False, CallTracing()
         self._printer, self._clock, self._chance = printer, clock or SystemClock(), chance or SystemChance()
         books = DurableLog(self.store, self._begin_book, self._clock)
-        self._policy, self.threads = StandingPolicy(self.approvals_for, books), ConversationStore(books)
+        self._policy, self.threads = EnvironmentApprovals(self.approvals_for, books), ConversationStore(books)
         own = {made.name: made for made in map(action_of, list_of(actions, "actions", "actions=[shout]"))}
         super().__init__(name, own, approvals, self.store.sealing)
         self._settle(Surroundings(place, interpreter, policy, kept, notify, formatter, codec, telemetry))
@@ -261,7 +261,7 @@ class Environment(Holdings, Mending, Trials, Queueing):
         if given != self._given:
             self._settle(given)
         super().take_in(other)
-        self._executors.take_in(other._executors)
+        self._executors.merge_from(other._executors)
 
     def _check(self, workflow: Workflow, ahead: Container[str] | None = None, to_begin: Iterable[str] = ()) -> None:
         super()._check(workflow, ahead, to_begin)
@@ -413,7 +413,7 @@ class Environment(Holdings, Mending, Trials, Queueing):
         """Start the execution as which another one goes on, once; see `WorkflowContext.continue_as_new`."""
         same = self.workflows.get(asked.workflow) or self.execution(asked.parent).workflow
         key = f"continues/{asked.parent}"
-        asked = await self._control.left_for_successor(asked)
+        asked = await self._control.remaining_bounds_for(asked)
         found, opening, durability = self._opening_of(asked, same, origin=catalog.RUN, key=key)
         driver = self._control.create(found, opening, durability)
         try:

@@ -31,7 +31,7 @@ from divebook.runtime.execution import Execution
 from divebook.runtime.manager import Control
 from divebook.runtime.messages import Annotating, annotation, this_person
 from divebook.runtime.queueing import move_out, next_attempt
-from divebook.steps.call import StandingPolicy
+from divebook.steps.call import EnvironmentApprovals
 from divebook.steps.conversations import ConversationStore, Thread
 from divebook.store import EventStore, ExecutionRecord, MemoryStore, transfer
 from divebook.store.leases import QueuedExecution, WorkerRecord
@@ -54,7 +54,7 @@ class Executions(ABC):
     _control: Control
     _clock: Clock
     _chance: Chance
-    _policy: StandingPolicy
+    _policy: EnvironmentApprovals
     threads: ConversationStore
 
     @functools.cached_property
@@ -355,7 +355,7 @@ class Executions(ABC):
         said = annotation(tags=tags, untagged=untag, note=note, labels=labels, by=by or this_person())
         control = self._control
         ids = Ids(self._clock, self._chance)
-        annotating = Annotating(self.store, self._clock, ids, lambda name: control.delivered(control.find(name)))
+        annotating = Annotating(self.store, self._clock, ids, lambda name: control.deliver(control.find(name)))
         whole_id = self.store.resolve(execution_id)
         annotating.annotate(whole_id, said)
         return self.store.record(whole_id)
@@ -378,7 +378,7 @@ class Executions(ABC):
                 environment.recover(record.execution_id)
         """
         driver = self._control.find(execution_id)
-        if self._control.ends_with_parent(driver) or (driver.state.parent is not None and driver.state.is_over):
+        if self._control.cancel_with_parent(driver) or (driver.state.parent is not None and driver.state.is_over):
             return self._handle(driver)  # it has ended, or ends, with an execution above it that was recovered before
         attempt = next_attempt(self.store, execution_id, self._clock.now())
         return self._handle(self._control.resume(execution_id, recovery=attempt))
@@ -457,7 +457,7 @@ class Queueing(Executions):
         place = _place(queue, priority, at)
         created = self.create(workflow, inputs, **options)
         try:
-            return self._handle(self._control.enqueue(created._driver, place))  # noqa: SLF001 - it is ours
+            return self._handle(self._control.queues.enqueue(created._driver, place))  # noqa: SLF001 - it is ours
         except StartKeyTakenError as taken:
             return self._started_before(taken, created, options.get("on_conflict", WARN))
 

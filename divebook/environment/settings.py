@@ -26,8 +26,8 @@ from divebook.projections.formatter import Formatter, Formatting
 from divebook.questions.bounds import Bounds
 from divebook.runtime.forks import recorded_opening
 from divebook.runtime.notify import VARIABLE, Hook, Notices
-from divebook.runtime.recorder import SurroundedCalls
-from divebook.runtime.workspaces import TellEgress
+from divebook.runtime.recorder import CallTracing
+from divebook.runtime.workspaces import OnEgress
 from divebook.scripting import Interpreter
 from divebook.store import EventStore
 from divebook.store.append import Durability
@@ -71,7 +71,7 @@ class Surroundings:
             given["policy"] = self.policy.both(given["policy"])
         return replace(self, **given)
 
-    def listen_to(self, store: EventStore, calls: SurroundedCalls) -> list[Callable[[], object]]:
+    def listen_to(self, store: EventStore, calls: CallTracing) -> list[Callable[[], object]]:
         """Let formatter, hook and telemetry hear what happens in a store; return what ends that, the last one first."""
         ends: list[Callable[[], object]] = []
         if self.formatter is not None:
@@ -176,7 +176,7 @@ class EnvironmentWorkspaces:
             raise SetupError(f"workspace {definition.name}: its folder {found} is not there; make it, or name another")
         return found
 
-    def made(self, definition: WorkspaceDefinition, folder: Path, told: TellEgress) -> Workspace:
+    def made(self, definition: WorkspaceDefinition, folder: Path, told: OnEgress) -> Workspace:
         """Return a workspace over a folder, which tells of each host that is asked for from there."""
         self._outfit.require_permitted(definition)
         policy = self._outfit.policy_of(definition)

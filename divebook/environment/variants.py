@@ -70,7 +70,7 @@ from divebook.runtime.forks import (
 )
 from divebook.runtime.leases import DRIVEN_LEASES
 from divebook.runtime.manager import Control, refuse_final
-from divebook.runtime.operations import FindBeyond
+from divebook.runtime.operations import FindMissPolicy
 from divebook.runtime.step import Services
 from divebook.steps.actions import Action
 from divebook.steps.function import changed_since
@@ -345,9 +345,9 @@ class WhatIfs(Executions):
 
     @property
     def _world(self) -> RehearsalHost:
-        def control_over(store: EventStore, beyond: FindBeyond) -> Control:
+        def control_over(store: EventStore, beyond: FindMissPolicy) -> Control:
             def services(control: Control) -> Services:
-                return replace(self._services(control), beyond=beyond)
+                return replace(self._services(control), find_miss_policy=beyond)
 
             return Control(store, services, self._check, self.code_of, clock=self._clock, chance=self._chance)
 

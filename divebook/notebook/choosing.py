@@ -88,7 +88,7 @@ def chosen_blocking(error: CodeChangedError) -> Run:
             return _begun_unasked(error)
         until = _end_of_patience(error)
         while not output.chosen and time.monotonic() < until:
-            INTERRUPTS.heed()
+            INTERRUPTS.raise_pending()
             time.sleep(TICK)
     return _begun(error, output)
 

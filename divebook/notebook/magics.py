@@ -281,7 +281,7 @@ class DiveMagics(TryingMagics):
             return called.method(self, arguments)
         front_end = present_front_end(self.shell)
         self._session.streams_text = front_end.shows_widgets
-        with INTERRUPTS.kept_back():  # until it is shown, and can be paused
+        with INTERRUPTS.deferred():  # until it is shown, and can be paused
             begun = self._begun(called, arguments, front_end)
             if not isinstance(begun, Run | CodeChangedError):
                 return at_once(begun) if awaited else begun

@@ -63,7 +63,7 @@ def finish_blocking(run: Run, front_end: FrontEnd) -> Run:
                 return run
             if output is not None and interruptible_wait(output.view.greeted, GREETING):
                 while _rests(run):
-                    INTERRUPTS.heed()
+                    INTERRUPTS.raise_pending()
                     time.sleep(TICK)
             elif not (front_end.takes_input and _answered_here(run)):
                 return run
@@ -161,7 +161,7 @@ def _answered(run: Run, question: Question) -> bool:
 
 
 def _typed(prompt: str) -> str:
-    with INTERRUPTS.let_through():
+    with INTERRUPTS.allowed():
         return input(prompt)
 
 

@@ -472,7 +472,7 @@ class RecordedAnswers:
         asked = asked_of(wanted.operation_type, wanted.parameters)
         turn = beside.within
         within = None if turn is None else self._turns.get(turn)
-        fits = None if beside.inside is None else self._files.fitting(beside.inside)
+        fits = None if beside.workspace is None else self._files.fitting(beside.workspace)
         found = None if within is None else self.pool.take(wanted.operation_id, asked, within, fits)
         found = found or self.pool.take(wanted.operation_id, asked, fits=fits)
         if turn is not None and wanted.operation_type in _CONVERSATION:

@@ -648,8 +648,8 @@ class AnsweredOnce(OperationLog):
         assert record is not None  # noqa: S101 - its end was met just now
         if not isinstance(data, catalog.OperationCompleted):
             raise self.failing(wanted.place, record)
-        if beside.noted is not None:
-            self.record(wanted.place, beside.noted(data.result))
+        if beside.extra_event is not None:
+            self.record(wanted.place, beside.extra_event(data.result))
         return data.result
 
     async def _never(self, place: Place) -> NoReturn:
@@ -721,15 +721,15 @@ class AnsweredWaits(Waits):
 class AnsweredRecorder(Recorder):
     """What a step asks for that is not deterministic, answered from its log."""
 
-    once: AnsweredOnce
+    operations: AnsweredOnce
 
     def run(self, wanted: OperationRequest, call: Call) -> Coroutine[Any, Any, Any]:
         """Return what awaits the recorded result of a call; see `Recorder.run`."""
-        if wanted.operation_type == VERSION_DECISION and not self.once.is_known(wanted):
+        if wanted.operation_type == VERSION_DECISION and not self.operations.is_known(wanted):
             return self._decided(call)
         if wanted.operation_type == SCRIPT_EXECUTION:
             call = call._replace(make=partial(self._compute, wanted, call.make))
-        if call.reserved is not None and not self.once.is_known(wanted):
+        if call.reserved is not None and not self.operations.is_known(wanted):
             return self._within_bounds(wanted, call)
         return super().run(wanted, call)
 
@@ -739,7 +739,7 @@ class AnsweredRecorder(Recorder):
         Of items in parallel, the first to fail ends the step, so a script that is faster now would end it too early
         (test_items_that_fail_in_parallel_are_verified_in_their_order).
         """
-        tape = self.once.tape
+        tape = self.operations.tape
         tape.computing += 1
         try:
             return await make()

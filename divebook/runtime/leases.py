@@ -44,12 +44,12 @@ class DrivenLeases:
         self._driven: Counter[tuple[StoreKey, str, int]] = Counter()
         """Number of drivers by store, execution id and token. A store and a copy of it have equal ids and tokens
         (test_a_copy_of_a_store_does_not_free_the_leases_of_its_source)."""
-        self._taking: dict[tuple[StoreKey, str], int] = {}
+        self._acquiring: dict[tuple[StoreKey, str], int] = {}
         """Ident of the thread that is about to drive an execution, by store and execution id."""
         self._claims = threading.Lock()
 
     @property
-    def are_full(self) -> bool:
+    def is_any_driven(self) -> bool:
         """True if this process drives any execution."""
         return bool(self._driven)
 
@@ -62,7 +62,7 @@ class DrivenLeases:
         """Note that the engine drives an execution under a lease."""
         key = key_of(store)
         self._driven[key, lease.execution_id, lease.token] += 1
-        self._taking.pop((key, lease.execution_id), None)
+        self._acquiring.pop((key, lease.execution_id), None)
 
     def rest(self, store: EventStore, lease: Lease) -> None:
         """Note that the engine no longer drives the execution under this lease."""
@@ -74,7 +74,7 @@ class DrivenLeases:
     def clear(self) -> None:
         """Forget all leases, because the loop that drove them is gone."""
         self._driven.clear()
-        self._taking.clear()
+        self._acquiring.clear()
         self._claims = threading.Lock()  # this process may be a fork of one that held the lock
 
     def claim(self, store: EventStore, claim: Callable[[], list[Lease]]) -> list[Lease]:
@@ -86,7 +86,7 @@ class DrivenLeases:
         with self._claims:
             leases = claim()
             for lease in leases:
-                self._taking[key_of(store), lease.execution_id] = threading.get_ident()
+                self._acquiring[key_of(store), lease.execution_id] = threading.get_ident()
         return leases
 
     def take(self, store: EventStore, execution_id: str, *, by_force: bool = False) -> Lease:
@@ -100,18 +100,18 @@ class DrivenLeases:
         me = threading.get_ident()
         owner = Owner.current()
         place = (key_of(store), execution_id)
-        before = self._taking.get(place)
+        before = self._acquiring.get(place)
         try:
             lease = store.acquire(execution_id, owner)
         except LeaseHeldError:
             with self._claims:
                 held = store.lease_of(execution_id)
-                is_free = held is None or by_force or self.is_left(store, held)
+                is_free = held is None or by_force or self.is_unused(store, held)
             if not is_free:
                 raise
             lease = store.acquire(execution_id, owner, instead_of=held)
         if before is None or before == me or not _is_alive(before):
-            self._taking[place] = me
+            self._acquiring[place] = me
         return lease
 
     @contextmanager
@@ -133,26 +133,26 @@ class DrivenLeases:
         """Mark this thread as about to drive an execution, so that its lease does not count as left."""
         me = threading.get_ident()
         place = (key_of(store), execution_id)
-        self._taking.setdefault(place, me)
+        self._acquiring.setdefault(place, me)
         try:
             yield
         finally:
-            if self._taking.get(place) == me:
-                self._taking.pop(place, None)
+            if self._acquiring.get(place) == me:
+                self._acquiring.pop(place, None)
 
     def _drives(self, store: EventStore, lease: Lease) -> bool:
         return (key_of(store), lease.execution_id, lease.token) in self._driven
 
-    def is_left(self, store: EventStore, lease: Lease) -> bool:
+    def is_unused(self, store: EventStore, lease: Lease) -> bool:
         """Return whether a lease belongs to this process and nothing here drives or is about to drive its execution."""
         if self._drives(store, lease) or not lease.owner.is_same_process(Owner.current()):
             return False
-        thread = self._taking.get((key_of(store), lease.execution_id))
+        thread = self._acquiring.get((key_of(store), lease.execution_id))
         return thread is None or thread == threading.get_ident() or not _is_alive(thread)
 
-    def left(self, store: EventStore) -> list[str]:
+    def unused(self, store: EventStore) -> list[str]:
         """Return the ids of executions with a lease of this process that nothing drives."""
-        return [lease.execution_id for lease in store.live_leases() if self.is_left(store, lease)]
+        return [lease.execution_id for lease in store.live_leases() if self.is_unused(store, lease)]
 
 
 def _is_alive(ident: int) -> bool:

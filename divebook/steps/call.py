@@ -38,7 +38,6 @@ from divebook.runtime.clock import mark_lost
 from divebook.runtime.compute.threads import THREADS, Compute, Task
 from divebook.runtime.context import StepContext
 from divebook.runtime.loop import ENGINE
-from divebook.runtime.waiting import ApprovalPolicy
 from divebook.steps.conversations import DurableLog, Entry
 from divebook.text.format import local_time
 from divebook.workflow.functions import (
@@ -127,7 +126,7 @@ async def _answered(
         verdict = await context.approving.verdict(replace(call, arguments=arguments))
         if verdict.outcome == DENY:
             return await denied(verdict)
-    if context.beyond is None or context.beyond.writes:
+    if context.miss_policy is None or context.miss_policy.writes:
         await context.approving.keep(question)
     return Approved(arguments, f"question {question.id}")
 
@@ -272,10 +271,10 @@ async def call(
             repeatable=function.is_repeatable,
             attempt=failures,
             timeout=function.timeout,
-            noted=noted,
+            extra_event=noted,
             slot=slot,
             workspace=workspace,
-            undone=by,
+            rollback_ref=by,
         )
 
     policy = function.retry if context.step.retry is None else None
@@ -440,7 +439,7 @@ REVOKED = "revoked"
 NOBODY = "nobody"
 
 
-class StandingPolicy(ApprovalPolicy):
+class EnvironmentApprovals:
     """The rules and modes of an environment, and what people allowed for every execution.
 
     Parameters

@@ -31,7 +31,7 @@ from divebook.runtime.concurrency import CallCounter, ConcurrentCalls, Group, Su
 from divebook.runtime.context import STRAND, StepContext
 from divebook.runtime.errors import as_recorded
 from divebook.runtime.step import THROUGH, Outcome
-from divebook.runtime.waiting import own_code, seconds_of
+from divebook.runtime.waiting import seconds_of, workflow_code
 from divebook.scripting import value_text
 from divebook.steps.action import WORKSPACE_ACTIONS
 from divebook.steps.actions import Action
@@ -111,7 +111,7 @@ class Tasks:
         if task not in self._gathered:
             self._under_way.begin()
         if is_another := task not in self._placing:  # what the function does meanwhile is not known
-            self._strands.forbid_staying()
+            self._strands.forbid_parking()
         return is_another
 
     def __exit__(self, *_: object) -> None:
@@ -298,7 +298,7 @@ class WorkflowContext:
         self._calls: dict[str, int] = {}
         self._made_calls: list[tuple[str, Coroutine[Any, Any, Any]]] = []
         self._failing: set[str] = set()  # gatherings that fail once it is known what is to be undone
-        self.tasks = Tasks(context.strands())
+        self.tasks = Tasks(context.concurrent_calls())
 
     @property
     def execution_id(self) -> str:
@@ -354,7 +354,7 @@ class WorkflowContext:
 
         asked = {"change_id": change_id}
         decided = int(
-            await self._context.operation(VERSION_DECISION, asked, decide, key=key, repeatable=True, noted=noted)
+            await self._context.operation(VERSION_DECISION, asked, decide, key=key, repeatable=True, extra_event=noted)
         )
         if not min_version <= decided <= max_version:
             raise StepError(
@@ -465,7 +465,7 @@ class WorkflowContext:
                     results[index] = error
 
         group = Group()
-        with self.tasks, self._context.strands().side_by_side(len(calls)) as strand:
+        with self.tasks, self._context.concurrent_calls().side_by_side(len(calls)) as strand:
             async with group.running():
                 for index, call in enumerate(calls):
                     group.start(keep(strand, index, call))
@@ -626,7 +626,7 @@ class FunctionStep:
         workflow_context = WorkflowContext(context, *self._means)
         token = CURRENT.set(workflow_context)
         try:
-            with own_code():
+            with workflow_code():
                 value = await WORKFLOW_FUNCTIONS[name].function(workflow_context, **opened(dict(context.inputs)))
             if (call := workflow_context.unawaited()) is not None:
                 raise StepError(f"{call} was not awaited, so it was never made; write `await` before the call")

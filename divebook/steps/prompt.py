@@ -342,7 +342,7 @@ async def take_turn(
         if not taking.has_run:
             for spent in _spent_in(context, context.record_of(key)):
                 count_spent(spent)
-    if asked.thread is not None and (context.beyond is None or context.beyond.writes):
+    if asked.thread is not None and (context.miss_policy is None or context.miss_policy.writes):
         await _write_down(context, offers, made_with["thread"], key, result["messages"])
     return Answer(result.get("text", result["output"]), result["output"])
 
@@ -418,8 +418,8 @@ async def _made_with(
         is_again = record is not None and record.status == PENDING
         share = above.share(ASSIGN_WORK, known.get(SHARE), is_again=is_again)
         made_with |= {} if share is None else {SHARE: share}
-    if record is None and context.beyond is not None:
-        known = context.beyond.setting_of(context.place(key).operation_id)
+    if record is None and context.miss_policy is not None:
+        known = context.miss_policy.setting_of(context.place(key).operation_id)
     if isinstance(agent.model, ScriptedModel) and not agent.model.is_texts:
         made_with["script"] = agent.model.turn(run_id_of(context, key), known.get("script"))
     if asked.thread is not None:
@@ -523,7 +523,7 @@ class PromptStep:
         answer = await self._answer(context, agent, asked)
         return Outcome(answer.text, answer.value)
 
-    def hands_of(self, step: Step) -> Agent | None:
+    def agent_of_step(self, step: Step) -> Agent | None:
         """Return the agent of a step if it may call tools: what it does are calls of its own, each tried by itself."""
         try:
             agent = self._find_agent(step.agent)

@@ -22,7 +22,7 @@ class Turn:
         self.calls, self.asks, self.fails, self.error = calls, asks, fails, error
         self.made, self.entered = [], 0
 
-    def hands_of(self, step):
+    def agent_of_step(self, step):
         return self
 
     async def __call__(self, context):

@@ -372,7 +372,7 @@ class Connections:
 
     @contextmanager
     def _reader(self) -> Iterator[Link]:
-        with INTERRUPTS.kept_back(), self._places:  # one that comes here could take a place for ever
+        with INTERRUPTS.deferred(), self._places:  # one that comes here could take a place for ever
             with self._lock:
                 link = self._free.popitem()[0] if self._free else None
             if link is not None and not _is_idle(link):
