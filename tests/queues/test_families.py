@@ -188,9 +188,9 @@ def test_what_is_claimed_at_this_moment_is_taken_for_left_by_nobody(monkeypatch)
 def test_no_worker_begins_to_drive_what_is_being_cancelled(monkeypatch):
     with environment() as made:
         execution = made.enqueue(SUM, {"n": 1})
-        (lease,) = made._control.claim(["default"], {"sum": SUM.fingerprint}, 1)
+        (lease,) = made._control.queues.claim(["default"], {"sum": SUM.fingerprint}, 1)
         acquire = made.store.acquire
-        taking = threading.Thread(target=lambda: made._control.take_up(lease, Worker(made)))
+        taking = threading.Thread(target=lambda: made._control.queues.take_up(lease, Worker(made)))
 
         def acquired(*given, **options):
             if "instead_of" in options:  # `cancel` has found that nothing drives the execution
