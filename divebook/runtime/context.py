@@ -61,7 +61,7 @@ async def recorded_now(operation: Operation, clock: Clock, key: str | None) -> d
         return catalog.TimeAccessed(to_datetime(value).isoformat(), to_datetime(value).isoformat())
 
     parameters = {"access_type": "now"}
-    value = await operation(TIME_ACCESS, parameters, read, key=key, repeatable=True, extra_event=extra_event)
+    value = await operation(TIME_ACCESS, parameters, read, key=key, repeatable=True, noted=extra_event)
     return to_datetime(value)
 
 
@@ -76,7 +76,7 @@ async def recorded_bits(operation: Operation, chance: Chance, count: int, method
         return catalog.RandomGenerated(method, value, bits if method == "seed" else None)
 
     parameters = {"type": "bits", "count": count}
-    return int(await operation(RANDOM_GENERATION, parameters, draw, repeatable=True, extra_event=extra_event))
+    return int(await operation(RANDOM_GENERATION, parameters, draw, repeatable=True, noted=extra_event))
 
 
 # --- time limits of steps and calls, measured with the clock of the execution ----------------------------------------
@@ -354,14 +354,14 @@ class StepContext:
         reserved: Reserved | None = None,
         streamed: StreamedCall | None = None,
         timeout: float | None = None,
-        extra_event: Callable[[Any], catalog.Payload] | None = None,
+        noted: Callable[[Any], catalog.Payload] | None = None,
         slot: Slot | None = None,
         setting: Setting | None = None,
         within: str | None = None,
         done: Callable[[Any], Any] | None = None,
         workspace: str | None = None,
-        effects: Callable[[], str] | None = None,
-        rollback_ref: str | None = None,
+        seen: Callable[[], str] | None = None,
+        undone: str | None = None,
     ) -> Coroutine[Any, Any, Any]:
         """Return an awaitable that makes a non-deterministic call once, or replays its recorded result.
 
@@ -378,7 +378,7 @@ class StepContext:
             Makes the call and returns plain data. It runs only if the log has no result.
         key
             Name of the operation within the step, for concurrent calls; by default calls are numbered.
-        usage, extra_event
+        usage, noted
             Extract the consumption from the result; return an additional event for readers, recorded with the
             operation.
         repeatable
@@ -391,10 +391,10 @@ class StepContext:
             Makes the call in place of `call` while its streamed text has listeners.
         timeout
             Time limit in seconds. The remaining time of the step's own `Timeout` applies as well.
-        slot, setting, within, workspace, rollback_ref
+        slot, setting, within, workspace, undone
             Limiter slot to hold during the call, settings recorded for readers, id of the enclosing operation,
             workspace of the call, and reference to its rollback.
-        done, effects
+        done, seen
             Convert a result entered by a person to the form that the call would have returned; return a text about
             observable effects.
 
@@ -416,14 +416,14 @@ class StepContext:
             repeatable,
             reserved,
             streamed,
-            extra_event,
+            noted,
             slot,
             setting,
             within,
             done,
             workspace,
-            effects,
-            rollback_ref,
+            seen,
+            undone,
         )
         return self._recorder.run(
             request, tuple.__new__(Call, fields)
@@ -540,7 +540,7 @@ class StepContext:
         """Record a user-defined event. With a `key`, record it once for this place."""
         self._recorder.operations.emit(self.place(key or "emit"), name, data, is_once=key is not None)
 
-    def concurrent_calls(self) -> ConcurrentCalls:
+    def strands(self) -> ConcurrentCalls:
         """Return the concurrent strands of the step, for code that makes calls concurrently."""
         return self._recorder.waits.concurrent_calls(self.path)
 

@@ -271,10 +271,10 @@ async def call(
             repeatable=function.is_repeatable,
             attempt=failures,
             timeout=function.timeout,
-            extra_event=noted,
+            noted=noted,
             slot=slot,
             workspace=workspace,
-            rollback_ref=by,
+            undone=by,
         )
 
     policy = function.retry if context.step.retry is None else None

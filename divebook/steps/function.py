@@ -298,7 +298,7 @@ class WorkflowContext:
         self._calls: dict[str, int] = {}
         self._made_calls: list[tuple[str, Coroutine[Any, Any, Any]]] = []
         self._failing: set[str] = set()  # gatherings that fail once it is known what is to be undone
-        self.tasks = Tasks(context.concurrent_calls())
+        self.tasks = Tasks(context.strands())
 
     @property
     def execution_id(self) -> str:
@@ -354,7 +354,7 @@ class WorkflowContext:
 
         asked = {"change_id": change_id}
         decided = int(
-            await self._context.operation(VERSION_DECISION, asked, decide, key=key, repeatable=True, extra_event=noted)
+            await self._context.operation(VERSION_DECISION, asked, decide, key=key, repeatable=True, noted=noted)
         )
         if not min_version <= decided <= max_version:
             raise StepError(
@@ -465,7 +465,7 @@ class WorkflowContext:
                     results[index] = error
 
         group = Group()
-        with self.tasks, self._context.concurrent_calls().side_by_side(len(calls)) as strand:
+        with self.tasks, self._context.strands().side_by_side(len(calls)) as strand:
             async with group.running():
                 for index, call in enumerate(calls):
                     group.start(keep(strand, index, call))

@@ -166,7 +166,7 @@ class RowCalls:
                 made,
                 key=key,
                 repeatable=self._action.is_repeatable,
-                effects=functools.partial(self._seen, first, last),
+                seen=functools.partial(self._seen, first, last),
             )
             is_ours = isinstance(told, dict) and told.keys() == OURS and told["rows"] == last + 1 - first
             failed += told["failed"] if is_ours else self._give_up(key, first, last)

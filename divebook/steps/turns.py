@@ -132,7 +132,7 @@ class StepTurn:
         self._context = context
         self._turn = turn
         self._offers = offers
-        self._under_way = CallCounter(context.concurrent_calls())
+        self._under_way = CallCounter(context.strands())
         self._unwinding: Suspended | None = None
         self._failures: dict[str, int] = {}
         """How often a call that is under way has failed before, by its name."""
@@ -173,7 +173,7 @@ class StepTurn:
 
     def open_call(self) -> AbstractContextManager[None]:
         """Surround a question that is asked during a call, which stays open until the answer comes."""
-        return self._context.concurrent_calls().open_call()
+        return self._context.strands().open_call()
 
     async def withdraw(self, key: str) -> None:
         """Let a question expire that is still open."""
@@ -228,11 +228,11 @@ class StepTurn:
 
     async def wait_beside_others(self, change: asyncio.Future[None]) -> bool:
         """Wait for a change that another call of the step brings; return False once no other call can bring it."""
-        return await self._context.concurrent_calls().wait_beside_others(change)
+        return await self._context.strands().wait_beside_others(change)
 
     async def alone(self) -> None:
         """Return when no other call of the step is under way."""
-        await self._context.concurrent_calls().alone()
+        await self._context.strands().alone()
 
     def require_going_on(self) -> None:
         """Raise what unwinds the step, whatever a hook of the agent has made of it."""

@@ -98,7 +98,7 @@ def made_function(plan: FunctionPlan, invoke: Invoke) -> Callable[..., Awaitable
 async def turn(context: WorkflowContext, calls: Sequence[tuple[int, CallPlan]], invoke: Invoke) -> list[Any]:
     """Make calls side by side within one operation, as an agent does; what one of them raised waits for the others."""
     around = context._context
-    under_way = CallCounter(around.concurrent_calls())
+    under_way = CallCounter(around.strands())
 
     async def body(holder: str) -> list[Any]:
         made = [_called(around, under_way, holder, invoke, call) for call in calls]
