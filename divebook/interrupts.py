@@ -26,17 +26,15 @@ from typing import Any, TypeAlias, TypeVar
 
 T = TypeVar("T")
 Handler: TypeAlias = Callable[[int, FrameType | None], Any]
-GRACE = 1.0
+SECOND_INTERRUPT_AFTER = 1.0
 """Seconds after which a second interrupt is raised at once, because the first one had no effect."""
-LOOK = 0.1
+POLL_INTERVAL = 0.1
 """Seconds between two checks for a pending interrupt while a thread waits."""
-
-
-CLOCKS_DIFFER = 0.001
+CLOCK_TOLERANCE = 0.001
 """Tolerance in seconds by which a wait may appear to end early."""
 
 
-class KeyboardInterrupts:
+class DeferredInterrupts:
     """SIGINT handling of this process. Has an effect in the main thread only.
 
     A SIGINT setting that is not callable (ignored, default) stays unchanged. A handler installed by the user is kept
@@ -45,91 +43,93 @@ class KeyboardInterrupts:
     """
 
     def __init__(self) -> None:
-        self._handler: Handler = signal.default_int_handler
+        self._previous_handler: Handler = signal.default_int_handler
         """Previous handler, called when an interrupt is raised."""
-        self._came_at = 0.0
-        self._waits = self._was_heeded = False
+        self._pending = False
+        self._pending_since = 0.0
+        self._raised_in_block = False
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._let_the_child_hear)
+            os.register_at_fork(after_in_child=self._restore_in_child)
 
     @contextmanager
-    def kept_back(self) -> Iterator[bool]:
+    def deferred(self) -> Iterator[bool]:
         """Defer interrupts inside the block; yield whether they are deferred.
 
-        A pending interrupt is raised by `heed` or when the block ends. If one that was raised has left the block,
-        later ones are dropped until its end: the same person pressed the key again.
+        A pending interrupt is raised by `raise_pending` or when the block ends. If one was raised inside the
+        block, later ones are dropped until its end, because the same person pressed the key again.
         """
-        handler = signal.getsignal(signal.SIGINT)
-        if not _is_main_thread() or not callable(handler):
+        previous = signal.getsignal(signal.SIGINT)
+        if not _is_main_thread() or not callable(previous):
             yield False
-        elif handler == self._hear:  # nested block: the outer one restores the handler
+            return
+        if previous == self._on_signal:  # nested block: the outer one restores the handler
             yield True
-        else:
-            self._handler = handler
-            self._waits = False
-            self._was_heeded = False
-            signal.signal(signal.SIGINT, self._hear)
-            try:
-                yield True
-            finally:
-                self._install(handler, in_place_of=self._hear)
-                waits = self._waits and not self._was_heeded
-                self._waits = False
-                if waits:
-                    handler(signal.SIGINT, None)
+            return
+        self._previous_handler = previous
+        self._pending = False
+        self._raised_in_block = False
+        signal.signal(signal.SIGINT, self._on_signal)
+        try:
+            yield True
+        finally:
+            self._replace_handler(previous, current=self._on_signal)
+            must_raise = self._pending and not self._raised_in_block
+            self._pending = False
+            if must_raise:
+                previous(signal.SIGINT, None)
 
-    def _install(self, handler: Handler, *, in_place_of: Handler) -> None:
-        """Install a handler, unless other code has replaced `in_place_of` meanwhile."""
-        if signal.getsignal(signal.SIGINT) == in_place_of:
-            signal.signal(signal.SIGINT, handler)
+    def _replace_handler(self, new: Handler, *, current: Handler) -> None:
+        """Install a handler, unless other code has replaced `current` meanwhile."""
+        if signal.getsignal(signal.SIGINT) == current:
+            signal.signal(signal.SIGINT, new)
 
-    def _hear(self, _: int, frame: FrameType | None) -> None:
+    def _on_signal(self, _: int, frame: FrameType | None) -> None:
         now = time.monotonic()
-        if not self._waits:
-            self._waits = True
-            self._came_at = now
-        elif now - self._came_at > GRACE:
-            self._pass_on(frame)
+        if not self._pending:
+            self._pending = True
+            self._pending_since = now
+        elif now - self._pending_since > SECOND_INTERRUPT_AFTER:
+            self._deliver(frame)
 
-    def _pass_on(self, frame: FrameType | None) -> None:
-        self._waits = False
-        self._was_heeded = True
-        self._handler(signal.SIGINT, frame)
-        self._was_heeded = False  # the handler did not raise: a later interrupt is a new one
+    def _deliver(self, frame: FrameType | None) -> None:
+        self._pending = False
+        self._raised_in_block = True
+        self._previous_handler(signal.SIGINT, frame)
+        self._raised_in_block = False  # the handler did not raise: a later interrupt is a new one
 
-    def heed(self) -> None:
+    def raise_pending(self) -> None:
         """Call the previous handler if an interrupt is pending. Python's default handler raises KeyboardInterrupt."""
-        if self._waits and _is_main_thread():
-            self._pass_on(None)
+        if self._pending and _is_main_thread():
+            self._deliver(None)
 
     @contextmanager
-    def let_through(self) -> Iterator[None]:
+    def allowed(self) -> Iterator[None]:
         """Allow interrupts at any moment inside the block, for example while it asks a person a question."""
-        if not _is_main_thread() or signal.getsignal(signal.SIGINT) != self._hear:
+        if not _is_main_thread() or signal.getsignal(signal.SIGINT) != self._on_signal:
             yield
             return
-        self.heed()
-        handler = self._handler
-        self._install(handler, in_place_of=self._hear)
+        self.raise_pending()
+        previous = self._previous_handler
+        self._replace_handler(previous, current=self._on_signal)
         try:
             yield
         finally:
-            self._install(self._hear, in_place_of=handler)
+            self._replace_handler(self._on_signal, current=previous)
 
-    def _let_the_child_hear(self) -> None:
+    def _restore_in_child(self) -> None:
         """Restore the previous handler in a forked child.
 
         If another thread forked the process, no block ends in the child (`tests/test_keyboard.py`).
         """
-        self._install(self._handler, in_place_of=self._hear)
-        self._waits = False
+        self._replace_handler(self._previous_handler, current=self._on_signal)
+        self._pending = False
 
 
 def _is_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
-INTERRUPTS = KeyboardInterrupts()
+INTERRUPTS = DeferredInterrupts()
 
 
 def interruptible_result(future: Future[T], timeout: float | None = None, *, patience: float = 0.0) -> T:
@@ -142,32 +142,36 @@ def interruptible_result(future: Future[T], timeout: float | None = None, *, pat
     patience
         Seconds from the start during which interrupts stay deferred, so that a short operation can finish.
     """
-    began = time.monotonic()
-    with INTERRUPTS.kept_back() as is_kept_back:
-        while is_kept_back:
+    started_at = time.monotonic()
+    with INTERRUPTS.deferred() as is_deferred:
+        while is_deferred:
             now = time.monotonic()
-            if now >= began + patience:
-                INTERRUPTS.heed()
-            look = max(LOOK, began + patience - now)
-            left = look if timeout is None else max(0.0, min(look, began + timeout - now))
+            if now >= started_at + patience:
+                INTERRUPTS.raise_pending()
+            interval = max(POLL_INTERVAL, started_at + patience - now)
+            seconds = interval
+            if timeout is not None:
+                seconds = max(0.0, min(interval, started_at + timeout - now))
             try:
-                return future.result(left)
+                return future.result(seconds)
             except TimeoutError:
                 if future.done():  # its own error is TimeoutError, or it completed as the poll ended
                     return future.result(0)
-                if left < look or time.monotonic() < now + left - CLOCKS_DIFFER:  # timeout, or a signal handler
+                is_last = seconds < interval
+                was_cut_short = time.monotonic() < now + seconds - CLOCK_TOLERANCE  # a signal handler raised the error
+                if is_last or was_cut_short:
                     raise
         return future.result(timeout)
 
 
 def interruptible_wait(event: threading.Event, timeout: float) -> bool:
     """Wait for an event like its own ``wait`` (timeout in seconds), and raise pending interrupts meanwhile."""
-    until = time.monotonic() + timeout
-    with INTERRUPTS.kept_back() as is_kept_back:
-        while is_kept_back and not event.is_set():
-            INTERRUPTS.heed()
-            left = until - time.monotonic()
-            if left <= 0:
+    deadline = time.monotonic() + timeout
+    with INTERRUPTS.deferred() as is_deferred:
+        while is_deferred and not event.is_set():
+            INTERRUPTS.raise_pending()
+            seconds = deadline - time.monotonic()
+            if seconds <= 0:
                 return False
-            event.wait(min(LOOK, left))
-        return event.wait(max(0.0, until - time.monotonic()))
+            event.wait(min(POLL_INTERVAL, seconds))
+        return event.wait(max(0.0, deadline - time.monotonic()))

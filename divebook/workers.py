@@ -1,7 +1,7 @@
 """Workers: processes that take executions from the queues of a store and drive them.
 
-There is no manager: systemd, Kubernetes, SLURM or a person starts them, and the store says who has what. A worker that
-dies loses its leases, and others go on with what it had.
+There is no central manager. systemd, Kubernetes, SLURM or a person starts the workers, and the leases in the store
+assign the executions to them. The leases of a worker that dies expire, and other workers continue its executions.
 """
 
 from __future__ import annotations
@@ -39,44 +39,47 @@ from divebook.text.redaction import logger
 from divebook.workflow.definition import Definitions
 from divebook.workflow.resources import ScheduleDefinition
 
-AT_ONCE = 8
-"""Executions that a worker drives at once unless it is told."""
-LONGEST, SHORTEST = 0.5, 0.01
-"""Seconds between two looks into the queues, without news and with them."""
-AGAIN = 60.0
-"""Seconds after which a worker tries again what it could not take up."""
+DEFAULT_PARALLEL = 8
+"""Default number of executions that a worker drives concurrently."""
+POLL_INTERVAL = 0.5
+"""Seconds between two checks of the queues if the store reports no news."""
+SHORTEST_INTERVAL = 0.01
+"""Seconds between two checks of the queues after news, so that one check finds everything of one commit."""
+RETRY_SECONDS = 60.0
+"""Seconds after which a worker tries again to drive an execution that it could not drive."""
 PATIENCE = 60.0
-"""Seconds that draining waits for calls that may not be made twice."""
-GLANCE = 0.1
-"""Seconds between two looks, while it drains, for what was begun meanwhile."""
+"""Seconds that draining waits for calls that must not be repeated."""
+DRAIN_INTERVAL = 0.1
+"""Seconds between two checks, while draining, for executions that were started meanwhile."""
 MOST_REFUSED = 100
-"""Executions that it could not take up of which it says why."""
+"""Maximum number of refused executions whose reasons a worker announces."""
 _numbers = itertools.count(1)
 _log = logger(__name__)
 
 
 class Worker:
-    """Takes executions from queues and drives them, in a thread of its own, until it is drained.
+    """Thread that takes executions from queues and drives them, until it is drained.
 
     Parameters
     ----------
     environment
-        Has the workflows that it can run: executions of these names that began with these fingerprints.
+        Its workflows determine which executions the worker runs: name and fingerprint must match.
     queues
-        In the order in which they are served.
+        Names of the queues, in the order in which they are served.
     parallel
-        How many executions it drives at once; one that waits for an answer, a signal or a time is not driven.
+        Maximum number of executions that it drives concurrently. An execution that waits for an answer, a signal or a
+        time is not driven.
     schedules
-        Definitions whose schedules it puts into the first queue when they are due, each due time once; or the
-        schedules themselves, as `Environment.schedules` gives them.
+        Definitions whose schedules it enqueues in the first queue, once for each due time; or the schedules
+        themselves, as returned by `Environment.schedules`.
     name
-        Who it is, for people and for the store; by default its host, process and number. No two that are there have
-        one name.
+        Name for people and for the store; by default its host, process and number. Running workers of one store must
+        have different names.
 
     Raises
     ------
     SetupError
-        Nothing can be done with what is given.
+        An argument is not valid.
 
     Examples
     --------
@@ -93,53 +96,60 @@ class Worker:
         environment: Environment,
         queues: Sequence[str] = (DEFAULT_QUEUE,),
         *,
-        parallel: int = AT_ONCE,
+        parallel: int = DEFAULT_PARALLEL,
         schedules: Definitions | Iterable[ScheduleDefinition] | None = None,
         name: str | None = None,
     ) -> None:
         if not isinstance(environment, Environment):
             raise SetupError(f"a worker needs an Environment, not {describe(environment)}; write Worker(environment)")
-        named: Any = queues
-        if isinstance(named, str) or not named or not all(isinstance(one, str) and one.strip() for one in named):
+        queue_names: Any = queues
+        if (
+            isinstance(queue_names, str)
+            or not queue_names
+            or not all(isinstance(one, str) and one.strip() for one in queue_names)
+        ):
             raise SetupError(f"queues is a list of names, not {queues!r}; write queues=['labels']")
         if not COUNT.fits(parallel):
-            raise SetupError(f"parallel is {COUNT}, not {shown_number(parallel)}; write parallel={AT_ONCE}")
-        called: Any = name
-        if called is not None and not (isinstance(called, str) and called.strip()):
+            raise SetupError(f"parallel is {COUNT}, not {shown_number(parallel)}; write parallel={DEFAULT_PARALLEL}")
+        worker_name: Any = name
+        if worker_name is not None and not (isinstance(worker_name, str) and worker_name.strip()):
             raise SetupError(f"the name of a worker is a text, not {name!r}; leave it out, or write name='gpu-1'")
         self.environment = environment
         self.queues = tuple(queues)
         self.parallel = parallel
         self.name = name or f"{socket.gethostname()}/{os.getpid()}/{next(_numbers)}"
         self.taken = 0
-        """How often it has taken an execution up."""
-        self._control = environment._control  # noqa: SLF001 - it is a part of the same
+        """Number of executions that it has started to drive, counting repetitions."""
+        self._control = environment._control  # noqa: SLF001 - a worker belongs to its environment
         if schedules is not None and not isinstance(schedules, Definitions):
             schedules = Definitions(schedules=tuple(schedules))
         self._schedules = None if schedules is None else Schedules(environment, schedules, self.queues[0])
         self._process = os.getpid()
         self._news = threading.Event()
         self._drains = threading.Event()
-        self._looked = threading.Condition()
-        self._looks = self._idle_look = 0
-        """How often it has begun to look into the queues, and the last look that found nothing to do, nor to drive."""
+        self._checked = threading.Condition()
+        self._checks = 0
+        """Number of started checks of the queues."""
+        self._idle_check = 0
+        """Number of the last check that found nothing to do while nothing was driven."""
         self._thread: threading.Thread | None = None
         self._has_ended = False
         self._refused: dict[str, tuple[float, str]] = {}
-        """Executions that it could not take up: when it tries again, and why it could not."""
+        """By id of an execution that it could not drive: time of the next attempt, and reason."""
         self._trouble = ("", float("-inf"))
-        """What it said last of its store, and when."""
-        self._announced = self._scheduled = float("-inf")
+        """Last logged problem of the store, and its time."""
+        self._announced_at = float("-inf")
+        self._scheduled_at = float("-inf")
 
     def start(self) -> Self:
-        """Begin to take executions; return at once.
+        """Start to take executions. Returns at once.
 
         Raises
         ------
         SetupError
-            It has nothing to run, or another worker has its name.
+            The environment has no workflows, or another running worker has the same name.
         DefinitionError
-            A schedule could never be enqueued.
+            A schedule can never be enqueued.
         """
         if self._thread is not None:
             raise SetupError(f"worker {self.name} was started already; make another one")
@@ -147,19 +157,19 @@ class Worker:
             raise SetupError("the environment has no workflows, so that the worker could run nothing; add some")
         if self._schedules is not None:
             self._schedules.require_sound(datetime.now().astimezone())
-        with suppress(StoreBusyError):  # it says that it is there as soon as it can
-            self._require_own_name()
+        with suppress(StoreBusyError):  # it announces itself as soon as the store is free
+            self._require_unique_name()
             self._announce()
         self._thread = threading.Thread(target=self._work, name="divebook-queues", daemon=True)
         self._thread.start()
         return self
 
-    def _require_own_name(self) -> None:
-        for there in self.environment.store.workers():
-            if there.id == self.name:
+    def _require_unique_name(self) -> None:
+        for worker in self.environment.store.workers():
+            if worker.id == self.name:
                 raise SetupError(
-                    f"a worker {self.name!r} is there already (process {there.owner.pid} on {there.owner.host}); give "
-                    f"this one another name. If that one is gone, its name is free after {WORKER_SECONDS:g} s"
+                    f"a worker {self.name!r} is there already (process {worker.owner.pid} on {worker.owner.host}); "
+                    f"give this one another name. If that one is gone, its name is free after {WORKER_SECONDS:g} s"
                 )
 
     def __enter__(self) -> Self:
@@ -170,36 +180,36 @@ class Worker:
 
     @property
     def driving(self) -> list[str]:
-        """The executions that it drives now, with those that these have started."""
+        """Ids of the executions that it drives now, including child executions."""
         return [driver.id for driver in self._live()]
 
     @property
     def is_running(self) -> bool:
-        """Whether it takes executions: it was started, and has not been drained, nor lost its store."""
+        """True if it takes executions: it was started, was not drained, and its store is open."""
         has_begun = self._thread is not None and self._process == os.getpid()
         return has_begun and not self._has_ended and not self._drains.is_set()
 
     def wait_until_idle(self, timeout: float | None = None) -> bool:
-        """Block until it drives nothing and its queues have nothing for it.
+        """Block until it drives nothing and its queues have no execution for it.
 
-        Return False if that takes longer, or if it takes nothing any more.
+        `timeout` is in seconds. Return False after it, or if the worker takes no more executions.
         """
-        with self._looked:
-            asked = self._looks
+        with self._checked:
+            last_check = self._checks
             self._news.set()
-            self._looked.wait_for(lambda: self._idle_look > asked or not self.is_running, timeout)
-            return self._idle_look > asked
+            self._checked.wait_for(lambda: self._idle_check > last_check or not self.is_running, timeout)
+            return self._idle_check > last_check
 
     def drain(self, patience: float = PATIENCE) -> None:
-        """Take no more, give back what it drives, with what that has started, and end.
+        """Take no more executions, return the driven ones to their queues, and end the thread. Idempotent.
 
-        Calls that may not be made twice are waited for, others are broken off and made again by whoever takes the
-        execution next. Calling it twice is the same as once.
+        Calls that must not be repeated are awaited. Other calls are aborted, and repeated by the next worker. Child
+        executions are returned with their parents.
 
         Parameters
         ----------
         patience
-            Seconds to wait; what goes on after them is broken off as if the process had died.
+            Seconds to wait. After that, calls are aborted as if the process had died.
         """
         until = time.monotonic() + patience_of(patience)
         self._drains.set()
@@ -207,18 +217,19 @@ class Worker:
         if self._thread is None or self._thread is threading.current_thread() or self._process != os.getpid():
             return
         self._thread.join()
-        while live := self._live():  # what was about to be begun is found by a later look
-            self._control.give_back(live, f"worker {self.name} drains")
-            if (left := until - time.monotonic()) <= 0:
+        while live := self._live():  # a later check finds executions that were about to start
+            self._control.queues.give_back(live, f"worker {self.name} drains")
+            remaining = until - time.monotonic()
+            if remaining <= 0:
                 break
-            wait([driver.driving() for driver in live], min(left, GLANCE), FIRST_COMPLETED)
+            wait([driver.driving() for driver in live], min(remaining, DRAIN_INTERVAL), FIRST_COMPLETED)
         for driver in live:
             self._control.leave(driver)
-            told = (
+            message = (
                 "worker %s has waited %g s and broken off execution %s of %r: whoever takes it up makes its calls again"
             )
             asks = "or asks about those that may not be made twice"
-            _log.warning(f"{told}, {asks}", self.name, patience, driver.id, driver.workflow.name)
+            _log.warning(f"{message}, {asks}", self.name, patience, driver.id, driver.workflow.name)
         if not self.environment.store.closed:
             self.environment.store.retire(self.name)
 
@@ -231,65 +242,65 @@ class Worker:
             while not self._drains.is_set():
                 self._news.clear()
                 try:
-                    took = self._look()
+                    count = self._check_queues()
                 except StoreClosedError:
                     return
                 except ReadOnlyStoreError:
                     _log.exception("worker %s ends: it cannot take anything", self.name)
                     return
-                except StoreError as error:  # busy, or out of reach: what it drives goes on
+                except StoreError as error:  # busy or unreachable: driven executions continue
                     self._warn(str(error))
-                    took = 0
-                if not took:
-                    self._news.wait(LONGEST)
-                    self._drains.wait(SHORTEST)  # what is committed at the same moment comes together
+                    count = 0
+                if not count:
+                    self._news.wait(POLL_INTERVAL)
+                    self._drains.wait(SHORTEST_INTERVAL)  # one check then finds everything of one commit
         finally:
             ignore()
             forget()
-            with self._looked:
+            with self._checked:
                 self._has_ended = True
-                self._looked.notify_all()
+                self._checked.notify_all()
 
     def _warn(self, trouble: str) -> None:
-        """Say what keeps it from looking into its queues, once as long as it stays so."""
+        """Log why the queues cannot be read. The same problem is logged again after `RETRY_SECONDS`."""
         now = time.monotonic()
-        (said, since) = self._trouble
-        if trouble != said or now - since >= AGAIN:
+        last_trouble, since = self._trouble
+        if trouble != last_trouble or now - since >= RETRY_SECONDS:
             self._trouble = trouble, now
             _log.warning("worker %s could not look into its queues: %s", self.name, trouble)
 
-    def _look(self) -> int:
-        """Enqueue what is due, say that it is there, and take what there is; return how many it has taken."""
+    def _check_queues(self) -> int:
+        """Enqueue due schedules, announce the worker, and take executions. Return the number of taken ones."""
         now = time.monotonic()
-        with self._looked:
-            self._looks += 1
-        if self._schedules is not None and now - self._scheduled >= 1:
+        with self._checked:
+            self._checks += 1
+        if self._schedules is not None and now - self._scheduled_at >= 1:
             self._schedules.enqueue_due(datetime.now().astimezone())
-            self._scheduled = now
-        if now - self._announced >= WORKER_SECONDS / 3:
+            self._scheduled_at = now
+        if now - self._announced_at >= WORKER_SECONDS / 3:
             self._announce()
-            self._announced = now
+            self._announced_at = now
         free = self.parallel - len(self._heads())
-        took = self._take(free) if free > 0 else 0
-        if not took and free == self.parallel:
-            with self._looked:
-                self._idle_look = self._looks
-                self._looked.notify_all()
-        return took
+        count = self._take(free) if free > 0 else 0
+        if not count and free == self.parallel:
+            with self._checked:
+                self._idle_check = self._checks
+                self._checked.notify_all()
+        return count
 
     def _take(self, free: int) -> int:
         now = time.monotonic()
         self._refused = {name: refusal for name, refusal in self._refused.items() if refusal[0] > now}
-        leases = self._control.claim(self.queues, self._can_run(), free, without=self._refused)
+        leases = self._control.queues.claim(self.queues, self._can_run(), free, without=self._refused)
         for lease in leases:
             try:
-                driver = self._control.take_up(lease, self)
+                driver = self._control.queues.take_up(lease, self)
             except NeedsPersonError as error:
                 self.environment.store.withhold(lease.execution_id)
                 _log.warning("%s", error)
             except DivebookError as error:
-                self._refused[lease.execution_id] = now + AGAIN, str(error)
-                self._announced = float("-inf")  # why is said at once
+                self._refused[lease.execution_id] = now + RETRY_SECONDS, str(error)
+                self._announced_at = float("-inf")  # announces the reason at once
                 _log.warning("execution %s could not be taken up: %s", lease.execution_id, error)
             else:
                 self.taken += 1
@@ -300,7 +311,7 @@ class Worker:
         return [driver for driver in self._control.live() if driver.worker is self]
 
     def _heads(self) -> list[Driver]:
-        """Return those that it drives without those that one of them has started, and waits for."""
+        """Return the executions that it drives, without children of other ones that it drives."""
         live = self._live()
         ids = {driver.id for driver in live}
         return [driver for driver in live if driver.state.parent not in ids]
@@ -310,15 +321,17 @@ class Worker:
 
     def _announce(self) -> None:
         refused = {name: reason for name, (_, reason) in list(self._refused.items())[-MOST_REFUSED:]}
-        said = WorkerRecord(self.name, Owner.current(), self.queues, self.parallel, self._can_run(), len(self._heads()))
-        self.environment.store.announce(replace(said, refused=refused))
+        record = WorkerRecord(
+            self.name, Owner.current(), self.queues, self.parallel, self._can_run(), len(self._heads())
+        )
+        self.environment.store.announce(replace(record, refused=refused))
 
     def __repr__(self) -> str:
         return f"<Worker {self.name}: {', '.join(self.queues)}, {len(self._heads())} of {self.parallel}>"
 
 
 def patience_of(patience: Any) -> float:
-    """Return how many seconds draining is to wait; raises `SetupError`."""
+    """Return the seconds that draining waits. Raises `SetupError` for any other value."""
     if not SECONDS.fits(patience):
         raise SetupError(f"patience is {SECONDS}, not {shown_number(patience)}; write patience={PATIENCE:g}")
     return float(patience)

@@ -9,13 +9,19 @@ from contextlib import contextmanager
 
 import pytest
 
-from divebook.interrupts import GRACE, INTERRUPTS, KeyboardInterrupts, interruptible_result, interruptible_wait
+from divebook.interrupts import (
+    INTERRUPTS,
+    SECOND_INTERRUPT_AFTER,
+    DeferredInterrupts,
+    interruptible_result,
+    interruptible_wait,
+)
 
 
 @pytest.fixture
 def keyboard():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield KeyboardInterrupts()
+    yield DeferredInterrupts()
     assert signal.signal(signal.SIGINT, before) is signal.default_int_handler
 
 
@@ -53,9 +59,9 @@ def test_one_that_comes_in_the_block_is_raised_at_its_end(keyboard):
     done = []
 
     def act():
-        with keyboard.kept_back() as is_kept_back:
+        with keyboard.deferred() as is_deferred:
             press()
-            done.append(is_kept_back)
+            done.append(is_deferred)
 
     assert interrupted(act)
     assert done == [True]
@@ -65,11 +71,11 @@ def test_one_is_raised_where_the_block_heeds_it(keyboard):
     done = []
 
     def act():
-        with keyboard.kept_back():
-            keyboard.heed()
+        with keyboard.deferred():
+            keyboard.raise_pending()
             press()
             done.append("kept back")
-            keyboard.heed()
+            keyboard.raise_pending()
             done.append("not heeded")
 
     assert interrupted(act)
@@ -77,9 +83,9 @@ def test_one_is_raised_where_the_block_heeds_it(keyboard):
 
 
 def test_what_comes_after_one_was_heeded_is_dropped_at_the_end(keyboard):
-    with keyboard.kept_back():
+    with keyboard.deferred():
         press()
-        assert interrupted(keyboard.heed)
+        assert interrupted(keyboard.raise_pending)
         press()
 
 
@@ -87,30 +93,30 @@ def test_a_block_in_a_block_leaves_it_to_the_outer_one(keyboard):
     done = []
 
     def act():
-        with keyboard.kept_back():
-            with keyboard.kept_back() as is_kept_back:
+        with keyboard.deferred():
+            with keyboard.deferred() as is_deferred:
                 press()
-            done.append(is_kept_back)
+            done.append(is_deferred)
 
     assert interrupted(act)
     assert done == [True]
 
 
 def test_one_that_is_not_heeded_is_followed_by_one_that_is_raised_at_once(keyboard, clock):
-    with keyboard.kept_back():
+    with keyboard.deferred():
         press()
-        clock[0] += GRACE / 2
+        clock[0] += SECOND_INTERRUPT_AFTER / 2
         assert not interrupted(press)
-        clock[0] += GRACE
+        clock[0] += SECOND_INTERRUPT_AFTER
         assert interrupted(press)
 
 
 def test_where_a_person_is_asked_they_come_at_once(keyboard):
     def asked(answer):
-        with keyboard.let_through():
+        with keyboard.allowed():
             answer()
 
-    with keyboard.kept_back():
+    with keyboard.deferred():
         assert interrupted(lambda: asked(press))
         assert not interrupted(press)
         assert interrupted(lambda: asked(lambda: None))  # that which was kept back
@@ -118,17 +124,17 @@ def test_where_a_person_is_asked_they_come_at_once(keyboard):
 
 @pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.SIG_DFL])
 def test_what_hears_of_none_is_left_as_it_is(keyboard, handler):
-    with heard_by(handler), keyboard.kept_back() as is_kept_back:
-        assert not is_kept_back
+    with heard_by(handler), keyboard.deferred() as is_deferred:
+        assert not is_deferred
         assert signal.getsignal(signal.SIGINT) == handler
 
 
 def test_a_handler_of_ones_own_is_called_where_they_are_heeded(keyboard):
     heard = []
-    with heard_by(lambda number, _: heard.append(number)), keyboard.kept_back():
+    with heard_by(lambda number, _: heard.append(number)), keyboard.deferred():
         press()
         assert heard == []
-        keyboard.heed()
+        keyboard.raise_pending()
         assert heard == [signal.SIGINT]
 
 
@@ -141,14 +147,14 @@ def in_a_thread(function):
 
 
 def test_other_threads_keep_nothing_back(keyboard):
-    def kept_back():
-        with keyboard.kept_back() as is_kept_back, keyboard.let_through():
-            keyboard.heed()
-            return is_kept_back
+    def deferred():
+        with keyboard.deferred() as is_deferred, keyboard.allowed():
+            keyboard.raise_pending()
+            return is_deferred
 
-    assert in_a_thread(kept_back) is False
-    with keyboard.kept_back():
-        assert in_a_thread(kept_back) is False
+    assert in_a_thread(deferred) is False
+    with keyboard.deferred():
+        assert in_a_thread(deferred) is False
 
 
 def press_elsewhere():
@@ -187,9 +193,9 @@ def test_a_thread_that_waits_hears_of_one_that_does_not_wake_it(wait):
 
 @pytest.mark.usefixtures("keyboard")
 def test_one_is_not_heeded_before_what_takes_a_moment_has_had_it():
-    with INTERRUPTS.kept_back():
+    with INTERRUPTS.deferred():
         assert interruptible_result(Pressed("begun"), patience=60) == "begun"
-        assert interrupted(INTERRUPTS.heed)
+        assert interrupted(INTERRUPTS.raise_pending)
 
 
 class SettledLate(Future):
@@ -227,11 +233,11 @@ def test_one_that_comes_as_a_block_begins_leaves_nothing_behind(keyboard, monkey
 
     monkeypatch.setattr("divebook.interrupts.signal.signal", interrupted_install)
     with pytest.raises(KeyboardInterrupt):
-        keyboard.kept_back().__enter__()
+        keyboard.deferred().__enter__()
     assert signal.signal is install
-    with keyboard.kept_back():
+    with keyboard.deferred():
         assert not interrupted(press)
-        assert interrupted(keyboard.heed)
+        assert interrupted(keyboard.raise_pending)
 
 
 def test_a_handler_that_makes_room_for_another_one_is_taken_at_its_word(keyboard):
@@ -239,18 +245,18 @@ def test_a_handler_that_makes_room_for_another_one_is_taken_at_its_word(keyboard
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     with heard_by(polite):
-        with keyboard.kept_back():
+        with keyboard.deferred():
             press()
-            keyboard.heed()
+            keyboard.raise_pending()
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_each_one_is_told_to_a_handler_that_breaks_nothing_off(keyboard):
     heard = []
     with heard_by(lambda number, frame: heard.append(number)):
-        with keyboard.kept_back():
+        with keyboard.deferred():
             press()
-            keyboard.heed()
+            keyboard.raise_pending()
             press()
         assert len(heard) == 2
 
@@ -264,7 +270,7 @@ def fork():
         signal.raise_signal(signal.SIGINT)  # in the only thread, which is its main thread
         os._exit(3)
 
-with INTERRUPTS.kept_back():
+with INTERRUPTS.deferred():
     thread = threading.Thread(target=fork)
     thread.start()
     thread.join()

@@ -218,7 +218,7 @@ def _continues_alone(execution: Execution, *, waits: bool | None) -> bool:
 
     That is the case if it or a child has a question with a default that expires, or if a child is still running.
     """
-    from divebook.runtime.manager import stands_still
+    from divebook.runtime.manager import is_idle
 
     if waits is False or (waits is None and has_terminal()):
         return False
@@ -230,7 +230,7 @@ def _continues_alone(execution: Execution, *, waits: bool | None) -> bool:
         for question in family_member.interrupts:
             if question.expires_us is not None and question.default is not None:
                 return True
-    return not stands_still(execution.refresh().state, execution.store)
+    return not is_idle(execution.refresh().state, execution.store)
 
 
 def _wait_for_news(execution: Execution) -> None:

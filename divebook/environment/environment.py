@@ -68,7 +68,7 @@ from divebook.runtime.manager import Control, refuse_final
 from divebook.runtime.messages import Annotating, annotation, this_person
 from divebook.runtime.notify import Hook
 from divebook.runtime.queueing import move_out, next_attempt
-from divebook.runtime.recorder import SurroundedCalls
+from divebook.runtime.recorder import CallTracing
 from divebook.runtime.step import Handler, Services
 from divebook.scripting import Interpreter, default_interpreter
 from divebook.steps.actions import Action, action_of, built_in_actions
@@ -231,7 +231,7 @@ class Environment:
         self._printer = printer
         self._clock = clock or SystemClock()
         self._chance = chance or SystemChance()
-        self._surrounded_calls = SurroundedCalls()
+        self._surrounded_calls = CallTracing()
         self._executors = Executors(executor, executors)
         registered_actions = [action_of(each) for each in list_of(actions, "actions", "actions=[shout]")]
         self._registry = Registry(self.store, self._executors, registered_actions, approvals)
@@ -347,7 +347,7 @@ class Environment:
         self._registry.merge_from(other._registry)
         self.name = other.name
         self.description = other.description or self.description
-        self._executors.take_in(other._executors)
+        self._executors.merge_from(other._executors)
 
     # --- closing ---------------------------------------------------------------------------------------------------
 
@@ -723,7 +723,7 @@ class Environment:
         enqueued = enqueued_event(queue, priority, at)
         execution = self.create(workflow, inputs, **options)
         try:
-            return self._handle(self._control.enqueue(execution._driver, enqueued))  # noqa: SLF001 - it is ours
+            return self._handle(self._control.queues.enqueue(execution._driver, enqueued))  # noqa: SLF001 - it is ours
         except StartKeyTakenError as conflict:
             return self._existing(conflict, execution, options.get("on_conflict", WARN))
 
@@ -892,7 +892,7 @@ class Environment:
                 environment.recover(record.execution_id)
         """
         driver = self._control.find(execution_id)
-        if self._control.ends_with_parent(driver) or (driver.state.parent is not None and driver.state.is_over):
+        if self._control.cancel_with_parent(driver) or (driver.state.parent is not None and driver.state.is_over):
             return self._handle(driver)  # it has ended, or ends, with an execution above it that was recovered before
         attempt = next_attempt(self.store, execution_id, self._clock.now())
         return self._handle(self._control.resume(execution_id, recovery=attempt))
@@ -1111,7 +1111,7 @@ class Environment:
         event = annotation(tags=tags, untagged=untag, note=note, labels=labels, by=by or this_person())
         control = self._control
         ids = Ids(self._clock, self._chance)
-        annotating = Annotating(self.store, self._clock, ids, lambda name: control.delivered(control.find(name)))
+        annotating = Annotating(self.store, self._clock, ids, lambda name: control.deliver(control.find(name)))
         whole_id = self.store.resolve(execution_id)
         annotating.annotate(whole_id, event)
         return self.store.record(whole_id)

@@ -18,8 +18,8 @@ from divebook.environment.registry import Registry
 from divebook.errors import SetupError
 from divebook.projections.formatter import Formatter, Formatting
 from divebook.runtime.notify import VARIABLE, Hook, Notices
-from divebook.runtime.recorder import SurroundedCalls
-from divebook.runtime.workspaces import TellEgress
+from divebook.runtime.recorder import CallTracing
+from divebook.runtime.workspaces import OnEgress
 from divebook.scripting import Interpreter
 from divebook.store import EventStore
 from divebook.store.append import Durability
@@ -65,7 +65,7 @@ class Settings:
             values["policy"] = self.policy.both(values["policy"])
         return replace(self, **values)
 
-    def listen_to(self, store: EventStore, calls: SurroundedCalls) -> list[Callable[[], object]]:
+    def listen_to(self, store: EventStore, calls: CallTracing) -> list[Callable[[], object]]:
         """Subscribe formatter, hook and telemetry to a store.
 
         Return the functions that end the subscriptions, to be called in this order: the last subscription first.
@@ -85,7 +85,7 @@ class Settings:
 def _subscribe_telemetry(
     setting: Telemetry | str | bool,  # noqa: FBT001 - the setting of a user
     store: EventStore,
-    calls: SurroundedCalls,
+    calls: CallTracing,
 ) -> list[Callable[[], object]]:
     """Subscribe telemetry to a store and to calls. Return the functions that end this, the first subscription first."""
     if not setting:
@@ -192,7 +192,7 @@ class EnvironmentWorkspaces:
             raise SetupError(f"workspace {definition.name}: its folder {folder} is not there; make it, or name another")
         return folder
 
-    def made(self, definition: WorkspaceDefinition, folder: Path, told: TellEgress) -> Workspace:
+    def made(self, definition: WorkspaceDefinition, folder: Path, told: OnEgress) -> Workspace:
         """Return a workspace over a folder, not entered yet. It calls `told` for each network request to a host."""
         self._registry.require_permitted(definition)
         policy = self._registry.policy_of(definition)

@@ -137,7 +137,7 @@ class Starter:
         if workflow is None:
             workflow = Execution(self._control, self._control.look_up(request.parent)).workflow
         key = f"continues/{request.parent}"
-        request = await self._control.left_for_successor(request)
+        request = await self._control.remaining_bounds_for(request)
         workflow, opening, durability = self._opening(request, workflow, origin=catalog.RUN, key=key)
         driver = self._control.create(workflow, opening, durability)
         try:

@@ -69,7 +69,7 @@ from divebook.runtime.forks import (
 )
 from divebook.runtime.leases import DRIVEN_LEASES
 from divebook.runtime.manager import Control, refuse_final
-from divebook.runtime.operations import FindBeyond
+from divebook.runtime.operations import FindMissPolicy
 from divebook.runtime.step import Services
 from divebook.steps.changed_functions import changed_since
 from divebook.store.append import Durability
@@ -343,9 +343,9 @@ class Variants:
     def rehearsals(self) -> RehearsalHost:
         """Host of rehearsals: runs of a fork in memory that call nothing."""
 
-        def control_over(store: EventStore, beyond: FindBeyond) -> Control:
+        def control_over(store: EventStore, beyond: FindMissPolicy) -> Control:
             def services(control: Control) -> Services:
-                return replace(self._services(control), beyond=beyond)
+                return replace(self._services(control), find_miss_policy=beyond)
 
             clock = self._control.clock
             chance = self._control.chance

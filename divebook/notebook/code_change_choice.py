@@ -55,7 +55,7 @@ def wait_for_choice(error: CodeChangedError) -> Run:
             return _run_of_default(error)
         deadline = _deadline(error)
         while not output.choice and time.monotonic() < deadline:
-            INTERRUPTS.heed()
+            INTERRUPTS.raise_pending()
             time.sleep(POLL_INTERVAL)
     return _run_of(error, output.choice or error.default or "")
 

@@ -160,7 +160,7 @@ class DiveMagics(Magics):
             return sub_command.method(self, arguments)
         front_end = present_front_end(self.shell)
         self._session.streams_text = front_end.shows_widgets
-        with INTERRUPTS.kept_back():
+        with INTERRUPTS.deferred():
             result = self._run_or_choice(sub_command, arguments, front_end)
             if not isinstance(result, Run | CodeChangedError):
                 return immediate(result) if is_awaited else result

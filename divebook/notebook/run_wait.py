@@ -77,7 +77,7 @@ def wait_for_run(run: Run, front_end: FrontEnd) -> Run:
                 return run
             if output is not None and interruptible_wait(output.view.greeted, GREETING_TIMEOUT):
                 while _has_no_answer(run):
-                    INTERRUPTS.heed()
+                    INTERRUPTS.raise_pending()
                     time.sleep(POLL_INTERVAL)
             elif not (front_end.takes_input and _ask_in_cell(run)):
                 return run
@@ -182,7 +182,7 @@ def _ask(run: Run, question: Question) -> bool:
 
 
 def _input(prompt: str) -> str:
-    with INTERRUPTS.let_through():
+    with INTERRUPTS.allowed():
         return input(prompt)
 
 

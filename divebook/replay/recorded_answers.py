@@ -483,7 +483,7 @@ class RecordedAnswers:
         content = asked_of(request.operation_type, request.parameters)
         turn = beside.within
         within = None if turn is None else self._turns.get(turn)
-        fits = None if beside.inside is None else self._files.fitting(beside.inside)
+        fits = None if beside.workspace is None else self._files.fitting(beside.workspace)
         end = None if within is None else self.pool.take(request.operation_id, content, within, fits)
         end = end or self.pool.take(request.operation_id, content, fits=fits)
         if turn is not None and request.operation_type in _CONVERSATION:

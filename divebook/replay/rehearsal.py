@@ -21,12 +21,12 @@ from divebook.interrupts import interruptible_result
 from divebook.replay.recorded_answers import REQUESTS, RecordedAnswers, ReuseInputs, answering
 from divebook.runtime.commit import StoreCalls
 from divebook.runtime.manager import Control
-from divebook.runtime.operations import FindBeyond, MissPolicy, OperationRequest
+from divebook.runtime.operations import FindMissPolicy, MissPolicy, OperationRequest
 from divebook.store import EventStore
 from divebook.store.memory import MemoryStore
 from divebook.workflow.definition import Workflow
 
-ControlOver: TypeAlias = Callable[[EventStore, FindBeyond], Control]
+ControlOver: TypeAlias = Callable[[EventStore, FindMissPolicy], Control]
 """Function that returns a control over another store with the definitions of an environment."""
 
 

@@ -675,8 +675,8 @@ class AnsweredOnce(OperationLog):
         assert record is not None  # noqa: S101 - its end was met just now
         if not isinstance(data, catalog.OperationCompleted):
             raise self.failing(request.place, record)
-        if beside.noted is not None:
-            self.record(request.place, beside.noted(data.result))
+        if beside.extra_event is not None:
+            self.record(request.place, beside.extra_event(data.result))
         return data.result
 
     async def _never(self, place: Place) -> NoReturn:
@@ -748,15 +748,15 @@ class AnsweredWaits(Waits):
 class AnsweredRecorder(Recorder):
     """Recorder over a tape: non-deterministic calls of a step have their recorded results."""
 
-    once: AnsweredOnce
+    operations: AnsweredOnce
 
     def run(self, request: OperationRequest, call: Call) -> Coroutine[Any, Any, Any]:
         """Return a coroutine that returns the recorded result of a call; see `Recorder.run`."""
-        if request.operation_type == VERSION_DECISION and not self.once.is_known(request):
+        if request.operation_type == VERSION_DECISION and not self.operations.is_known(request):
             return self._decided(call)
         if request.operation_type == SCRIPT_EXECUTION:
             call = call._replace(make=partial(self._compute, request, call.make))
-        if call.reserved is not None and not self.once.is_known(request):
+        if call.reserved is not None and not self.operations.is_known(request):
             return self._within_bounds(request, call)
         return super().run(request, call)
 
@@ -766,7 +766,7 @@ class AnsweredRecorder(Recorder):
         The first of parallel items that fails ends the step, so a script that is faster now would end it too early
         (test_items_that_fail_in_parallel_are_verified_in_their_order).
         """
-        tape = self.once.tape
+        tape = self.operations.tape
         tape.computing += 1
         try:
             return await make()

@@ -312,9 +312,9 @@ def verified(
 
     def workflow_at(number: int) -> Workflow:
         written = definition or workflow_in(execution.id, opening_in(execution.id, _openings(events, number)), events)
-        return services.as_written(written)
+        return services.with_source(written)
 
-    services = control.means.services
+    services = control.dependencies.services
     driving = drive(tape, len(events), services, workflow_at)
     answered = interruptible_result(ENGINE.call(lambda: ENGINE.promise(driving)))
     first = tape.first
@@ -362,7 +362,7 @@ def _hindered(workflow: Workflow, events: Sequence[Event], control: Control) -> 
 def _changed_functions(execution: Execution, workflow: Workflow, control: Control) -> tuple[str, ...]:
     """Return the functions that are missing or have changed since the execution ran, as reasons."""
     then = execution.state.code
-    now = control.means.code_of(workflow)
+    now = control.dependencies.code_of(workflow)
     changed = sorted(name for name in then if name in now and now[name] != then[name])
     gone = sorted(name for name in then if name not in now)
     reasons = [f"{', '.join(changed)}: not the code that ran"] if changed else []

@@ -43,7 +43,7 @@ from divebook.events.catalog import (
 from divebook.events.event import to_microseconds
 from divebook.questions.bounds import Bounds
 from divebook.runtime.clock import Chance, Ids
-from divebook.runtime.concurrency import GoesOnElsewhere, Suspended, Waits
+from divebook.runtime.concurrency import ContinuedAsNew, Suspended, Waits
 from divebook.runtime.errors import clean_text
 from divebook.runtime.operations import OperationLog, OperationRequest, WhatIfSource
 from divebook.store.append import Durability, ExecutionRecord
@@ -186,8 +186,8 @@ class Child(NamedTuple):
         """Return the resumption event. A child that had ended may spend what its parent has left now."""
         if not state.is_over:
             return ExecutionResumed(state.status)
-        own = Bounds.from_dict(workflow.bounds or {})
-        bounds = given_again(state, own, self.bounds, self.counted)
+        bounds_of_child = Bounds.from_dict(workflow.bounds or {})
+        bounds = given_again(state, bounds_of_child, self.bounds, self.counted)
         return ExecutionResumed(state.status, None if bounds == state.bounds else bounds.to_dict())
 
 
@@ -202,33 +202,33 @@ def successor_of(state: ExecutionState, workflow: str, inputs: Mapping[str, Any]
             f"execution {state.execution_id} cannot go on as a new one, since {state.parent} waits for its end; "
             "let the workflow that is started from outside do so"
         )
-    left = left_of(state)
+    remaining = left_of(state)
     variables = dict(state.variables)
-    return Child("", state.execution_id, workflow, inputs, left, model=state.model, variables=variables)
+    return Child("", state.execution_id, workflow, inputs, remaining, model=state.model, variables=variables)
 
 
-async def succeeded_by(
+async def continue_as_successor(
     operation: Callable[..., Awaitable[Any]],
     successor: Child,
     reason: str,
     begin: BeginSuccessor,
-    others: Callable[[], int],
+    other_paths: Callable[[], int],
 ) -> NoReturn:
-    """Start the successor as a recorded operation of the present execution, then leave that by raising GoesOnElsewhere.
+    """Start the successor as a recorded operation of the present execution, then leave that by raising ContinuedAsNew.
 
-    The operation fails, also recorded, while `others`, the number of other active paths, is not 0.
+    The operation fails, also recorded, while `other_paths`, the number of other active paths, is not 0.
     """
 
     async def start() -> str:
-        if others():
+        if other_paths():
             raise StepError(
                 "the execution cannot go on as a new one while other paths are on their way; join them before this step"
             )
         return await begin(successor)
 
-    asked = {"inputs": successor.inputs, "reason": reason}
-    started = await operation(CONTINUE_AS_NEW, asked, start, key="continue-as-new", repeatable=True)
-    raise GoesOnElsewhere(started, reason, successor.inputs)
+    parameters = {"inputs": successor.inputs, "reason": reason}
+    successor_id = await operation(CONTINUE_AS_NEW, parameters, start, key="continue-as-new", repeatable=True)
+    raise ContinuedAsNew(successor_id, reason, successor.inputs)
 
 
 def _ended_with(parent: str, child: ExecutionState) -> bool:
@@ -248,8 +248,8 @@ class DriveChild(Protocol):
 
 def running_children(state: ExecutionState) -> dict[str, OperationRecord]:
     """Return the unfinished child operations of an execution, by id of the child."""
-    opened = [path.open for path in state.paths.values() if path.open is not None]
-    records = [record for found in opened for record in found.operations.values()]
+    open_steps = [path.open for path in state.paths.values() if path.open is not None]
+    records = [record for step in open_steps for record in step.operations.values()]
     return {
         record.signal: record
         for record in records
@@ -276,10 +276,10 @@ class Children:
     process dies or the parent gets another id.
     """
 
-    def __init__(self, once: OperationLog, waits: Waits, chance: Chance) -> None:
-        self._once = once
+    def __init__(self, operations: OperationLog, waits: Waits, chance: Chance) -> None:
+        self._operations = operations
         self._waits = waits
-        self._ids = Ids(once.journal.clock, chance)
+        self._ids = Ids(operations.journal.clock, chance)
 
     async def run(self, place: Place, workflow: str, inputs: Mapping[str, Any], drive: DriveChild) -> Any:
         """Run another workflow as a child execution that is started once, and return its result.
@@ -291,102 +291,106 @@ class Children:
         Suspended
             The child waits for something from outside, and nothing else can happen here.
         """
-        wanted = self._wanted(place, workflow, inputs)
-        child_id = wanted.parameters["signal"]
+        request = self._request(place, workflow, inputs)
+        child_id = request.parameters["signal"]
 
         async def carry_out(record: OperationRecord | None) -> Any:
-            journal = self._once.journal
+            journal = self._operations.journal
             if record is None:
-                share = reserved_for(share_of(left_of(journal.state), self._side_by_side()))
-                reserved: Reserved | None = share.plus(self._handed_on(place, child_id))
-                begun = self._once.begin(wanted, reserved)
+                share = reserved_for(share_of(left_of(journal.state), self._spending_strands()))
+                reserved: Reserved | None = share.plus(self._restored_reservation(place, child_id))
+                started_record = self._operations.begin(request, reserved)
             else:
-                begun = record
+                started_record = record
                 reserved = record.reserved
             bounds = given_with(journal.state, reserved)
-            asked = Child(
+            child = Child(
                 child_id, journal.execution_id, workflow, inputs, bounds, self._counted(child_id), journal.state.model
             )
-            if self._once.beyond is not None:
-                asked = asked._replace(like=self._once.beyond.child_like(wanted))
+            if self._operations.miss_policy is not None:
+                child = child._replace(like=self._operations.miss_policy.child_like(request))
             await journal.durable()
             try:
-                ended = await self._ended(place.path, asked, drive, is_new=record is None)
+                child_state = await self._run_to_end(place.path, child, drive, is_new=record is None)
             except (DefinitionError, InputError, NotFoundError, SetupError) as error:
                 # The child did not start. Without a recorded end its operation would seem to be running, also to a
                 # verification (test_a_function_that_fails_is_equal_wherever_it_stands).
-                raise self._once.fail(place, begun, clean_text(error), names_of(error), raised=error) from error
+                raise self._operations.fail(
+                    place, started_record, clean_text(error), names_of(error), raised=error
+                ) from error
             except BoundExceededError as error:  # recorded, so that a replay takes the same branch
-                raise self._once.fail(place, begun, str(error), names_of(error), raised=error) from error
-            return self._taken(place, begun, ended)
+                raise self._operations.fail(place, started_record, str(error), names_of(error), raised=error) from error
+            return self._record_end(place, started_record, child_state)
 
-        return await self._once.run(wanted, carry_out)
+        return await self._operations.run(request, carry_out)
 
-    def _handed_on(self, place: Place, child: str) -> Reserved | None:
+    def _restored_reservation(self, place: Place, child: str) -> Reserved | None:
         """Return the reservation that a resumed child had when it ended, which is restored."""
-        earlier = self._once.record_of(place, place.operation_id)
+        earlier = self._operations.record_of(place, place.operation_id)
         return earlier.reserved if earlier is not None and earlier.signal == child else None
 
-    def _side_by_side(self) -> int:
+    def _spending_strands(self) -> int:
         """Return the number of strands that may spend the remaining budget, including the present one: those without a
         child.
 
         Dividing by it keeps the sum of the shares of concurrent children within the remaining budget
         (test_children_side_by_side_never_overshoot).
         """
-        state = self._once.journal.state
+        state = self._operations.journal.state
         strands = sum(self._waits.count(path.id) for path in state.active_paths() if path.phase != JOINING)
         return max(1, strands - len(running_children(state)))
 
-    def _wanted(self, place: Place, workflow: str, inputs: Mapping[str, Any]) -> OperationRequest:
+    def _request(self, place: Place, workflow: str, inputs: Mapping[str, Any]) -> OperationRequest:
         """Return the operation request with the id of its child: the recorded id, also of a failed child, else a new
         one.
         """
-        record = self._once.known_at(place)
-        known = None if record is None else record.signal
-        asked = {"workflow": workflow, "inputs": inputs, "signal": known or self._ids.execution()}
-        wanted = OperationRequest.of(place, CHILD_WORKFLOW, asked)
-        if record is None or record.status != PENDING or record.parameters_hash == wanted.digest:
-            return wanted
-        return OperationRequest.of(place, CHILD_WORKFLOW, {**wanted.parameters, "signal": self._ids.execution()})
+        record = self._operations.known_at(place)
+        recorded_id = None if record is None else record.signal
+        parameters = {"workflow": workflow, "inputs": inputs, "signal": recorded_id or self._ids.execution()}
+        request = OperationRequest.of(place, CHILD_WORKFLOW, parameters)
+        if record is None or record.status != PENDING or record.parameters_hash == request.digest:
+            return request
+        return OperationRequest.of(place, CHILD_WORKFLOW, {**request.parameters, "signal": self._ids.execution()})
 
-    async def _ended(self, path: str, asked: Child, drive: DriveChild, *, is_new: bool) -> ExecutionState:
+    async def _run_to_end(self, path: str, child: Child, drive: DriveChild, *, is_new: bool) -> ExecutionState:
         """Return the last state of a child.
 
         The process that drives the child to its end sends a signal to the parent.
         """
 
-        def heard() -> int:
-            return len(self._once.journal.state.signals.get(asked.id, ()))
+        def count_signals() -> int:
+            return len(self._operations.journal.state.signals.get(child.id, ()))
 
-        seen = heard()
-        child = await drive(asked, again=is_new or not seen)
-        while not child.is_over or _ended_with(asked.parent, child):
+        signal_count = count_signals()
+        state = await drive(child, again=is_new or not signal_count)
+        while not state.is_over or _ended_with(child.parent, state):
 
-            def is_ready(before: int = seen) -> bool:
-                return heard() > before
+            def is_ready(before: int = signal_count) -> bool:
+                return count_signals() > before
 
-            if not child.is_over:
+            if not state.is_over:
                 await self._waits.until(path, is_ready)
-            seen = heard()
-            was_over = child.is_over
-            child = await drive(asked, again=was_over)
-            if was_over and _ended_with(asked.parent, child):
+            signal_count = count_signals()
+            was_over = state.is_over
+            state = await drive(child, again=was_over)
+            if was_over and _ended_with(child.parent, state):
                 raise Suspended  # another process ended this execution; its next write fails
-        return child
+        return state
 
-    def _taken(self, place: Place, record: OperationRecord, child: ExecutionState) -> Any:
+    def _record_end(self, place: Place, record: OperationRecord, child: ExecutionState) -> Any:
         """Record how a child ended, and its consumption since the last count. Return its result, or raise its error."""
         used = self._not_counted(child)
         held = held_by(child).to_dict() or None
         if child.lifecycle == COMPLETED:
             result = {"execution_id": child.execution_id, "status": child.lifecycle, "outputs": child.outputs}
-            self._once.complete(place, record, result, used, held=held)
+            self._operations.complete(place, record, result, used, held=held)
             return result
         which = f"child execution {child.execution_id} of {child.workflow_name!r}"
         failed = f"{child.error}, in {which}"
         error = ExecutionError(failed if child.lifecycle == FAILED else f"{which} is {child.lifecycle}: {child.error}")
-        raise self._once.fail(place, record, str(error), names_of(error), used, held=held, final=child.is_final or None)
+        raise self._operations.fail(
+            place, record, str(error), names_of(error), used, held=held, final=child.is_final or None
+        )
 
     def _not_counted(self, child: ExecutionState) -> dict[str, int] | None:
         counted = self._counted(child.execution_id)
@@ -394,4 +398,4 @@ class Children:
         return Usage(*(max(0, now - before) for now, before in zip(used, counted, strict=True))).to_dict() or None
 
     def _counted(self, child: str) -> Usage:
-        return self._once.journal.state.ledger.children.get(child, NO_USAGE)
+        return self._operations.journal.state.ledger.children.get(child, NO_USAGE)

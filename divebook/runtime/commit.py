@@ -28,7 +28,7 @@ from anyio.lowlevel import RunVar
 
 from divebook.errors import StoreBusyError, StoreError
 from divebook.events.catalog import RUNNING
-from divebook.runtime.compute.threads import ThreadCall, aside, begun_aside
+from divebook.runtime.compute.threads import ThreadCall, run_engine_call, start_engine_call
 from divebook.store.append import FULL, Appending, Batch
 from divebook.store.base import EventStore
 from divebook.text.format import in_parts
@@ -77,7 +77,7 @@ class Syncs(Generic[J]):
         """True if several executions would wait for the disk."""
         return len(self._running) > 1
 
-    def come_apart(self, batches: Mapping[J, Batch]) -> bool:
+    def must_sync_later(self, batches: Mapping[J, Batch]) -> bool:
         """Return whether these batches are written first and synced later by a thread.
 
         That requires a store with separate syncs, a batch with full durability, and several running executions or a
@@ -106,8 +106,9 @@ class Syncs(Generic[J]):
         present.waiting.append(done)
 
     def _begin(self) -> None:
-        self._present, self._next = self._next, _Round()
-        task = asyncio.get_running_loop().create_task(aside(self._store.sync), name="divebook-sync")
+        self._present = self._next
+        self._next = _Round()
+        task = asyncio.get_running_loop().create_task(run_engine_call(self._store.sync), name="divebook-sync")
         task.add_done_callback(functools.partial(self._end, self._present))
 
     def _end(self, ended: _Round[J], task: asyncio.Task[None]) -> None:
@@ -144,13 +145,17 @@ def wake(waiting: Iterable[asyncio.Future[None]]) -> None:
 
 _log = logger(__name__)
 T = TypeVar("T")
-SHORTEST, LONGEST = 0.05, 1.0
-"""Seconds between two attempts: the first pause and the longest one."""
+FIRST_PAUSE = 0.05
+"""Seconds between the first two attempts."""
+LONGEST_PAUSE = 1.0
+"""Maximum number of seconds between two attempts."""
 CALL_PATIENCE_SECONDS = 10.0
 """Seconds after which a waiting call is logged, for example one that waits for a free session of a pool."""
-CALLS, WORKS = 16, 64
-"""Maximum number of threads for single calls and for work. Work asks the loop, which makes calls, so calls have their
-own threads and never wait for work."""
+CALL_THREADS = 16
+"""Maximum number of threads for single calls."""
+WORK_THREADS = 64
+"""Maximum number of threads for work. Work asks the loop, which makes calls, so calls have their own threads and never
+wait for work."""
 
 _calls: RunVar[anyio.CapacityLimiter] = RunVar("divebook store calls")
 _works: RunVar[anyio.CapacityLimiter] = RunVar("divebook work on stores")
@@ -158,7 +163,7 @@ _works: RunVar[anyio.CapacityLimiter] = RunVar("divebook work on stores")
 
 def longer(pause: float) -> float:
     """Return the next, longer pause."""
-    return min(LONGEST, pause * 2)
+    return min(LONGEST_PAUSE, pause * 2)
 
 
 class StoreCalls:
@@ -181,11 +186,11 @@ class StoreCalls:
 
         The loop continues meanwhile.
         """
-        return await _in_thread(call, _calls, CALLS)
+        return await _in_thread(call, _calls, CALL_THREADS)
 
-    def begun(self, call: Callable[[], object]) -> ThreadCall:
+    def start(self, call: Callable[[], object]) -> ThreadCall:
         """Start a call in a thread, even if the store is local. The loop can wait for it briefly, or await it."""
-        return begun_aside(call)
+        return start_engine_call(call)
 
     async def patiently(self, call: Callable[[], T]) -> T:
         """Repeat a call while the store is busy, and return its result. The loop continues meanwhile.
@@ -201,37 +206,39 @@ class StoreCalls:
         """
         if self.store.local:
             return await self.patiently(function)
-        return await _patiently(lambda: _in_thread(function, _works, WORKS))
+        return await _patiently(lambda: _in_thread(function, _works, WORK_THREADS))
 
 
 async def _patiently(call: Callable[[], Awaitable[T]]) -> T:
-    pause = SHORTEST
+    pause = FIRST_PAUSE
     since = time.monotonic()
-    is_said = False
+    is_logged = False
     while True:
         try:
             return await call()
         except StoreBusyError as error:
-            if not is_said and time.monotonic() - since >= CALL_PATIENCE_SECONDS:
-                is_said = True
+            if not is_logged and time.monotonic() - since >= CALL_PATIENCE_SECONDS:
+                is_logged = True
                 _log.warning("%s. An execution waits for it, and goes on by itself", error)
             await asyncio.sleep(pause)
             pause = longer(pause)
 
 
-async def _in_thread(function: Callable[[], T], limiter: RunVar[anyio.CapacityLimiter], most: int) -> T:
+async def _in_thread(function: Callable[[], T], limiter: RunVar[anyio.CapacityLimiter], limit: int) -> T:
     try:
         places = limiter.get()
     except LookupError:
-        places = anyio.CapacityLimiter(most)
+        places = anyio.CapacityLimiter(limit)
         limiter.set(places)
     return await anyio.to_thread.run_sync(function, limiter=places)
 
 
 PATIENCE_SECONDS = 2.0
 """Seconds until a busy store is logged. `Execution.held_up` shows it at once."""
-MOST_IN_A_ROW, MOST_ELSEWHERE = 16, 4
-"""Maximum number of commits of a single path between two turns of the loop: on the loop, and through a thread."""
+MOST_IN_A_ROW = 16
+"""Maximum number of commits of a single path on the loop between two of its turns."""
+MOST_ELSEWHERE = 4
+"""Maximum number of commits of a single path through a thread between two turns of the loop."""
 MOMENT = 0.002
 """Seconds that the loop waits at most for a commit in a thread."""
 LATEST = 0.01
@@ -277,13 +284,15 @@ class StoreUnavailable(NamedTuple):
 class PendingCommit:
     """Batches that a thread is writing or has written. Without a call they are already written.
 
-    `waited` is the time in seconds that the loop spent on them before the thread started.
+    `seconds_on_loop` is the time in seconds that the loop spent on them before the thread started.
     """
 
-    def __init__(self, batches: Mapping[Committing, Batch], call: ThreadCall | None, waited: float = 0.0) -> None:
+    def __init__(
+        self, batches: Mapping[Committing, Batch], call: ThreadCall | None, seconds_on_loop: float = 0.0
+    ) -> None:
         self.batches = batches
         self.call = call
-        self.waited = waited
+        self.seconds_on_loop = seconds_on_loop
         self.is_over = call is None
         """True once the journals have received the outcomes."""
 
@@ -302,9 +311,9 @@ class GroupCommit:
     def __init__(self, calls: StoreCalls) -> None:
         self.calls = calls
         self.store = calls.store
-        self._under_way: asyncio.Task[None] | None = None
+        self._commit_task: asyncio.Task[None] | None = None
         self._dirty: dict[Committing, None] = {}
-        self._apart: dict[Committing, asyncio.Task[None]] = {}
+        self._heavy_writes: dict[Committing, asyncio.Task[None]] = {}
         """Journals that a separate thread writes at present, although the store is local: those with large values."""
         self._waiting: list[asyncio.Future[None]] = []
         self._syncs: Syncs[Committing] = Syncs(calls.store)
@@ -316,8 +325,8 @@ class GroupCommit:
         """True if a single path was running in the last turn; true if the last commit in a thread took less than
         `MOMENT`."""
         self._in_a_row = 0
-        self._pause = SHORTEST
-        self._is_said = False
+        self._pause = FIRST_PAUSE
+        self._is_logged = False
         self.held_up: StoreUnavailable | None = None
         """Why the store cannot be written to at present, or None if it can."""
 
@@ -359,7 +368,7 @@ class GroupCommit:
             return False
         if self.calls.are_direct:
             return self._in_a_row < MOST_IN_A_ROW
-        return self._was_quick and self._under_way is None and self._in_a_row < MOST_ELSEWHERE
+        return self._was_quick and self._commit_task is None and self._in_a_row < MOST_ELSEWHERE
 
     def commit_now(self) -> None:
         """Write pending events now on the loop, or start to, unless the store is busy."""
@@ -369,7 +378,7 @@ class GroupCommit:
             if self.calls.are_direct:
                 self._write()
             else:
-                self._write_in_a_moment()
+                self._write_briefly()
 
     def _end_turn(self) -> None:
         self._is_scheduled = False
@@ -378,15 +387,15 @@ class GroupCommit:
         self._in_a_row = 0
         if self.calls.are_direct:
             self._write()
-        elif self._under_way is None:
+        elif self._commit_task is None:
             if self._was_alone and self._was_quick and self.held_up is None:
-                self._write_in_a_moment()
+                self._write_briefly()
             else:
-                self._begin_elsewhere(None)
+                self._start_thread_commit(None)
 
-    def _begin_elsewhere(self, handed: PendingCommit | None) -> None:
-        work = self._write_elsewhere(handed)
-        self._under_way = asyncio.get_running_loop().create_task(work, name="divebook-commit")
+    def _start_thread_commit(self, pending: PendingCommit | None) -> None:
+        work = self._write_in_thread(pending)
+        self._commit_task = asyncio.get_running_loop().create_task(work, name="divebook-commit")
 
     def _join_later(self) -> None:
         if self._dirty and self._later:
@@ -400,15 +409,15 @@ class GroupCommit:
         sync, otherwise at once.
         """
         if self._dirty:
-            self._part_heavy()
+            self._start_heavy_writes()
             batches = self._take()
-            is_apart = self._syncs.come_apart(batches)
-            outcomes = self._append(batches.values(), is_apart=is_apart)
-            self._end(batches, outcomes, is_durable=not is_apart)
+            is_synced_later = self._syncs.must_sync_later(batches)
+            outcomes = self._append(batches.values(), is_synced_later=is_synced_later)
+            self._end(batches, outcomes, is_durable=not is_synced_later)
             for journal in batches:
                 if journal.is_checkpoint_due:
                     journal.put_checkpoint()
-            if is_apart and any(outcome is None for outcome in outcomes):
+            if is_synced_later and any(outcome is None for outcome in outcomes):
                 written = zip(batches.items(), outcomes, strict=True)
                 reached = {journal: batch.last_sequence for (journal, batch), refusal in written if refusal is None}
                 waiting = self._waiting
@@ -416,14 +425,14 @@ class GroupCommit:
                 self._syncs.wait_for(reached, waiting)
         self._wake()
 
-    def _part_heavy(self) -> None:
+    def _start_heavy_writes(self) -> None:
         """Encode, hash, compress and write large values in a thread, so that the other executions continue."""
-        for journal in [journal for journal in self._dirty if journal.is_heavy and journal not in self._apart]:
+        for journal in [journal for journal in self._dirty if journal.is_heavy and journal not in self._heavy_writes]:
             del self._dirty[journal]
-            work = self._write_apart(journal)
-            self._apart[journal] = asyncio.get_running_loop().create_task(work, name="divebook-large-values")
+            work = self._write_heavy(journal)
+            self._heavy_writes[journal] = asyncio.get_running_loop().create_task(work, name="divebook-large-values")
 
-    async def _write_apart(self, journal: Committing) -> None:
+    async def _write_heavy(self, journal: Committing) -> None:
         """Write the pending records of one execution in a thread.
 
         Later records of it wait, so that the order is kept.
@@ -432,94 +441,94 @@ class GroupCommit:
         try:
             self._end(batches, await self._appended(batches))
         finally:
-            del self._apart[journal]
+            del self._heavy_writes[journal]
             if journal in self._dirty and self.held_up is None:
                 self.schedule(journal)
             self._wake()
 
-    def _write_in_a_moment(self) -> None:
+    def _write_briefly(self) -> None:
         if self._dirty:
-            handed = self._handed_in_a_moment()
-            if not handed.is_over or any(journal.is_checkpoint_due for journal in handed.batches):
-                self._begin_elsewhere(handed)
+            pending = self._append_briefly()
+            if not pending.is_over or any(journal.is_checkpoint_due for journal in pending.batches):
+                self._start_thread_commit(pending)
         self._wake()
 
-    def _handed_in_a_moment(self) -> PendingCommit:
+    def _append_briefly(self) -> PendingCommit:
         """Write pending events: on the loop for at most `MOMENT` seconds, the rest in a thread."""
         batches = self._take()
-        began = time.perf_counter()
+        started_at = time.perf_counter()
         count = len(batches)
         try:
             appending = self.store.append_in_a_moment([*batches.values()], MOMENT)
         except Exception as error:  # noqa: BLE001 - every caller that waits for the write raises it again
             appending = Appending(list, [error] * count)
-        waited = time.perf_counter() - began
+        seconds = time.perf_counter() - started_at
         if appending.answers is not None:
-            self._was_quick = waited < MOMENT
+            self._was_quick = seconds < MOMENT
             self._end(batches, appending.answers)
             return PendingCommit(batches, None)
-        call = self.calls.begun(lambda: _outcomes(appending.finish, count))
-        handed = PendingCommit(batches, call, waited)
+        call = self.calls.start(lambda: _outcomes(appending.finish, count))
+        pending = PendingCommit(batches, call, seconds)
         if not appending.is_begun and call.within(MOMENT) is not None:
-            self._end_handed(handed)
-        return handed
+            self._end_pending(pending)
+        return pending
 
-    async def _write_elsewhere(self, handed: PendingCommit | None) -> None:
+    async def _write_in_thread(self, pending: PendingCommit | None) -> None:
         """Write the batches handed over, then pending events until none are left.
 
         While the store is busy, it stops: `_try_later` has scheduled the next attempt. Checkpoints are written between
         commits.
         """
         try:
-            while handed is not None or self._dirty:
-                handed = handed or self._hand_over()
-                if not handed.is_over:
-                    await self._until_over(handed)
+            while pending is not None or self._dirty:
+                pending = pending or self._hand_over()
+                if not pending.is_over:
+                    await self._wait_for(pending)
                 self._wake()
                 if self.held_up is not None:
                     return
-                for journal in handed.batches:
+                for journal in pending.batches:
                     if journal.is_checkpoint_due:
                         await self.calls.once(journal.put_checkpoint)
-                handed = None
+                pending = None
         finally:
-            self._under_way = None
+            self._commit_task = None
             self._wake()
 
     def _hand_over(self) -> PendingCommit:
         batches = self._take()
-        return PendingCommit(batches, self.calls.begun(lambda: self._append(batches.values())))
+        return PendingCommit(batches, self.calls.start(lambda: self._append(batches.values())))
 
-    async def _until_over(self, handed: PendingCommit) -> None:
-        assert handed.call is not None  # noqa: S101 - it is not over
+    async def _wait_for(self, pending: PendingCommit) -> None:
+        assert pending.call is not None  # noqa: S101 - it is not over
         try:
-            await handed.call.end()
+            await pending.call.end()
         except asyncio.CancelledError:
-            self._stop(handed.batches)
+            self._stop(pending.batches)
             raise
-        self._end_handed(handed)
+        self._end_pending(pending)
 
-    def _end_handed(self, handed: PendingCommit) -> None:
-        assert handed.call is not None and handed.call.outcome is not None  # noqa: S101, PT018 - the call is over
-        outcomes, error = handed.call.outcome
-        handed.is_over = True
-        self._was_quick = handed.waited + handed.call.seconds < MOMENT
+    def _end_pending(self, pending: PendingCommit) -> None:
+        assert pending.call is not None and pending.call.outcome is not None  # noqa: S101, PT018 - the call is over
+        outcomes, error = pending.call.outcome
+        pending.is_over = True
+        self._was_quick = pending.seconds_on_loop + pending.call.seconds < MOMENT
         if error is None:
-            self._end(handed.batches, outcomes)
+            self._end(pending.batches, outcomes)
         else:  # not an `Exception`: those are among the outcomes
-            self._stop(handed.batches)
+            self._stop(pending.batches)
 
     def _take(self) -> dict[Committing, Batch]:
         journals = self._dirty
         self._dirty = {}
-        if self._apart:
-            self._dirty = {journal: None for journal in journals if journal in self._apart}
-            journals = {journal: None for journal in journals if journal not in self._apart}
+        if self._heavy_writes:
+            self._dirty = {journal: None for journal in journals if journal in self._heavy_writes}
+            journals = {journal: None for journal in journals if journal not in self._heavy_writes}
         return {journal: batch for journal in journals if (batch := journal.take_batch()).records}
 
-    def _append(self, batches: Iterable[Batch], *, is_apart: bool = False) -> Sequence[Exception | None]:
+    def _append(self, batches: Iterable[Batch], *, is_synced_later: bool = False) -> Sequence[Exception | None]:
         batches = [*batches]
-        append = self.store.append_unsynced if is_apart else self.store.append_all
+        append = self.store.append_unsynced if is_synced_later else self.store.append_all
         return _outcomes(lambda: append(batches), len(batches))
 
     async def _appended(self, batches: Mapping[Committing, Batch]) -> Sequence[Exception | None]:
@@ -546,7 +555,7 @@ class GroupCommit:
         if isinstance(busy, StoreBusyError):  # a busy store has the same outcome for all batches
             self._try_later(batches, busy)
         elif self.held_up is not None:
-            self._go_on()
+            self._note_available()
 
     def _wake(self) -> None:
         waiting = self._waiting
@@ -560,19 +569,19 @@ class GroupCommit:
         before = self.held_up
         since = loop.time() if before is None else before.since
         self.held_up = StoreUnavailable(str(error), since, "disk" if self.store.local else "server")
-        if not self._is_said and loop.time() - self.held_up.since >= PATIENCE_SECONDS:
-            self._is_said = True
+        if not self._is_logged and loop.time() - self.held_up.since >= PATIENCE_SECONDS:
+            self._is_logged = True
             _log.warning("%s. Executions wait for it and go on by themselves; what they did is kept in memory", error)
         self._is_scheduled = True
         loop.call_later(self._pause, self._end_turn)
         self._pause = longer(self._pause)
 
-    def _go_on(self) -> None:
-        if self._is_said:
+    def _note_available(self) -> None:
+        if self._is_logged:
             _log.warning("%s can be written again; executions go on", self.store.location)
         self.held_up = None
-        self._pause = SHORTEST
-        self._is_said = False
+        self._pause = FIRST_PAUSE
+        self._is_logged = False
 
 
 def _outcomes(append: Callable[[], Sequence[Exception | None]], count: int) -> Sequence[Exception | None]:

@@ -27,7 +27,7 @@ class Suspended(BaseException):
     """Unwinds a step that cannot continue before a message from outside."""
 
 
-class GoesOnElsewhere(Suspended):
+class ContinuedAsNew(Suspended):
     """Unwinds a step whose execution continues as a successor."""
 
     def __init__(self, successor: str, reason: str, inputs: Mapping[str, Any]) -> None:
@@ -43,20 +43,20 @@ class CallCounter:
     Each further call counts as one more strand. A call that waits for calls of its own has its own `CallCounter`.
     """
 
-    def __init__(self, strands: ConcurrentCalls) -> None:
-        self._strands = strands
+    def __init__(self, calls: ConcurrentCalls) -> None:
+        self._calls = calls
         self._count = 0
 
     def begin(self) -> None:
         """Count one more call."""
-        self._strands.running += self._count > 0
+        self._calls.running += self._count > 0
         self._count += 1
 
     def end(self) -> None:
         """Count one call less. The last one returns the place to the strand."""
         self._count -= 1
         if self._count:
-            self._strands.leave()
+            self._calls.leave()
 
     @contextmanager
     def call(self) -> Iterator[None]:
@@ -81,14 +81,14 @@ class ConcurrentCalls:
 
     def __init__(self, idle: Callable[[ConcurrentCalls], None], changed: Callable[[], None] = lambda: None) -> None:
         self.running = 1
-        self.are_resting = False
+        self.are_parked = False
         """True while the execution is not driven. A strand that moves nevertheless is unwound."""
         self._idle = idle
         self._changed = changed
-        self._may_stay = True
+        self._may_park = True
         self._open_calls = 0
         self._parked: dict[asyncio.Future[bool], Callable[[], bool]] = {}
-        self._last: list[asyncio.Future[None]] = []
+        self._waiting_alone: list[asyncio.Future[None]] = []
         """Strands that wait until no other strand runs."""
         self._pauses: set[anyio.CancelScope] = set()
         self._are_ending = False
@@ -128,23 +128,23 @@ class ConcurrentCalls:
 
         Yields a function that makes the context manager in which each strand runs.
         """
-        left = count
+        remaining = count
 
         @contextmanager
         def strand() -> Iterator[None]:
-            nonlocal left
+            nonlocal remaining
             try:
                 yield
             finally:
-                left -= 1
-                if left:  # the last one gives its place to the waiting strand, which continues
+                remaining -= 1
+                if remaining:  # the last one gives its place to the waiting strand, which continues
                     self.leave()
 
         self.running += max(0, count - 1)
         try:
             yield strand
         finally:
-            self.running -= max(0, left - 1)  # strands cancelled before they started
+            self.running -= max(0, remaining - 1)  # strands cancelled before they started
 
     @contextmanager
     def open_call(self) -> Iterator[None]:
@@ -178,13 +178,13 @@ class ConcurrentCalls:
         if self.running <= 1 and not self._open_calls:
             return False
         alone = asyncio.get_running_loop().create_future()
-        self._last.append(alone)
+        self._waiting_alone.append(alone)
         self.leave()
         try:
             await asyncio.wait((alone, change), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            if alone in self._last:  # the change came first, or the strand was cancelled
-                self._last.remove(alone)
+            if alone in self._waiting_alone:  # the change came first, or the strand was cancelled
+                self._waiting_alone.remove(alone)
                 self._continue()
         return change.done()
 
@@ -206,7 +206,7 @@ class ConcurrentCalls:
         except asyncio.CancelledError:
             if self._parked.pop(parked, None) is not None:
                 self._continue()
-            if self.are_resting:  # a time limit of user code; its handling is replayed
+            if self.are_parked:  # a time limit of user code; its handling is replayed
                 raise Suspended from None
             raise
         if not woken:
@@ -223,16 +223,16 @@ class ConcurrentCalls:
         self.running -= 1
         if self.is_blocked:
             self._changed()
-        elif self.running <= 0 and self._last:
+        elif self.running <= 0 and self._waiting_alone:
             self.running += 1
-            waiting = self._last.pop(0)
+            waiting = self._waiting_alone.pop(0)
             if not waiting.done():  # otherwise it was cancelled and has not run since
                 waiting.set_result(None)
         elif self.is_idle:
-            if self._may_stay:
+            if self._may_park:
                 self._idle(self)
             else:
-                self.let_go()
+                self.unwind()
 
     def _continue(self) -> None:
         """Count a parked strand as running again."""
@@ -256,13 +256,13 @@ class ConcurrentCalls:
         """Number of parked strands."""
         return len(self._parked)
 
-    def forbid_staying(self) -> None:
+    def forbid_parking(self) -> None:
         """Unwind the strands when they are idle, because code runs that is not counted among them."""
-        self._may_stay = False
+        self._may_park = False
 
-    def let_go(self) -> None:
+    def unwind(self) -> None:
         """Unwind all parked strands. Later ones are unwound as well, because the step is replayed."""
-        self._may_stay = False
+        self._may_park = False
         for parked in list(self._parked):
             self._release(parked, woken=False)
 
@@ -303,10 +303,10 @@ class Group:
         self._scope = anyio.CancelScope()
         """Cancel scope around the block."""
         self._tasks: dict[asyncio.Task[None], tuple[anyio.CancelScope, Coroutine[Any, Any, object]]] = {}
-        self._aside: set[asyncio.Task[None]] = set()
+        self._background: set[asyncio.Task[None]] = set()
         """Tasks that the block does not wait for."""
         self._error: BaseException | None = None
-        self._left: asyncio.Future[None] | None = None
+        self._next_end_future: asyncio.Future[None] | None = None
         """Done as soon as another task has ended."""
 
     @property
@@ -324,7 +324,7 @@ class Group:
             self.is_open = True
             try:
                 yield
-                while len(self._tasks) > len(self._aside):
+                while len(self._tasks) > len(self._background):
                     await self._next_end()
             finally:
                 self.is_open = False
@@ -341,7 +341,7 @@ class Group:
             finally:
                 del error  # its traceback holds this frame
 
-    def start(self, work: Coroutine[Any, Any, object], *, is_aside: bool = False) -> None:
+    def start(self, work: Coroutine[Any, Any, object], *, is_background: bool = False) -> None:
         """Run a coroutine as a task, or cancel it if the block has ended.
 
         The block does not wait for tasks that are `aside`.
@@ -350,10 +350,10 @@ class Group:
         if self.is_cancelled or not self.is_open:
             scope.cancel()
         task = asyncio.get_running_loop().create_task(_run(scope, work), name="divebook-side-by-side")
-        task.add_done_callback(self._take_leave)
+        task.add_done_callback(self._on_task_end)
         self._tasks[task] = scope, work
-        if is_aside:
-            self._aside.add(task)
+        if is_background:
+            self._background.add(task)
 
     def cancel(self) -> None:
         """Cancel the block and every task, even before the block starts."""
@@ -361,24 +361,24 @@ class Group:
         for scope, _ in self._tasks.values():
             scope.cancel()
 
-    def cancel_aside(self) -> None:
+    def cancel_background(self) -> None:
         """Cancel the tasks that the block does not wait for, including those that have not started."""
-        for task in self._aside:
+        for task in self._background:
             self._tasks[task][0].cancel()
 
     def _next_end(self) -> asyncio.Future[None]:
-        self._left = asyncio.get_running_loop().create_future()
-        return self._left
+        self._next_end_future = asyncio.get_running_loop().create_future()
+        return self._next_end_future
 
-    def _take_leave(self, task: asyncio.Task[None]) -> None:
+    def _on_task_end(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task)[1].close()  # if it was cancelled before it started
-        self._aside.discard(task)
+        self._background.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None or task.cancelled():  # a direct `Task.cancel` cancels the whole group
             self._error = self._error or error
             self.cancel()
-        if self._left is not None and not self._left.done():
-            self._left.set_result(None)
+        if self._next_end_future is not None and not self._next_end_future.done():
+            self._next_end_future.set_result(None)
 
 
 async def _run(scope: anyio.CancelScope, work: Coroutine[Any, Any, object]) -> None:
@@ -401,13 +401,13 @@ class Waits:
     """The strands of all paths of one execution, and their deadlines."""
 
     def __init__(self, journal: StepLog) -> None:
-        self.idle: Callable[[ConcurrentCalls], None] = ConcurrentCalls.let_go
+        self.idle: Callable[[ConcurrentCalls], None] = ConcurrentCalls.unwind
         """Called with the strands of a path that has nothing left to do."""
         self.changed: Callable[[], None] = lambda: None
         """Called when the strands of a path become blocked or unblocked."""
         self.expire: Callable[[str], Awaitable[None]] = _nothing
         """Expire an open question before its time."""
-        self._strands: dict[str, ConcurrentCalls] = {}
+        self._calls: dict[str, ConcurrentCalls] = {}
         """By path: the strands of its present step, if they were requested."""
         self.deadlines: Callable[[str, int], None] | None = None
         """Set a timer that checks a path again at a time, in microseconds."""
@@ -415,33 +415,33 @@ class Waits:
 
     def enter(self, path: str) -> None:
         """Forget the strands of the step that a path was in."""
-        self._strands.pop(path, None)
+        self._calls.pop(path, None)
 
-    def strands(self, path: str) -> ConcurrentCalls:
+    def concurrent_calls(self, path: str) -> ConcurrentCalls:
         """Return the strands of the step that a path is in."""
-        if path not in self._strands:
-            self._strands[path] = ConcurrentCalls(self.idle, self._note_change)
-        return self._strands[path]
+        if path not in self._calls:
+            self._calls[path] = ConcurrentCalls(self.idle, self._on_change)
+        return self._calls[path]
 
-    def _note_change(self) -> None:
+    def _on_change(self) -> None:
         self.changed()
 
     def is_blocked(self, path: str) -> bool:
         """Return whether the step of a path has an open call and can only continue with an answer."""
-        strands = self._strands.get(path)
-        return strands is not None and strands.is_blocked
+        calls = self._calls.get(path)
+        return calls is not None and calls.is_blocked
 
     def count(self, path: str) -> int:
         """Return the number of strands of a path; one if its step has not requested any."""
-        found = self._strands.get(path)
-        return 1 if found is None else found.running + found.parked
+        calls = self._calls.get(path)
+        return 1 if calls is None else calls.running + calls.parked
 
     async def until(self, path: str, is_ready: Callable[[], bool]) -> None:
         """Wait until `is_ready` returns True.
 
         It is checked at `look_again` and at each message; see `ConcurrentCalls.park`.
         """
-        await self.strands(path).park(is_ready)
+        await self.concurrent_calls(path).park(is_ready)
 
     def look_again(self, path: str, at: int | None) -> None:
         """Check a path again at a time, even without a message; None for never."""

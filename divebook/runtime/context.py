@@ -32,7 +32,7 @@ from divebook.events.codec import storable
 from divebook.events.event import to_datetime
 from divebook.questions import Question, checked_answer
 from divebook.questions.question import KINDS
-from divebook.runtime.children import BeginSuccessor, DriveChild, succeeded_by, successor_of
+from divebook.runtime.children import BeginSuccessor, DriveChild, continue_as_successor, successor_of
 from divebook.runtime.clock import Chance, Clock, StepLog
 from divebook.runtime.compute.dask import Executors
 from divebook.runtime.concurrency import ConcurrentCalls
@@ -57,11 +57,12 @@ async def recorded_now(operation: Operation, clock: Clock, key: str | None) -> d
     async def read() -> int:
         return clock.now()
 
-    def noted(value: int) -> catalog.Payload:
+    def extra_event(value: int) -> catalog.Payload:
         return catalog.TimeAccessed(to_datetime(value).isoformat(), to_datetime(value).isoformat())
 
     parameters = {"access_type": "now"}
-    return to_datetime(await operation(TIME_ACCESS, parameters, read, key=key, repeatable=True, noted=noted))
+    value = await operation(TIME_ACCESS, parameters, read, key=key, repeatable=True, noted=extra_event)
+    return to_datetime(value)
 
 
 async def recorded_bits(operation: Operation, chance: Chance, count: int, method: str) -> int:
@@ -70,12 +71,12 @@ async def recorded_bits(operation: Operation, chance: Chance, count: int, method
     async def draw() -> int:
         return chance.bits(count)
 
-    def noted(bits: int) -> catalog.Payload:
+    def extra_event(bits: int) -> catalog.Payload:
         value = bits / float(2**count) if method == "float" else bits
         return catalog.RandomGenerated(method, value, bits if method == "seed" else None)
 
     parameters = {"type": "bits", "count": count}
-    return int(await operation(RANDOM_GENERATION, parameters, draw, repeatable=True, noted=noted))
+    return int(await operation(RANDOM_GENERATION, parameters, draw, repeatable=True, noted=extra_event))
 
 
 # --- time limits of steps and calls, measured with the clock of the execution ----------------------------------------
@@ -130,13 +131,15 @@ class TimeLimit:
 
     def _left(self, timeout: float | None, called: str | None) -> tuple[float, TimedOutError]:
         """Return the seconds left for a call, and the error raised after them: that of the call or of the step."""
-        whole = self._whole
-        own = math.inf if timeout is None else timeout
+        limit_of_step = self._whole
+        limit_of_call = math.inf if timeout is None else timeout
         spent = self._journal.seconds_since(self._began_at)
-        left = math.inf if whole is None else max(0.0, whole - spent)
-        if whole is None or own < left:
-            return own, TimedOutError(f"a call of {self._name if called is None else repr(called)}", own)
-        return left, TimedOutError(self._name, whole)
+        remaining = math.inf if limit_of_step is None else max(0.0, limit_of_step - spent)
+        if limit_of_step is None or limit_of_call < remaining:
+            return limit_of_call, TimedOutError(
+                f"a call of {self._name if called is None else repr(called)}", limit_of_call
+            )
+        return remaining, TimedOutError(self._name, limit_of_step)
 
 
 # --- attempts --------------------------------------------------------------------------------------------------------
@@ -155,7 +158,7 @@ def has_one_attempt(recorder: Recorder, path: str, policy: Retry | None) -> bool
     """
     if policy is not None:
         return False
-    if path in recorder.once.fresh:
+    if path in recorder.operations.fresh:
         return True
     opened = recorder.journal.present.paths[path].open
     return opened is None or not opened.failures
@@ -195,11 +198,11 @@ async def retried(
     """
     item = place.iteration_index if key is None else key
     if place_of is not None:
-        _pass_over(recorder, place, key, _failures(recorder, place, item)[0], place_of)
+        _skip_attempts(recorder, place, key, _failures(recorder, place, item)[0], place_of)
     while True:
         failures, delay = _failures(recorder, place, item)
         if failures:
-            with recorder.waits.strands(place.path).before_attempt():
+            with recorder.waits.concurrent_calls(place.path).before_attempt():
                 if delay > 0:
                     await recorder.signals.sleep(place._replace(key=pause_key(key, failures)), delay, within)
         try:
@@ -209,16 +212,16 @@ async def retried(
                 raise
 
 
-def _pass_over(
+def _skip_attempts(
     recorder: Recorder, place: Place, key: str | None, failures: int, place_of: Callable[[int], Place]
 ) -> None:
     """Note that code does not request the failed attempts and the pauses between them again.
 
     Their records therefore do not count as history ahead (test_attempts_that_failed_are_not_history_ahead).
     """
-    for failed in range(failures):
-        recorder.once.pass_over(place_of(failed).operation_id)
-        recorder.once.pass_over(place._replace(key=pause_key(key, failed)).operation_id)
+    for attempt in range(failures):
+        recorder.operations.skip(place_of(attempt).operation_id)
+        recorder.operations.skip(place._replace(key=pause_key(key, attempt)).operation_id)
 
 
 def _failures(recorder: Recorder, place: Place, item: int | str | None) -> tuple[int, float]:
@@ -230,14 +233,14 @@ def _will_try_again(recorder: Recorder, place: Place, policy: Retry | None, erro
     """Record another attempt, if the policy has one and the log can still be written. Return whether there is one."""
     journal = recorder.journal
     index = place.iteration_index
-    if policy is None or journal.error is not None or place.path in recorder.once.diverged:
+    if policy is None or journal.error is not None or place.path in recorder.operations.diverged:
         return False
     failures = _failures(recorder, place, index if key is None else key)[0] + 1
     failure = fault_of(error)
     delay = retry_delay(policy, failures, failure, recorder.chance.bits(JITTER_BITS) / 2**JITTER_BITS)
     if delay is not None:
-        retried_at = catalog.StepRetried(failures, failure.message, delay, None if key else index, key)
-        journal.record(retried_at, place.path, place.step)
+        event = catalog.StepRetried(failures, failure.message, delay, None if key else index, key)
+        journal.record(event, place.path, place.step)
     return delay is not None
 
 
@@ -258,7 +261,7 @@ class StepContext:
         Number of failed attempts of this visit; the item's index inside `Each`, else None; names of the item (`As`).
     executors, workspaces
         Where functions run, and the workspaces of calls.
-    beyond
+    miss_policy
         Miss policy of a what-if, else None. Effects of a what-if outside its log must not be kept.
     """
 
@@ -285,12 +288,13 @@ class StepContext:
         self.executors = executors or Executors()
         self._recorder = recorder
         self.approving = recorder.approving
-        self.beyond = recorder.once.beyond
+        self.miss_policy = recorder.operations.miss_policy
         self._calls: dict[str, int] = {}
         self.known: dict[int, Any] = {}
         """Variables passed as whole values, by their ``id``. The log has them, so they need not be checked again."""
         self.is_limited = step.timeout is not None  # True if its calls have a time limit
-        self.workspaces, self._limit = recorder.workspaces, TimeLimit(step, recorder.journal)
+        self.workspaces = recorder.workspaces
+        self._limit = TimeLimit(step, recorder.journal)
 
     @property
     def execution_id(self) -> str:
@@ -402,12 +406,28 @@ class StepContext:
             The log has another operation at this place; parameters or result are not plain data.
         """
         if timeout is not None or self.step.timeout is not None:
-            called = operation_name(operation_type, parameters)
-            call = self._limit.of(call, timeout, called)
-            streamed = streamed and self._limit.of(streamed, timeout, called)
-        wanted = OperationRequest.of(self.place(key, attempt), operation_type, parameters, self.known)
-        made = call, usage, repeatable, reserved, streamed, noted, slot, setting, within, done, workspace, seen, undone
-        return self._recorder.run(wanted, tuple.__new__(Call, made))  # takes a third of the time of calling the class
+            name = operation_name(operation_type, parameters)
+            call = self._limit.of(call, timeout, name)
+            streamed = streamed and self._limit.of(streamed, timeout, name)
+        request = OperationRequest.of(self.place(key, attempt), operation_type, parameters, self.known)
+        fields = (
+            call,
+            usage,
+            repeatable,
+            reserved,
+            streamed,
+            noted,
+            slot,
+            setting,
+            within,
+            done,
+            workspace,
+            seen,
+            undone,
+        )
+        return self._recorder.run(
+            request, tuple.__new__(Call, fields)
+        )  # takes a third of the time of calling the class
 
     def enclosing(
         self,
@@ -440,11 +460,11 @@ class StepContext:
 
     def record_of(self, key: str | int, attempt: int | None = None) -> OperationRecord | None:
         """Return the record of the operation named `key`, or of one of its attempts, or None."""
-        return self._recorder.once.known_at(self.place(key, attempt))
+        return self._recorder.operations.known_at(self.place(key, attempt))
 
     async def start_of(self, key: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """Return parameters and settings of the operation named `key`, which the log must have."""
-        return await self._recorder.once.start_of(self.place(key))
+        return await self._recorder.operations.start_of(self.place(key))
 
     def records_in(self, record: OperationRecord) -> list[OperationRecord]:
         """Return the records of the operations inside one that has not completed."""
@@ -452,7 +472,7 @@ class StepContext:
 
     def question_of(self, key: str) -> Question | None:
         """Return the question named `key`, or None if it was not asked."""
-        return self._recorder.once.question_at(self.place(key))
+        return self._recorder.operations.question_at(self.place(key))
 
     @property
     def items(self) -> Mapping[int, Any]:
@@ -465,7 +485,7 @@ class StepContext:
 
     def note(self, fact: catalog.Payload) -> None:
         """Record an event that is not an operation, so that no replay requests it."""
-        self._recorder.once.record(self.place("note"), fact)
+        self._recorder.operations.record(self.place("note"), fact)
 
     def writing(self, write: Callable[[], None]) -> AbstractContextManager[None]:
         """Return a context manager that registers `write`.
@@ -476,7 +496,7 @@ class StepContext:
 
     def has_history_ahead(self) -> bool:
         """Return whether the log has operations of this step that its code has not requested again yet."""
-        return self._recorder.once.has_history_ahead(self.place("ahead"))
+        return self._recorder.operations.has_history_ahead(self.place("ahead"))
 
     def retried(
         self,
@@ -499,9 +519,11 @@ class StepContext:
         if has_one_attempt(self._recorder, self.path, policy):
             return make(0)
         name = f"call-{key}" if isinstance(key, int) else key
-        known = self._attempts_of(name)
-        of = functools.partial(self.place, key)
-        return retried(self._recorder, self.place(name), policy, make, key=known, within=within, place_of=of)
+        attempts_key = self._attempts_of(name)
+        place_of = functools.partial(self.place, key)
+        return retried(
+            self._recorder, self.place(name), policy, make, key=attempts_key, within=within, place_of=place_of
+        )
 
     def _attempts_of(self, name: str) -> str:
         """Return the name under which the log counts the attempts of a call."""
@@ -516,11 +538,11 @@ class StepContext:
 
     def emit(self, name: str, data: Any = None, *, key: str | None = None) -> None:
         """Record a user-defined event. With a `key`, record it once for this place."""
-        self._recorder.once.emit(self.place(key or "emit"), name, data, is_once=key is not None)
+        self._recorder.operations.emit(self.place(key or "emit"), name, data, is_once=key is not None)
 
     def strands(self) -> ConcurrentCalls:
         """Return the concurrent strands of the step, for code that makes calls concurrently."""
-        return self._recorder.waits.strands(self.path)
+        return self._recorder.waits.concurrent_calls(self.path)
 
     @staticmethod
     def storable(value: Any, path: str) -> Any:
@@ -534,12 +556,12 @@ class StepContext:
 
     def place(self, key: str | int | None = None, attempt: int | None = None) -> Place:
         """Return the place of the next operation, or of an attempt at it. It is named `key`, else numbered."""
-        found = self.next_key() if key is None else key
+        name = self.next_key() if key is None else key
         if attempt is None:
             attempt = self.attempt
         elif self.attempt:  # another attempt of the step has calls of its own
-            found = f"{found}@{self.attempt}"
-        parts = self.path, self.step.name, self.visit, self.iteration_index, found, attempt
+            name = f"{name}@{self.attempt}"
+        parts = self.path, self.step.name, self.visit, self.iteration_index, name, attempt
         return tuple.__new__(Place, parts)  # takes a third of the time of calling the class
 
     def next_key(self) -> str | int:
@@ -599,12 +621,12 @@ class StepContext:
         InterruptExpiredError
             The question expired without an answer, and has no default.
         """
-        asked = Question("default", kind, question, self.path, self.step.name, message, data, schema, within)
+        request = Question("default", kind, question, self.path, self.step.name, message, data, schema, within)
         # Errors show the id "default": only the default can be invalid before the log assigns an id.
-        asked = asked._replace(optional=KINDS[kind].optional if optional is None else optional)
+        request = request._replace(optional=KINDS[kind].optional if optional is None else optional)
         if has_default or default is not None:
-            asked = asked._replace(default=checked_answer(asked, default, FITTING, 0))
-        return await self._recorder.asking.ask(self.place(key), asked, expires_in)
+            request = request._replace(default=checked_answer(request, default, FITTING, 0))
+        return await self._recorder.asking.ask(self.place(key), request, expires_in)
 
     async def withdraw(self, key: str) -> None:
         """Expire an open question of the step now, so that its default applies."""
@@ -630,7 +652,7 @@ class StepContext:
         """Start a successor execution of the same workflow. Raises StepError if a parent waits for this execution."""
         journal = self._recorder.journal
         successor = successor_of(journal.state, self.workflow.name, inputs)
-        await succeeded_by(self.operation, successor, reason, begin, lambda: journal.state.active - 1)
+        await continue_as_successor(self.operation, successor, reason, begin, lambda: journal.state.active - 1)
 
     async def now(self, key: str | None = None) -> datetime:
         """Return the current time in UTC, recorded. `key` names the place of repeated or concurrent calls."""

@@ -18,6 +18,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
+from types import CodeType
 from typing import Any, NamedTuple, TypeVar, cast
 
 from divebook.engine.retries import Fault, failure_text, names_of, telling, text_of
@@ -57,8 +58,10 @@ ELSEWHERE = "__divebook_frames__"
 MOST_FRAMES = 10
 MOST_TRACE = 4_000
 MOST_CAUSES = 3
-AROUND, MOST_LINE = 2, 200
-"""Lines before and after the one that raised; maximum number of characters of a line."""
+LINES_AROUND = 2
+"""Lines before and after the one that raised."""
+MOST_LINE = 200
+"""Maximum number of characters of a line."""
 _OURS = str(Path(__file__).parents[1])
 _BETWEEN = ("asyncio", "anyio", "concurrent", "threading.py", "runpy.py")
 """Parts of paths of the frames between the engine and user code."""
@@ -84,16 +87,21 @@ def frames_of(error: BaseException) -> list[Frame]:
     """
     elsewhere = vars(error).get(ELSEWHERE)
     if elsewhere is not None:
-        return [Frame(*found) for found in elsewhere]
+        return [Frame(*fields) for fields in elsewhere]
     if isinstance(error, DivebookError) and error.__cause__ is not None:
         return frames_of(error.__cause__)
-    walked = [
-        Frame(code.co_filename, line, code.co_name, linecache.getline(code.co_filename, line).strip())
+    frames = [
+        _frame(frame.f_code, line)
         for frame, line in traceback.walk_tb(error.__traceback__)
-        if _is_theirs((code := frame.f_code).co_filename)
+        if _is_shown(frame.f_code.co_filename)
     ]
-    own = [number for number, frame in enumerate(walked) if is_own(frame.file)]
-    return walked[own[0] :] if own else walked
+    user_frames = [number for number, frame in enumerate(frames) if is_user_code(frame.file)]
+    return frames[user_frames[0] :] if user_frames else frames
+
+
+def _frame(code: CodeType, line: int) -> Frame:
+    source = linecache.getline(code.co_filename, line).strip()
+    return Frame(code.co_filename, line, code.co_name, source)
 
 
 def trace_of(error: BaseException) -> str | None:
@@ -111,17 +119,17 @@ def _innermost(error: BaseException) -> BaseException:
     return error
 
 
-def _causes(error: BaseException, left: int = MOST_CAUSES) -> Iterator[str]:
+def _causes(error: BaseException, remaining: int = MOST_CAUSES) -> Iterator[str]:
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    if cause is None or isinstance(cause, DivebookError) or not left:
+    if cause is None or isinstance(cause, DivebookError) or not remaining:
         return
-    yield from _causes(cause, left - 1)
+    yield from _causes(cause, remaining - 1)
     yield from _lines(frames_of(cause))
     yield f"{clean_failure(cause)}\n{_MEANWHILE if error.__cause__ is None else _CAUSED}"
 
 
 def _lines(frames: list[Frame]) -> Iterator[str]:
-    for frame in _kept(frames):
+    for frame in _shown_frames(frames):
         cell = _cell_of(frame.file)
         where = f'File "{frame.file}", line {frame.line}' if cell is None else f"{cell.label}, line {cell.line(frame)}"
         yield f"  {where}, in {frame.function}\n"
@@ -130,11 +138,11 @@ def _lines(frames: list[Frame]) -> Iterator[str]:
             yield f"    {code[:MOST_LINE]}\n"
 
 
-def _kept(frames: list[Frame]) -> list[Frame]:
+def _shown_frames(frames: list[Frame]) -> list[Frame]:
     """Return the last frames. If none of them is user code, put the innermost frame of user code before them."""
-    own = [frame for frame in frames[:-MOST_FRAMES] if is_own(frame.file)]
-    is_among = any(is_own(frame.file) for frame in frames[-MOST_FRAMES:])
-    return [*([] if is_among else own[-1:]), *frames[-MOST_FRAMES:]]
+    user_frames = [frame for frame in frames[:-MOST_FRAMES] if is_user_code(frame.file)]
+    is_among = any(is_user_code(frame.file) for frame in frames[-MOST_FRAMES:])
+    return [*([] if is_among else user_frames[-1:]), *frames[-MOST_FRAMES:]]
 
 
 def place_of(error: BaseException) -> Mapping[str, Any] | None:
@@ -149,15 +157,15 @@ def place_of(error: BaseException) -> Mapping[str, Any] | None:
             return link.raised_at
         link = link.__cause__
     frames = frames_of(error)
-    frame = next((frame for frame in reversed(frames) if is_own(frame.file)), None)
+    frame = next((frame for frame in reversed(frames) if is_user_code(frame.file)), None)
     return None if frame is None else _place(frame)
 
 
 def present_place() -> Mapping[str, Any] | None:
     """Return the innermost line of user code on the present stack, like `place_of`, or None."""
-    called = ((frame.f_code, line) for frame, line in traceback.walk_stack(None))
-    own = ((code, line) for code, line in called if _is_theirs(code.co_filename) and is_own(code.co_filename))
-    return next((_place(Frame(code.co_filename, line, code.co_name, "")) for code, line in own), None)
+    stack = ((frame.f_code, line) for frame, line in traceback.walk_stack(None))
+    user_code = ((code, line) for code, line in stack if _is_shown(code.co_filename) and is_user_code(code.co_filename))
+    return next((_place(Frame(code.co_filename, line, code.co_name, "")) for code, line in user_code), None)
 
 
 def line_of(function: Callable[..., Any]) -> Mapping[str, Any]:
@@ -171,15 +179,15 @@ def _place(frame: Frame) -> Mapping[str, Any]:
     lines = linecache.getlines(frame.file) or [""] * (frame.line - 1) + [frame.code]
     if cell is None:
         return source_place(f"{_short(frame.file)}:{frame.line}", lines, frame.line)
-    found = source_place(f"{cell.label}, line {cell.line(frame)}", lines, frame.line, above=cell.above)
-    return {**found, "cell": cell.id} if cell.id else found
+    place = source_place(f"{cell.label}, line {cell.line(frame)}", lines, frame.line, above=cell.above)
+    return {**place, "cell": cell.id} if cell.id else place
 
 
 def source_place(label: str, lines: list[str], line: int, *, above: int = 0) -> dict[str, Any]:
     """Return a place in a text; `above` lines precede the first of `lines`."""
-    first = max(1, line - AROUND)
-    around = [shared().text(found.rstrip("\n")[:MOST_LINE]) for found in lines[first - 1 : line + AROUND]]
-    return {"label": label, "line": line + above, "first": first + above, "lines": around}
+    first = max(1, line - LINES_AROUND)
+    shown_lines = [shared().text(text.rstrip("\n")[:MOST_LINE]) for text in lines[first - 1 : line + LINES_AROUND]]
+    return {"label": label, "line": line + above, "first": first + above, "lines": shown_lines}
 
 
 # --- files and cells -------------------------------------------------------------------------------------------------
@@ -209,18 +217,18 @@ def _cell_of(file: str) -> CodeCell | None:
     return cell_of(file)
 
 
-def _is_theirs(file: str) -> bool:
+def _is_shown(file: str) -> bool:
     return not file.startswith(_OURS) and not any(part in Path(file).parts for part in _BETWEEN)
 
 
 @lru_cache(maxsize=1)
 def _libraries() -> tuple[str, ...]:
     paths = sysconfig.get_paths()
-    found = {paths[name] for name in ("purelib", "platlib", "stdlib", "platstdlib")}
-    return tuple(sorted(found, key=len, reverse=True))  # site-packages is inside the folder of the standard library
+    folders = {paths[name] for name in ("purelib", "platlib", "stdlib", "platstdlib")}
+    return tuple(sorted(folders, key=len, reverse=True))  # site-packages is inside the folder of the standard library
 
 
-def is_own(file: str) -> bool:
+def is_user_code(file: str) -> bool:
     """Return whether a file is user code and not part of a library."""
     return not file.startswith((*_libraries(), "<frozen"))
 
@@ -244,7 +252,7 @@ T = TypeVar("T")
 
 MOST_BYTES = 20_000
 """Maximum size of the recorded arguments and fields of an error. Above it, only the text is recorded."""
-_NOT_ITS_OWN = (ELSEWHERE, LOST, "raised_at")
+_OUR_ATTRIBUTES = (ELSEWHERE, LOST, "raised_at")
 """Attributes that divebook sets on errors: the place, and the lost result of a call."""
 
 
@@ -252,18 +260,18 @@ def facts_of(error: BaseException) -> dict[str, Any] | None:
     """Return the data to recreate an error: classes as ``module:name``, arguments, fields, and its place."""
     if isinstance(error, OperationError):
         return None  # it comes from a log, or is the engine's own
-    found: dict[str, Any] = {"types": [f"{cls.__module__}:{cls.__qualname__}" for cls in _classes(type(error))]}
+    facts: dict[str, Any] = {"types": [f"{cls.__module__}:{cls.__qualname__}" for cls in _classes(type(error))]}
     args = OSError.__reduce__(error)[1] if isinstance(error, OSError) else error.args  # its `args` lack the file
     for name, value in (("args", list(args)), ("fields", _fields(error))):
-        kept = _storable(value)
-        if kept is not None and (kept or name == "args"):
-            found[name] = kept
+        recorded = _storable(value)
+        if recorded is not None and (recorded or name == "args"):
+            facts[name] = recorded
     place = place_of(error)
-    return found if place is None else {**found, "place": place}
+    return facts if place is None else {**facts, "place": place}
 
 
 def _fields(error: BaseException) -> dict[str, Any]:
-    return {name: value for name, value in vars(error).items() if name not in _NOT_ITS_OWN}
+    return {name: value for name, value in vars(error).items() if name not in _OUR_ATTRIBUTES}
 
 
 def _classes(cls: type) -> list[type]:
@@ -274,10 +282,11 @@ def _classes(cls: type) -> list[type]:
 def _storable(value: Any) -> Any:
     """Return a value in recorded form without secrets, or None if that is impossible or too large."""
     try:
-        kept = shared().value(storable(value, "error"))
-        written = encode(kept)
-        is_clean = shared().text(text := written.decode()) == text  # otherwise a secret is inside an opaque value
-        return kept if is_clean and len(written) <= MOST_BYTES else None
+        recorded = shared().value(storable(value, "error"))
+        written = encode(recorded)
+        text = written.decode()
+        is_clean = shared().text(text) == text  # otherwise a secret is inside an opaque value
+        return recorded if is_clean and len(written) <= MOST_BYTES else None
     except UnstorableValueError:
         return None
 
@@ -305,9 +314,9 @@ def _error_like(message: str, names: tuple[str, ...], facts: Mapping[str, Any]) 
     is a plain OperationError.
     """
     types = facts.get("types")
-    found = types if types and isinstance(types, list) else [f"builtins:{name}" for name in names]
-    cls = next(filter(None, map(_present, filter(_is_text, found))), None)
-    error = None if cls is None else _made(_caught_as(cls), cls, message, facts)
+    class_names = types if types and isinstance(types, list) else [f"builtins:{name}" for name in names]
+    cls = next(filter(None, map(_loaded_class, filter(_is_text, class_names))), None)
+    error = None if cls is None else _new_error(_caught_as(cls), cls, message, facts)
     if error is None:
         error = OperationError(message)
     error.operation_id = ""
@@ -318,7 +327,7 @@ def _error_like(message: str, names: tuple[str, ...], facts: Mapping[str, Any]) 
     return error
 
 
-def _made(kind: type[OperationError], cls: type, message: str, facts: Mapping[str, Any]) -> OperationError | None:
+def _new_error(kind: type[OperationError], cls: type, message: str, facts: Mapping[str, Any]) -> OperationError | None:
     """Create the error without running a constructor, except that of its built-in base class.
 
     Return None if the base class does not accept the arguments, for example a group without its members.
@@ -350,15 +359,15 @@ def _of(kind: type[T], recorded: Any) -> T:
     return cast("T", opened(recorded))
 
 
-def _present(name: str) -> type[Exception] | None:
+def _loaded_class(name: str) -> type[Exception] | None:
     """Return the exception class of that name, if this process has loaded it."""
     module, _, path = name.partition(":")
-    found: Any = builtins if module == "builtins" else sys.modules.get(module)
+    target: Any = builtins if module == "builtins" else sys.modules.get(module)
     for part in path.split("."):
-        found = getattr(found, "__dict__", {}).get(part)
-    if not (isinstance(found, type) and issubclass(found, Exception) and found is not Exception):
+        target = getattr(target, "__dict__", {}).get(part)
+    if not (isinstance(target, type) and issubclass(target, Exception) and target is not Exception):
         return None
-    return found if _caught_as(found) is not OperationError else None
+    return target if _caught_as(target) is not OperationError else None
 
 
 def _derived(cls: Any) -> type[OperationError]:
@@ -378,7 +387,7 @@ def _derived(cls: Any) -> type[OperationError]:
 _caught_as: Callable[[Any], type[OperationError]] = functools.lru_cache(maxsize=256)(_derived)
 
 
-class OwnFacts(NamedTuple):
+class ErrorDetails(NamedTuple):
     """Recorded details of an error that no recorded call raised."""
 
     trace: str | None = None
@@ -386,7 +395,7 @@ class OwnFacts(NamedTuple):
     place: Mapping[str, Any] | None = None
 
 
-def own_facts(error: BaseException, place: Mapping[str, Any] | None = None) -> OwnFacts:
+def error_details(error: BaseException, place: Mapping[str, Any] | None = None) -> ErrorDetails:
     """Return class and place of an error of a step's own code.
 
     For an error of a recorded call the log has them already. `place` is the line of the definition that caused it, if
@@ -394,15 +403,15 @@ def own_facts(error: BaseException, place: Mapping[str, Any] | None = None) -> O
     """
     source = telling(error)
     if isinstance(source, OperationError):
-        return OwnFacts()
+        return ErrorDetails()
     is_ours = isinstance(source, DivebookError)
-    return OwnFacts(None if is_ours else trace_of(source), names_of(source), place or place_of(source))
+    return ErrorDetails(None if is_ours else trace_of(source), names_of(source), place or place_of(source))
 
 
 def fault_of(error: BaseException, place: Mapping[str, Any] | None = None, message: str | None = None) -> Fault:
     """Return an error in the form that policies and messages use, without secrets. `message` replaces its text."""
-    known = place or (None if isinstance(telling(error), OperationError) else place_of(telling(error)))
-    return Fault.of(error, clean_failure(error) if message is None else message, shared().text, known)
+    error_place = place or (None if isinstance(telling(error), OperationError) else place_of(telling(error)))
+    return Fault.of(error, clean_failure(error) if message is None else message, shared().text, error_place)
 
 
 def links_of(error: BaseException) -> Iterator[BaseException]:
@@ -410,12 +419,12 @@ def links_of(error: BaseException) -> Iterator[BaseException]:
 
     If items failed concurrently, the errors of all of them are included.
     """
-    seen: set[int] = set()
-    left: list[BaseException | None] = [error]
-    while left:
-        link = left.pop()
-        if link is not None and id(link) not in seen:
-            seen.add(id(link))
+    visited: set[int] = set()
+    pending: list[BaseException | None] = [error]
+    while pending:
+        link = pending.pop()
+        if link is not None and id(link) not in visited:
+            visited.add(id(link))
             yield link
-            left += [link.__cause__, link.__context__, *getattr(link, "exceptions", ())]
-            left += link.beside if isinstance(link, ItemFailedError) else ()
+            pending += [link.__cause__, link.__context__, *getattr(link, "exceptions", ())]
+            pending += link.beside if isinstance(link, ItemFailedError) else ()

@@ -31,7 +31,7 @@ from divebook.projections.log_frames import FramedLog, log_of
 from divebook.projections.summary import ReadLog
 from divebook.questions import Question
 from divebook.runtime.children import running_children
-from divebook.runtime.compute.threads import lending_place
+from divebook.runtime.compute.threads import lend_slot
 from divebook.runtime.driver import Driver
 from divebook.runtime.loop import ENGINE
 from divebook.runtime.manager import Control, is_elsewhere, wait_elsewhere
@@ -340,14 +340,14 @@ class Execution(ReadExecution):
 
         If a child execution caused it, return the failure inside the child.
         """
-        found = super().failure_in(log)
-        if found is None or not found.child:
-            return found
+        failure = super().failure_in(log)
+        if failure is None or not failure.child:
+            return failure
         with suppress(StoreError):  # the child's log is damaged or deleted
-            events = [*self.store.history(found.child)]
-            inner = failure_in(events, found.message)
-            return replace(inner, child=inner.child or found.child, span=found.span, sequence=found.sequence)
-        return found
+            events = [*self.store.history(failure.child)]
+            inner = failure_in(events, failure.message)
+            return replace(inner, child=inner.child or failure.child, span=failure.span, sequence=failure.sequence)
+        return failure
 
     def _frame(self, kind: str) -> Any:
         if not self._driver.is_read:
@@ -436,11 +436,11 @@ class Execution(ReadExecution):
 
         See `Environment.compare`.
         """
-        found = [
+        executions = [
             Execution(self._control, self._control.look_up(run)) if isinstance(run, str) else run
             for run in (other, *more)
         ]
-        return Comparison([log_of(run) for run in (self, *found)])
+        return Comparison([log_of(run) for run in (self, *executions)])
 
     # --- operations --------------------------------------------------------------------------------------------------
 
@@ -467,7 +467,7 @@ class Execution(ReadExecution):
         driving = None if elsewhere else self._driver.standstill()
         until = None if timeout is None else time.monotonic() + timeout
         try:
-            with lending_place():
+            with lend_slot():
                 if driving is not None:
                     interruptible_result(driving, timeout)
                 if driving is None or is_elsewhere(self._driver):  # returned to the workers of its queue

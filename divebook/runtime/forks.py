@@ -106,16 +106,16 @@ def point_of(events: Sequence[Event], at: int | None, change: Change, *, reachin
 
 def _before_ends(events: Sequence[Event], change: Change) -> dict[str, int]:
     """Return, for each changed operation and question, the last event before it first ended or was answered."""
-    found: dict[str, int] = {}
+    ends: dict[str, int] = {}
     results = change.results
     answers = change.answers
     for event in events:
         match event.data:
             case catalog.OperationCompleted() | catalog.OperationFailed() as data if data.operation_id in results:
-                found.setdefault(data.operation_id, event.sequence - 1)
+                ends.setdefault(data.operation_id, event.sequence - 1)
             case catalog.InterruptResolved() as data if data.interrupt_id in answers:
-                found.setdefault(data.interrupt_id, event.sequence - 1)
-    return found
+                ends.setdefault(data.interrupt_id, event.sequence - 1)
+    return ends
 
 
 def _before_effects(events: Sequence[Event], change: Change, ended: Container[str]) -> Iterator[int]:
@@ -129,11 +129,11 @@ def _before_effects(events: Sequence[Event], change: Change, ended: Container[st
         yield 1
     for step in change.prompts:
         yield next((e.sequence - 1 for e in events if isinstance(e.data, catalog.StepStarted) and e.step == step), 1)
-    wanted = [("variable", name) for name in change.variables]
-    wanted += [("operation", name) for name in change.results if name not in ended]
-    wanted += [("question", name) for name in change.answers if name not in ended]
-    last = {named: event.sequence for event in events for named in _named(event.data)} if wanted else {}
-    for kind, name in wanted:
+    parts = [("variable", name) for name in change.variables]
+    parts += [("operation", name) for name in change.results if name not in ended]
+    parts += [("question", name) for name in change.answers if name not in ended]
+    last = {part: event.sequence for event in events for part in _named(event.data)} if parts else {}
+    for kind, name in parts:
         if (kind, name) not in last:
             raise SetupError(
                 f"{kind} {name!r} of execution {events[0].execution_id} cannot be changed: its log has nothing of that "
@@ -260,21 +260,21 @@ def epochs_of(events: Iterable[Event]) -> list[Epoch]:
     accepts its past results. They count from then on as results of the functions at that time
     (`test_a_run_that_was_mended_is_shown_and_nothing_is_asked`).
     """
-    found: list[Epoch] = []
-    begun: Mapping[str, str] = {}
+    epochs: list[Epoch] = []
+    first_code: Mapping[str, str] = {}
     for event in events:
         if isinstance(event.data, catalog.ExecutionStarted):
-            begun = event.data.code or {}
-            found.append(Epoch(event.sequence, begun))
+            first_code = event.data.code or {}
+            epochs.append(Epoch(event.sequence, first_code))
         elif isinstance(event.data, catalog.ExecutionForked):
-            begun = begun if event.data.code is None else event.data.code
-            found = [epoch._replace(code=begun) for epoch in found]
+            first_code = first_code if event.data.code is None else event.data.code
+            epochs = [epoch._replace(code=first_code) for epoch in epochs]
         elif isinstance(event.data, catalog.ExecutionResumed):
-            code = begun if event.data.code is None else event.data.code
+            code = first_code if event.data.code is None else event.data.code
             if event.data.previous_status in TERMINAL:
-                found = [epoch._replace(code=code) for epoch in found]
-            found.append(Epoch(event.sequence, code))
-    return found
+                epochs = [epoch._replace(code=code) for epoch in epochs]
+            epochs.append(Epoch(event.sequence, code))
+    return epochs
 
 
 def first_reached(events: Sequence[Event], labels: Callable[[Epoch], Container[str]]) -> int | None:
@@ -289,16 +289,16 @@ def reached(events: Sequence[Event], labels: Callable[[Epoch], Container[str]]) 
 
     A call without an end, or whose failure ended an execution, is not yielded: resuming repeats it anyway.
     """
-    again = made_again(events)
-    counts = {data.operation_id for data in _payloads(events) if isinstance(data, _ENDS)} - again
-    begun = [(event.sequence, event.data) for event in events if isinstance(event.data, catalog.OperationStarted)]
-    latest = {data.operation_id: sequence for sequence, data in begun}
+    repeated = made_again(events)
+    counts = {data.operation_id for data in _payloads(events) if isinstance(data, _ENDS)} - repeated
+    starts = [(event.sequence, event.data) for event in events if isinstance(event.data, catalog.OperationStarted)]
+    latest = {data.operation_id: sequence for sequence, data in starts}
     epochs = epochs_of(events)
-    meant = {epoch.begins: labels(epoch) for epoch in epochs}
-    for sequence, data in begun:
-        epoch = max(found.begins for found in epochs if found.begins <= sequence)
+    labels_of = {epoch.begins: labels(epoch) for epoch in epochs}
+    for sequence, data in starts:
+        epoch = max(other.begins for other in epochs if other.begins <= sequence)
         is_latest = latest[data.operation_id] == sequence
-        if is_latest and data.operation_id in counts and _label(data) in meant[epoch]:
+        if is_latest and data.operation_id in counts and _label(data) in labels_of[epoch]:
             yield sequence, data.operation_id
 
 
@@ -374,8 +374,8 @@ def fitting(change: Change, state: ExecutionState, now: int) -> Change:
         for name, response in change.answers.items()
         if name in state.interrupts
     }
-    types = {key: record.operation_type for found in _opened(state) for key, record in found.operations.items()}
-    results = {name: _as_recorded(types.get(name), name, given) for name, given in change.results.items()}
+    types = {key: record.operation_type for step in _opened(state) for key, record in step.operations.items()}
+    results = {name: _as_recorded(types.get(name), name, result) for name, result in change.results.items()}
     return replace(change, answers={**change.answers, **answers}, results=results)
 
 
@@ -383,21 +383,21 @@ def _opened(state: ExecutionState) -> Iterator[OpenStep]:
     yield from (path.open for path in state.paths.values() if path.open is not None)
 
 
-def _as_recorded(operation_type: str | None, name: str, given: Any) -> Any:
+def _as_recorded(operation_type: str | None, name: str, result: Any) -> Any:
     """Return a result in the form in which the log stores it. A model response contains more than its text.
 
     The result of a tool is wrapped in ``result``. A string for a model call becomes a response with one text part and
     no cost.
     """
-    if operation_type == TOOL_CALL and not (isinstance(given, Mapping) and "result" in given):
-        return {"result": given}
-    if operation_type not in (AGENT_RESPONSE, CACHED_RESPONSE) or (isinstance(given, Mapping) and "parts" in given):
-        return given
-    if isinstance(given, str):
-        return {"parts": [{"content": given, "part_kind": "text"}], "usage": {}, "cost_nanodollars": 0}
+    if operation_type == TOOL_CALL and not (isinstance(result, Mapping) and "result" in result):
+        return {"result": result}
+    if operation_type not in (AGENT_RESPONSE, CACHED_RESPONSE) or (isinstance(result, Mapping) and "parts" in result):
+        return result
+    if isinstance(result, str):
+        return {"parts": [{"content": result, "part_kind": "text"}], "usage": {}, "cost_nanodollars": 0}
     raise SetupError(
         f"{name} is a call of a model: its result is a text, or a response as a frame shows it, with 'parts', "
-        f"not {type(given).__name__}"
+        f"not {type(result).__name__}"
     )
 
 
@@ -418,9 +418,9 @@ def first_batch(store: EventStore, source: str, forked: Event, owner: Owner, dur
     rows = [Record.of(forked)]
     if shared >= forked.sequence:
         shared = last.sequence - 1
-        kept = last.facts[: forked.sequence - last.sequence]
-        step = last.step_of(kept[0]) if len(kept) == 1 else last.step
-        rows.insert(0, replace(last, execution_id=forked.execution_id, facts=kept, step=step))
+        facts = last.facts[: forked.sequence - last.sequence]
+        step = last.step_of(facts[0]) if len(facts) == 1 else last.step
+        rows.insert(0, replace(last, execution_id=forked.execution_id, facts=facts, step=step))
     return Batch(
         forked.execution_id, shared, rows, acquire=owner, durability=durability, source=source if shared else None
     )
@@ -442,7 +442,7 @@ def made_again(events: Iterable[Event]) -> set[str]:
     resumption or completion clears them.
     """
     failing: dict[str, set[str]] = {}
-    found: set[str] = set()
+    repeated: set[str] = set()
     for event in events:
         data = event.data
         if isinstance(data, catalog.OperationFailed):
@@ -450,7 +450,7 @@ def made_again(events: Iterable[Event]) -> set[str]:
         elif isinstance(data, catalog.StepStarted):
             failing.pop(event.path, None)
         elif isinstance(data, catalog.StepFailed):
-            found |= failing.pop(event.path, set()) if data.operations is None else set(data.operations)
+            repeated |= failing.pop(event.path, set()) if data.operations is None else set(data.operations)
         elif isinstance(data, catalog.ExecutionResumed | catalog.ExecutionCompleted):
-            found.clear()
-    return found
+            repeated.clear()
+    return repeated

@@ -7,6 +7,13 @@ state is requested. The draft becomes an immutable `state` when a caller wants t
 The journal passes its records to the `GroupCommit` of the store, which writes the records of all executions of one turn
 of the event loop in one transaction. `await journal.durable()` returns when everything recorded so far is on disk. It
 is awaited before every external call, so that the intent of the call and every result it may depend on are safe first.
+
+A fact passes these points: recorded (part of the state in memory), handed over (`take_batch`), written (`committed`),
+durable (`synced`). If the process dies before the write, the fact is lost, and the resumed code records it again. That
+is safe, because no external call was made that depends on it. If the process dies after the write, the next driver
+reads the fact from the store. A batch is one transaction, so a record is never written in part. If a connection breaks
+during a write, the batch may or may not be in the log. It is sent again with `Batch.again`, and the store does not
+write it twice.
 """
 
 from __future__ import annotations
@@ -250,20 +257,22 @@ class Journal:
         self.error: Exception | None = None
         self.is_heavy = False
         """True if a pending record takes long to write."""
-        self.is_left = False
+        self.is_stopping = False
         """True if the code that runs on this log was asked to stop."""
-        self.is_resting = False
+        self.is_parked = False
         """True if this process no longer drives the execution. Further records of its code are refused."""
-        self._is_held = False
+        self._is_delayed = False
         self._resumed_at = 0
         self._is_waiting = False
         """True if all unwritten records may wait for the records that follow them."""
-        self.first_written: Future[None] | None = None
+        self.first_commit: Future[None] | None = None
         """Set once the first events of the execution are in the store. From then on it can receive messages."""
         self._commit = commit
         self._token = token
         self._durability = durability
-        self._state, self._home, self._lock = state, get_ident(), Lock()
+        self._state = state
+        self._thread_id = get_ident()
+        self._lock = Lock()
         self._draft: Draft | None = None
         """The state being changed; None if `_state` is up to date."""
         self._latest = RecordBuilder(self.execution_id, ids, state.last_us)
@@ -290,7 +299,7 @@ class Journal:
 
         Records are folded when the state is read, and before they are written.
         """
-        if not self._is_folded and get_ident() == self._home:
+        if not self._is_folded and get_ident() == self._thread_id:
             self._fold()
         with self._lock:
             return self._seal()
@@ -325,10 +334,10 @@ class Journal:
             self._close()
             if self.error is not None:
                 raise self.error
-            if self.is_resting:
+            if self.is_parked:
                 raise Suspended
             latest.begin(data, path, step, self.recorded + 1, now)
-            if not self._pending and not self._is_held:
+            if not self._pending and not self._is_delayed:
                 self._is_waiting = may_wait
                 (self._commit.schedule_later if may_wait else self._commit.schedule)(self)
         if self._is_waiting and not may_wait:
@@ -344,17 +353,17 @@ class Journal:
         return self._latest.recorded_at
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def delayed_writes(self) -> Iterator[None]:
         """Delay the write of records of the block until the code that they resume had its turn, so that both share one
         commit.
 
         (test_an_answer_is_taken_in_with_the_resumption_and_the_call_that_follows_it)
         """
-        self._is_held = True
+        self._is_delayed = True
         try:
             yield
         finally:
-            self._is_held = False
+            self._is_delayed = False
             if self.written < self.recorded:
                 self._commit.schedule(self)
 
@@ -364,16 +373,16 @@ class Journal:
         """
         return (self.clock.now() - max(moment, self._resumed_at)) / MICROSECONDS
 
-    def rest(self) -> None:
+    def park(self) -> None:
         """Refuse all further records. Earlier ones are still written."""
         self._close()
-        self.is_resting = True
+        self.is_parked = True
 
-    def go_on(self, commit: GroupCommit, token: int) -> None:
-        """Accept records again under a new lease. No other process may have written since `rest`."""
+    def reopen(self, commit: GroupCommit, token: int) -> None:
+        """Accept records again under a new lease. No other process may have written since `park`."""
         self._commit = commit
         self._token = token
-        self.is_resting = False
+        self.is_parked = False
         self._resumed_at = self.clock.now()
 
     def _close(self) -> None:
@@ -422,9 +431,9 @@ class Journal:
         unsealed = self._unsealed
         self._unsealed = []
         self._draft = None
-        for record, known in unsealed:
+        for record, folded in unsealed:
             try:
-                self._state = evolve_records(self._state, [(record, known)])
+                self._state = evolve_records(self._state, [(record, folded)])
             except Exception as error:  # noqa: BLE001 - each later `record` and `durable` raises it
                 self.error = error
                 self._latest.end()
@@ -436,14 +445,14 @@ class Journal:
 
         Searches the batch being written, the pending records and the latest record first, then reads the store.
         """
-        under_way = () if self._batch is None else self._batch[0].records
+        batch_records = () if self._batch is None else self._batch[0].records
         latest = (self._latest.record(),) if self._latest.facts else ()
-        events = (event for record in (*under_way, *self._pending, *latest) for event in record.events())
-        known = next((event for event in events if event.sequence == sequence), None)
-        if known is None:
+        events = (event for record in (*batch_records, *self._pending, *latest) for event in record.events())
+        event = next((event for event in events if event.sequence == sequence), None)
+        if event is None:
             calls = self._commit.calls
-            (known,) = await calls.patiently(lambda: calls.store.read(self.execution_id, sequence - 1, 1))
-        return known
+            (event,) = await calls.patiently(lambda: calls.store.read(self.execution_id, sequence - 1, 1))
+        return event
 
     def record_all(self, facts: Sequence[Fact]) -> None:
         """Append several facts."""
@@ -464,7 +473,7 @@ class Journal:
         if self.written < recorded and self.error is None and self._commit.is_alone:
             # Waiting for the end of the turn costs more than the commit, and no other path would join it
             # (test_a_path_without_company_does_not_wait_for_the_end_of_its_turn).
-            if self.is_left:
+            if self.is_stopping:
                 await anyio.lowlevel.checkpoint_if_cancelled()  # a path that never waits would not notice it
             self._commit.commit_now()
         while self._durable < recorded and self.error is None:
@@ -531,10 +540,10 @@ class Journal:
             self.error = error
             return
         self._durable = max(self._durable, sequence)  # a later batch may have become durable first
-        if self.first_written is not None:
-            if not self.first_written.done():  # another process may have taken the lease before the disk had the events
-                self.first_written.set_result(None)
-            self.first_written = None
+        if self.first_commit is not None:
+            if not self.first_commit.done():  # another process may have taken the lease before the disk had the events
+                self.first_commit.set_result(None)
+            self.first_commit = None
 
     @property
     def is_checkpoint_due(self) -> bool:

@@ -52,7 +52,7 @@ class DrivenLeases:
         self._claims = threading.Lock()
 
     @property
-    def are_full(self) -> bool:
+    def is_any_driven(self) -> bool:
         """True if this process drives any execution."""
         return bool(self._driven)
 
@@ -108,7 +108,7 @@ class DrivenLeases:
         except LeaseHeldError:
             with self._claims:
                 held = store.lease_of(execution_id)
-                is_free = held is None or by_force or self.is_left(store, held)
+                is_free = held is None or by_force or self.is_unused(store, held)
             if not is_free:
                 raise
             lease = store.acquire(execution_id, owner, instead_of=held)
@@ -153,7 +153,7 @@ class DrivenLeases:
     def _drives(self, store: EventStore, lease: Lease) -> bool:
         return (key_of(store), lease.execution_id, lease.token) in self._driven
 
-    def is_left(self, store: EventStore, lease: Lease) -> bool:
+    def is_unused(self, store: EventStore, lease: Lease) -> bool:
         """Return whether a lease belongs to this process and nothing here drives or is about to drive its execution."""
         if self._drives(store, lease) or not lease.owner.is_same_process(Owner.current()):
             return False
@@ -161,9 +161,9 @@ class DrivenLeases:
             threads = self._taking.get((key_of(store), lease.execution_id), set()) - {threading.get_ident()}
         return not any(map(_is_alive, threads))
 
-    def left(self, store: EventStore) -> list[str]:
+    def unused(self, store: EventStore) -> list[str]:
         """Return the ids of executions with a lease of this process that nothing drives."""
-        return [lease.execution_id for lease in store.live_leases() if self.is_left(store, lease)]
+        return [lease.execution_id for lease in store.live_leases() if self.is_unused(store, lease)]
 
 
 def _is_alive(ident: int) -> bool:

@@ -22,58 +22,58 @@ from divebook.interrupts import interruptible_result
 from divebook.runtime.commit import GroupCommit, StoreCalls
 from divebook.runtime.compute.threads import open_to_libraries, rest
 from divebook.runtime.leases import DRIVEN_LEASES, LeaseKeeper
-from divebook.runtime.runner import RESTING, Runner
+from divebook.runtime.runner import PARKED_RUNS, Runner
 from divebook.runtime.waiting import guard
 from divebook.store.base import EventStore
 from divebook.store.registry import leave_open
 
 # --- delivery of messages --------------------------------------------------------------------------------------------
 #
-# A mailroom delivers messages from the store's inbox to the executions that this process drives. There is one per
+# `InboxDelivery` passes on messages from the store to the executions that this process drives. There is one per
 # store, on the engine's loop. Messages from this process are delivered at once. The store notifies about messages from
 # other processes while an execution runs.
 
 
 INTERVAL = 0.05
-"""Seconds until the mailroom subscribes to the store's news. Most executions are parked before that."""
+"""Seconds until the inbox delivery subscribes to the store's news. Most executions are parked before that."""
 
 
-class Mailroom:
+class InboxDelivery:
     """The runners of one store, and the task that reads the inbox when there is news."""
 
     def __init__(self, calls: StoreCalls) -> None:
         self._calls = calls
         self._store = calls.store
         self._runners: dict[str, Runner] = {}
-        self._seen: int | None = None
+        self._last_number: int | None = None
         """Number of the last message that was read, or None before the first read."""
         self._task: asyncio.Task[None] | None = None
         self._has_news = False
-        self._alarm: asyncio.TimerHandle | None = None
-        self._ignore: Callable[[], None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._unsubscribe: Callable[[], None] | None = None
         """Ends the subscription to the store's news, if there is one."""
 
-    def admit(self, execution_id: str, runner: Runner) -> None:
+    def add(self, execution_id: str, runner: Runner) -> None:
         """Deliver messages to a runner from now on. The runner reads earlier messages itself when it starts."""
         if not self._runners:
-            self._seen = None
+            self._last_number = None
         self._runners[execution_id] = runner
-        if self._ignore is None and self._alarm is None:
-            self._alarm = asyncio.get_running_loop().call_later(INTERVAL, self._listen)
+        if self._unsubscribe is None and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(INTERVAL, self._listen)
 
-    def dismiss(self, execution_id: str) -> None:
+    def remove(self, execution_id: str) -> None:
         """Stop delivering messages to an execution."""
         self._runners.pop(execution_id, None)
         if self._runners:
             return
-        if self._ignore is not None:
-            self._ignore()
-            self._ignore = None
-        if self._alarm is not None:  # the pending timer would keep this mailroom alive
-            self._alarm.cancel()
-            self._alarm = None
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
+        if self._timer is not None:  # the pending timer would keep this object alive
+            self._timer.cancel()
+            self._timer = None
 
-    def knows(self, execution_id: str) -> bool:
+    def has(self, execution_id: str) -> bool:
         """Return whether an execution is registered. Callable from any thread."""
         return execution_id in self._runners
 
@@ -88,27 +88,27 @@ class Mailroom:
             return False
 
     def _listen(self) -> None:
-        self._alarm = None
-        if not self._runners or self._ignore is not None:
+        self._timer = None
+        if not self._runners or self._unsubscribe is not None:
             return
         loop = asyncio.get_running_loop()
 
         def hear() -> None:
             if not loop.is_closed():
-                loop.call_soon_threadsafe(self._begin_to_look)
+                loop.call_soon_threadsafe(self._start_reading)
 
-        self._ignore = self._store.on_news(hear)
+        self._unsubscribe = self._store.on_news(hear)
 
-    def _begin_to_look(self) -> None:
+    def _start_reading(self) -> None:
         self._has_news = True
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._look(), name="divebook-mailroom")
+            self._task = asyncio.get_running_loop().create_task(self._read_news(), name="divebook-inbox")
 
-    async def _look(self) -> None:
+    async def _read_news(self) -> None:
         try:
             while self._has_news and self._runners:
                 self._has_news = False
-                self._seen, addressed = await self._calls.patiently(self._news)
+                self._last_number, addressed = await self._calls.patiently(self._news)
                 for execution_id in addressed:
                     await self.deliver(execution_id)
         except StoreError:  # the store is gone or damaged: the code that uses it raises
@@ -122,10 +122,10 @@ class Mailroom:
         The first read names all runners, because a message may have arrived after its runner started
         (test_a_signal_from_elsewhere_before_the_first_look_is_found).
         """
-        if self._seen is None:
+        if self._last_number is None:
             return self._store.last_message(), set(self._runners)
-        messages = self._store.new_messages(self._seen)
-        last = max((message.number for message in messages), default=self._seen)
+        messages = self._store.new_messages(self._last_number)
+        last = max((message.number for message in messages), default=self._last_number)
         return last, {message.execution_id for message in messages}
 
 
@@ -143,8 +143,9 @@ class StoreSession:
     def __init__(self, store: EventStore) -> None:
         self.store = store
         self.calls = StoreCalls(store)
-        self.commit, self.keeper = GroupCommit(self.calls), LeaseKeeper(self.calls)
-        self.mailroom = Mailroom(self.calls)
+        self.commit = GroupCommit(self.calls)
+        self.lease_keeper = LeaseKeeper(self.calls)
+        self.inbox = InboxDelivery(self.calls)
 
 
 class EngineThread:
@@ -161,10 +162,10 @@ class EngineThread:
         self._promised: set[Future[Any]] = set()
         self._thread: threading.Thread | None = None
         self._stopped: asyncio.AbstractEventLoop | None = None
-        self._desks: weakref.WeakValueDictionary[int, StoreSession] = weakref.WeakValueDictionary()
+        self._sessions: weakref.WeakValueDictionary[int, StoreSession] = weakref.WeakValueDictionary()
         self._background: set[asyncio.Task[Any]] = set()
         DRIVEN_LEASES.clear()
-        RESTING.forget()
+        PARKED_RUNS.forget()
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -176,10 +177,10 @@ class EngineThread:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             guard(self._loop)
-            self._desks = weakref.WeakValueDictionary()
+            self._sessions = weakref.WeakValueDictionary()
             self._background = set()
             DRIVEN_LEASES.clear()
-            RESTING.forget()
+            PARKED_RUNS.forget()
             self._thread = threading.Thread(target=self._serve, args=(self._loop,), name="divebook-engine", daemon=True)
             self._thread.start()
             asyncio.run_coroutine_threadsafe(open_to_libraries(), self._loop)
@@ -199,12 +200,12 @@ class EngineThread:
         except Exception as error:  # noqa: BLE001 - logged, and raised for every waiting caller
             loop.call_exception_handler({"message": "the engine's event loop has died", "exception": error})
             loop.close()
-            self._bury(loop, f"{type(error).__name__}: {error}")
+            self._fail_waiters(loop, f"{type(error).__name__}: {error}")
         else:
             loop.close()
-            self._bury(loop, "it was closed")
+            self._fail_waiters(loop, "it was closed")
 
-    def _bury(self, loop: asyncio.AbstractEventLoop, cause: str) -> None:
+    def _fail_waiters(self, loop: asyncio.AbstractEventLoop, cause: str) -> None:
         """Raise an error for every waiting caller, because the loop is gone. The next caller gets a new loop."""
         with self._lock:
             if self._loop is loop:
@@ -230,13 +231,13 @@ class EngineThread:
             return
 
         async def wind_up() -> None:
-            if unwinding := [asyncio.ensure_future(standing.gone()) for standing in RESTING.let_all_go()]:
+            if unwinding := [asyncio.ensure_future(parked.wait_end()) for parked in PARKED_RUNS.unwind_all()]:
                 await asyncio.wait(unwinding, timeout=STOP_SECONDS)
-            others = asyncio.all_tasks() - {asyncio.current_task()}
-            for task in others:
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in tasks:
                 task.cancel()
-            if others:
-                await asyncio.wait(others, timeout=STOP_SECONDS)
+            if tasks:
+                await asyncio.wait(tasks, timeout=STOP_SECONDS)
             await loop.shutdown_asyncgens()
             self._stopped = loop
             loop.stop()
@@ -247,7 +248,7 @@ class EngineThread:
     def stop_if_idle(self) -> None:
         """Stop the thread unless it drives an execution. While the thread lives, stores stay open."""
         thread = self._thread
-        if not DRIVEN_LEASES.are_full:
+        if not DRIVEN_LEASES.is_any_driven:
             self.stop()
         if thread is not None and thread.is_alive():
             leave_open()
@@ -349,26 +350,26 @@ class EngineThread:
         task.add_done_callback(settle)
         return promised
 
-    def desk(self, store: EventStore) -> StoreSession:
+    def session(self, store: EventStore) -> StoreSession:
         """Return the session that the executions of a store share. Call on the loop, and keep a reference."""
-        desk = self._desks.get(id(store))
-        if desk is None:
-            desk = self._desks[id(store)] = StoreSession(store)
-        return desk
+        session = self._sessions.get(id(store))
+        if session is None:
+            session = self._sessions[id(store)] = StoreSession(store)
+        return session
 
     def held_up(self, store: EventStore) -> str | None:
         """Return why a store cannot be written to at present, if an execution here waits for it.
 
         Callable from any thread.
         """
-        desk = self._desks.get(id(store))
-        standstill = None if desk is None else desk.commit.held_up
-        return None if standstill is None else str(standstill)
+        session = self._sessions.get(id(store))
+        outage = None if session is None else session.commit.held_up
+        return None if outage is None else str(outage)
 
     def drives(self, store: EventStore, execution_id: str) -> bool:
         """Return whether an execution has a runner here that takes its messages. Callable from any thread."""
-        desk = self._desks.get(id(store))
-        return desk is not None and desk.mailroom.knows(execution_id)
+        session = self._sessions.get(id(store))
+        return session is not None and session.inbox.has(execution_id)
 
     def keep(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run a coroutine as a background task, referenced until it ends. Call on the loop."""
@@ -378,20 +379,20 @@ class EngineThread:
         return task
 
 
-def passed_on(to: Future[T], done: Future[T]) -> None:
+def copy_outcome(target: Future[T], source: Future[T]) -> None:
     """Copy the result or exception of one future to another one."""
     with contextlib.suppress(InvalidStateError):  # the loop has died meanwhile
-        if (error := done.exception()) is not None:
-            to.set_exception(error)
+        if (error := source.exception()) is not None:
+            target.set_exception(error)
         else:
-            to.set_result(done.result())
+            target.set_result(source.result())
 
 
-def failed_with(begun: Future[T], driving: Future[T]) -> None:
+def copy_error(first_commit: Future[T], driving: Future[T]) -> None:
     """Copy the exception of the driving future to the future of the start, if that is not done."""
     error = driving.exception()
-    if error is not None and not begun.done():
-        begun.set_exception(error)
+    if error is not None and not first_commit.done():
+        first_commit.set_exception(error)
 
 
 ENGINE = EngineThread()

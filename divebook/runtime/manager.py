@@ -10,7 +10,7 @@ import asyncio
 import functools
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from concurrent.futures import Future, wait
 from contextlib import nullcontext, suppress
@@ -24,6 +24,7 @@ from divebook.engine.state import ExecutionState
 from divebook.errors import (
     BoundExceededError,
     DefinitionError,
+    DivebookError,
     ExecutionError,
     ExecutionNotFoundError,
     LeaseHeldError,
@@ -31,17 +32,19 @@ from divebook.errors import (
     SetupError,
 )
 from divebook.events import catalog
-from divebook.events.catalog import WAITING
+from divebook.events.catalog import CANCELLED, FAILED, WAITING
 from divebook.events.codec import checked
 from divebook.events.event import Event
 from divebook.interrupts import interruptible_result, interruptible_wait
 from divebook.questions.bounds import DEFAULT_MAX_DEPTH, DEFAULT_MAX_DESCENDANTS, Bounds
 from divebook.runtime.children import (
+    Abandoned,
     Child,
     Opening,
     abandoned,
     all_abandoned,
     ancestors,
+    children_to_end,
     has_ended,
     running_children,
     workflows_to_begin,
@@ -50,9 +53,9 @@ from divebook.runtime.clock import MICROSECONDS, Chance, Clock, Ids
 from divebook.runtime.driver import Driver, DriverDependencies, ExecutionRegistry, LoadedLog, folded
 from divebook.runtime.forks import first_batch
 from divebook.runtime.leases import DRIVEN_LEASES
-from divebook.runtime.loop import ENGINE, STOP_SECONDS, StoreSession, passed_on
+from divebook.runtime.loop import ENGINE, STOP_SECONDS, StoreSession, copy_outcome
 from divebook.runtime.messages import Answering, this_person
-from divebook.runtime.queueing import QueueControl, Relatives
+from divebook.runtime.queueing import QueuedExecutions
 from divebook.runtime.step import Services
 from divebook.runtime.streaming import TextStreams
 from divebook.runtime.waiting import engine_code
@@ -61,6 +64,486 @@ from divebook.store.base import EventStore
 from divebook.store.leases import Lease, Owner
 from divebook.text.redaction import logger, shared
 from divebook.workflow.definition import Workflow
+
+SEED_BITS = 64
+_log = logger(__name__)
+
+
+class Control:
+    """Operations on the executions of one store.
+
+    Parameters
+    ----------
+    services
+        Return the services that the runners need.
+    check
+        Raise unless everything that the given steps of a workflow reference is defined, and the given workflows are.
+    code_of
+        Return the current digests of the functions that a workflow may call.
+    """
+
+    def __init__(
+        self,
+        store: EventStore,
+        services: Callable[[Control], Services],
+        check: Callable[[Workflow, Container[str], Iterable[str]], None],
+        code_of: Callable[[Workflow], dict[str, str]],
+        *,
+        clock: Clock,
+        chance: Chance,
+    ) -> None:
+        self.store = store
+        self.clock = clock
+        self.chance = chance
+        self.check = check
+        self._registry = ExecutionRegistry(store)
+        self.answering = Answering(self._registry, self.continue_parked, clock, chance)
+        """Delivery of answers and signals."""
+        self.family_bounds = FamilyBounds(store, self._registry.find)
+        """Limits on the number of child executions."""
+        self._resuming = threading.Lock()
+        self._cancelling = threading.RLock()
+        self._timers: dict[str, asyncio.Future[None]] = {}
+        self._latest_session: StoreSession | None = None
+        """Kept alive, so that consecutive executions share one session."""
+        self.texts = TextStreams()
+        """Streams of the text that models write in these executions."""
+        self.queues = QueuedExecutions(
+            self._registry,
+            clock,
+            chance,
+            require_definitions=self._require_definitions,
+            cancel_with_parent=self.cancel_with_parent,
+            drive=self._drive,
+        )
+        """Executions in queues."""
+        self._family = FamilyTree(store, self._registry.find, self._registry.present, self.cancel, self._notify_parent)
+        self.dependencies = DriverDependencies(
+            services(self), clock, chance, code_of, self._family.cancel_before_rollback, self._on_stopped
+        )
+
+    # --- starting and finding ----------------------------------------------------------------------------------------
+
+    def create(
+        self,
+        workflow: Workflow,
+        opening: catalog.ExecutionStarted,
+        durability: Durability | None = None,
+        execution_id: str | None = None,
+    ) -> Driver:
+        """Return a new pending execution. Nothing of it is recorded before it is started."""
+        shared().learn(opening.inputs)  # before anything is printed
+        execution_id = execution_id or Ids(self.clock, self.chance).execution()
+        driver = Driver(execution_id, {}, self.store, LoadedLog(workflow, ExecutionState(execution_id)))
+        driver.opening = replace(opening, seed=opening.seed or f"{self.chance.bits(SEED_BITS):0{SEED_BITS // 4}x}")
+        driver.durability = durability
+        self._registry.enter(driver)
+        return driver
+
+    def start(self, driver: Driver) -> None:
+        """Start a pending execution. Return once its first events are in the store, where others can find it."""
+        if driver.opening is None or driver.was_driven:
+            raise ExecutionError(f"execution {driver.id} is {driver.status}; only a pending one can be started")
+        self._registry.enter(driver)
+        ENGINE.refuse_waiting(self.store)
+        first_commit = Future[None]()
+        if not ENGINE.is_current():
+            ENGINE.outcome(lambda: driver.begin(self.dependencies, first_commit), first_commit)
+            return
+        driver.begin(self.dependencies, first_commit, at_once=True)
+        if (commit := ENGINE.session(self.store).commit).held_up is None:
+            commit.commit_now()  # waiting is impossible on the engine's own thread
+            driver.require_log()
+
+    def run(self, driver: Driver) -> Future[None]:
+        """Start an execution if it is pending.
+
+        Return a future that is done when it has ended, is parked or is blocked.
+        """
+        if driver.opening is None or driver.was_driven:
+            return driver.standstill()
+        ended = Future[None]()
+        self._registry.enter(driver)
+
+        def begin() -> None:
+            if not driver.was_driven:  # other code has started it meanwhile
+                driver.begin(self.dependencies)
+            driver.standstill().add_done_callback(functools.partial(copy_outcome, ended))
+
+        return ENGINE.begin(begin, ended)
+
+    async def remaining_bounds_for(self, child: Child) -> Child:
+        """Return the successor with the remaining limits on child executions. Call on the engine's loop."""
+        remaining = await self._session.calls.work(lambda: self.family_bounds.remaining_bounds_for(child.parent))
+        bounds = replace(child.bounds, max_depth=remaining.max_depth, max_descendants=remaining.max_descendants)
+        return child._replace(bounds=bounds)
+
+    async def begin_successor(self, driver: Driver, predecessor_id: str) -> None:
+        """Start a pending execution as the successor of another one. Return once its first events are in the store.
+
+        Call on the engine's loop.
+        """
+        first_commit = Future[None]()
+        self._inherit_queue(driver, predecessor_id)
+        driver.begin(self.dependencies, first_commit)
+        await asyncio.wrap_future(first_commit)
+
+    def _inherit_queue(self, driver: Driver, source: str) -> None:
+        """Make a pending execution inherit the queue and the worker of another one, which is driven here."""
+        source_driver = self._registry.present(source)
+        if source_driver is not None:
+            driver.inherit_queue(source_driver)
+
+    def fork(
+        self,
+        source: str,
+        at: int,
+        forked: catalog.ExecutionForked,
+        durability: Durability | None = None,
+        child_id: str = "",
+    ) -> Driver:
+        """Create an execution that shares the first `at` events of another one, and drive it."""
+        ids = Ids(self.clock, self.chance)
+        owner = Owner.current()
+        now = self.clock.now()
+        execution_id = child_id or ids.execution()
+        event = Event(ids.event(now), execution_id, at + 1, now, forked)
+        # The second fork with a key finds the first.
+        one_at_a_time = nullcontext() if ENGINE.is_current() else self._resuming
+        with one_at_a_time, DRIVEN_LEASES.about_to_drive(self.store, execution_id):
+            (refusal,) = self.store.append_all([first_batch(self.store, source, event, owner, durability)])
+            if refusal is not None:
+                raise refusal
+            driver = self._registry.look_up(execution_id)
+            self._drive(driver, Lease(execution_id, FIRST_TOKEN, owner, expires_at=0))
+        return driver
+
+    def _drive(
+        self,
+        driver: Driver,
+        lease: Lease,
+        resumption: catalog.ExecutionResumed | None = None,
+        *,
+        anew: bool = False,
+    ) -> None:
+        """Drive an execution under a lease. With `anew`, replay its code even if it is parked in memory."""
+        state = driver.state
+        event = resumption or catalog.ExecutionResumed(state.status)
+        self._registry.enter(driver)
+        if ENGINE.is_current():
+            driver.resume(self.dependencies, event, lease, state, anew=anew)
+            return
+        driving_started = Future[None]()
+
+        def go_on() -> None:
+            driver.resume(self.dependencies, event, lease, state, anew=anew)
+            # Wake the caller two turns later, after the first work of the execution: a thread that wakes earlier would
+            # only compete with it for the processor.
+            loop = asyncio.get_running_loop()
+            loop.call_soon(loop.call_soon, driving_started.set_result, None)
+
+        with driver.handover():
+            ENGINE.outcome(go_on, driving_started)
+
+    def find(self, execution_id: str) -> Driver:
+        """Return an execution in its present state. A unique prefix of its id is enough."""
+        return self._registry.find(execution_id)
+
+    def look_up(self, execution_id: str) -> Driver:
+        """Return an execution like `find`, but read its log only when first used."""
+        return self._registry.look_up(execution_id)
+
+    # --- resuming ----------------------------------------------------------------------------------------------------
+
+    def resume(self, execution_id: str, bounds: Bounds | None = None, recovery: int | None = None) -> Driver:
+        """Resume an execution at the end of its log; see `Environment.resume`."""
+        with nullcontext() if ENGINE.is_current() else self._resuming:  # a second call at the same time finds it live
+            return self._resume(execution_id, bounds, recovery)
+
+    def _resume(self, execution_id: str, bounds: Bounds | None, recovery: int | None) -> Driver:
+        driver = self._registry.find(execution_id)
+        if self.cancel_with_parent(driver):
+            return driver
+        if driver.is_live and driver.state.is_over and not ENGINE.is_current():
+            wait((driver.driving(),))  # its last events are being written
+        if driver.is_live and bounds is None and not driver.state.is_over:
+            return driver  # something else resumed it, for example an answer
+        if driver.is_live:
+            raise ExecutionError(f"execution {driver.id} is running in this process already; wait for it or cancel it")
+        if driver.status == catalog.COMPLETED and bounds is None:
+            return driver
+        refuse_final(driver)
+        self._require_definitions(driver)
+        with DRIVEN_LEASES.taking(self.store, driver.id) as lease:
+            driver.state_under(lease)
+            if driver.status == catalog.COMPLETED and bounds is None:  # another process has resumed it
+                self.store.release(lease)
+                return driver
+            refuse_final(driver, "meanwhile ")
+            bounds_data = None if bounds is None else bounds.to_dict()
+            self._drive(driver, lease, catalog.ExecutionResumed(driver.status, bounds_data, recovery), anew=True)
+        return driver
+
+    def _require_definitions(self, driver: Driver) -> None:
+        """Raise unless everything is defined that the execution needs to continue."""
+        ahead = steps_ahead(driver.workflow, driver.state)
+        self.check(driver.workflow, ahead, workflows_to_begin(driver.state, self.store))
+
+    def continue_parked(self, driver: Driver, child: Child | None = None, *, again: bool = False) -> Driver:
+        """Continue a parked execution if it has something to do. If another process drives it now, do nothing.
+
+        With `again`, resume an execution that failed or was cancelled as well. A `child` is resumed with the bounds
+        that its parent requests now.
+        """
+        if self.deliver(driver) or self.queues.is_for_workers(driver, None if child is None else child.parent):
+            return driver
+        if self.cancel_with_parent(driver):
+            return driver
+        with suppress(LeaseHeldError):
+            self._require_definitions(driver)
+            with DRIVEN_LEASES.taking(self.store, driver.id) as lease:
+                state = driver.state_under(lease)
+                if self._can_continue(state, child, again=again):
+                    self._drive(driver, lease, None if child is None else child.resumed(driver.workflow, state))
+                else:
+                    self.store.release(lease)
+        return driver
+
+    def deliver(self, driver: Driver) -> bool:
+        """Deliver unread messages if this process drives the execution, or is about to check the inbox.
+
+        Return whether it does.
+        """
+        if ENGINE.is_current():
+            ENGINE.keep(self._session.inbox.deliver(driver.id))
+            return driver.request_check()
+        if not driver.is_driving and not ENGINE.drives(self.store, driver.id):
+            return False  # the next driver checks the inbox first
+
+        async def hand_over() -> bool:
+            delivered = await self._session.inbox.deliver(driver.id) or driver.request_check()
+            await driver.durable()
+            return delivered
+
+        return interruptible_result(ENGINE.call(lambda: ENGINE.promise(hand_over())))
+
+    @property
+    def _session(self) -> StoreSession:
+        return ENGINE.session(self.store)
+
+    def _can_continue(self, state: ExecutionState, child: Child | None, *, again: bool) -> bool:
+        if state.is_over:
+            # If another process has ended the parent, the parent must resume nothing, even if this process has not
+            # noticed yet.
+            return again and not state.is_final and not (child is not None and has_ended(self.store, child.parent))
+        if state.status != WAITING or facts_of(state, self.store.inbox(state.execution_id, state.taken)):
+            return True
+        due = state.wake_at
+        return due is not None and due <= self.clock.now()
+
+    async def inbox(self, execution_id: str, after: int) -> Sequence[Message]:
+        """Return the messages of an execution with numbers above `after`. Call on the engine's loop."""
+        return await self._session.calls.patiently(lambda: self.store.inbox(execution_id, after))
+
+    async def claim_expired(self, execution_id: str, interrupt_id: str) -> None:
+        """Mark an expired question, so that it can no longer be answered. Call on the engine's loop."""
+        await self._session.calls.patiently(lambda: self.answering.claim_expired(execution_id, interrupt_id))
+
+    # --- end and parking ---------------------------------------------------------------------------------------------
+
+    async def _on_stopped(self, driver: Driver) -> None:
+        """Notify the family of an execution that has ended, or set the timer that wakes a parked one.
+
+        On the engine's loop.
+        """
+        self._latest_session = self._session
+        if driver.state.is_over:
+            await self._family.on_end(driver)
+            if driver.may_have_children:  # its count would stay in memory (tests/execution/test_ended.py)
+                await self._session.calls.work(lambda: self.family_bounds.forget(driver.id))
+        elif (due := driver.state.wake_at) is not None:
+            alarm = self._timers[driver.id] = ENGINE.keep(self._wake(driver.id, due))
+            alarm.add_done_callback(lambda done: self._timers.pop(driver.id, done))
+
+    async def _wake(self, execution_id: str, due: int) -> None:
+        """Continue a parked execution when its time has come. No process drives it until then."""
+        while (remaining := due - self.clock.now()) > 0:
+            with engine_code():  # a clock may be user code
+                await self.clock.sleep(remaining / MICROSECONDS)
+        if not self.store.closed:
+            await self._session.calls.work(lambda: self._continue_if_due(execution_id, due))
+
+    def _continue_if_due(self, execution_id: str, due: int) -> None:
+        driver = self._registry.find(execution_id)
+        if not driver.is_driving and driver.state.wake_at == due:
+            self.continue_parked(driver)
+
+    def _notify_parent(self, parent_id: str, child: Driver) -> None:
+        parent = self._registry.find(parent_id)
+        if not parent.state.is_over:
+            self.answering.notify_parent(parent_id, child)
+            self.continue_parked(parent)
+
+    # --- child executions --------------------------------------------------------------------------------------------
+
+    async def drive_child(self, child: Child, opening: Opening, *, again: bool) -> ExecutionState:
+        """Start or resume a child execution. Return its state once it has ended or is parked.
+
+        With `again`, resume a child that failed or was cancelled as well. A child that cannot continue in this process
+        stays parked, and so does the code that waits for it. Call on the engine's loop.
+        """
+        work = self._session.calls.work
+        if (parent := self._registry.present(child.parent)) is not None:
+            parent.may_have_children = True
+        try:
+            driver = await work(lambda: self._registry.find(child.id))
+        except ExecutionNotFoundError:
+            driver = await self._begin_child(child, opening)
+        else:
+            if parent is not None:
+                driver.adopt_worker(parent)
+            if not driver.is_live:
+                try:
+                    await work(lambda: self.continue_parked(driver, child, again=again))
+                except (DefinitionError, NotFoundError, SetupError) as error:
+                    if driver.state.is_over:
+                        raise
+                    _log.warning("execution %s rests until another process resumes it: %s", child.id, error)
+        if driver.is_live:
+            standstill = asyncio.wrap_future(driver.standstill())
+            standstill.add_done_callback(
+                lambda done: done.cancelled() or done.exception()
+            )  # mark the error as retrieved
+            await asyncio.shield(standstill)
+        return (await work(driver.refresh)).state
+
+    async def _begin_child(self, child: Child, opening: Opening) -> Driver:
+        """Start a child execution. Cancel it at once if its parent has ended meanwhile.
+
+        Raises
+        ------
+        BoundExceededError
+            A limit of an execution above it is reached.
+        """
+        work = self._session.calls.work
+        await work(lambda: self.family_bounds.admit(child.id, child.parent))
+        workflow, first_event, durability = await work(opening)
+        if isinstance(first_event, catalog.ExecutionForked):
+            driver = await work(
+                lambda: self.fork(first_event.source, first_event.at, first_event, durability, child.id)
+            )
+        else:
+            driver = self.create(workflow, first_event, durability, child.id)
+            first_commit = Future[None]()
+            self._inherit_queue(driver, child.parent)
+            driver.begin(self.dependencies, first_commit)
+            outcomes = [asyncio.wrap_future(first_commit), asyncio.wrap_future(driver.driving())]
+            for end in outcomes:  # the error reaches the code that waits for the end
+                end.add_done_callback(lambda done: done.cancelled() or done.exception())
+            await asyncio.wait(outcomes, return_when=asyncio.FIRST_COMPLETED)
+        # Another process may have ended the parent while the child was written, without seeing the child
+        # (tests/execution/cancelled_trees.py).
+        if await work(lambda: has_ended(self.store, child.parent)):
+            await work(lambda: self.cancel_with_parent(driver))
+        return driver
+
+    # --- cancelling, pausing, leaving --------------------------------------------------------------------------------
+
+    def cancel(self, execution_id: str, reason: str = "") -> Driver:
+        """Cancel an execution; see `Environment.cancel`. The default reason names the person."""
+        reason = reason or f"cancelled by {this_person()}"
+        checked(catalog.ExecutionCancelled(reason))
+        with nullcontext() if ENGINE.is_current() else self._cancelling:  # a second call finds it cancelled
+            return self._cancel(self._registry.find(execution_id), reason)
+
+    def _cancel(self, driver: Driver, reason: str) -> Driver:
+        """Cancel an execution in one of three ways.
+
+        If it is pending, or if this process drives it, its driver cancels it. If it is being rolled back, the rollback
+        continues here if possible. Otherwise its lease is taken, by force if necessary, and the cancellation is
+        recorded.
+        """
+        if driver.was_forked:
+            driver.driving()
+        with driver.handover():  # no other thread may begin to drive it between the first and the last line
+            if ENGINE.call(lambda: driver.cancel_pending(self.dependencies, reason) or driver.cancel(reason)):
+                return driver
+            refuse_over(driver.refresh())
+            if driver.state.rolling_back is None or driver.state.paused is not None:
+                with DRIVEN_LEASES.taking(self.store, driver.id, by_force=True) as lease:
+                    state = driver.state_under(lease)
+                    refuse_over(driver, "meanwhile ")
+                    undoes = can_roll_back(driver, self.check)
+                    ENGINE.call(
+                        lambda: driver.begin_cancellation(self.dependencies, reason, lease, state, undoes=undoes)
+                    )
+                return driver
+        return self.continue_parked(driver) if can_roll_back(driver, self.check) else driver
+
+    def cancel_with_parent(self, driver: Driver) -> bool:
+        """Cancel an execution whose ancestor has ended, together with such ancestors. Return whether there were any.
+
+        See `divebook.runtime.children`. An execution that is being rolled back continues, so that its effects are
+        undone.
+        """
+        state = driver.state
+        if state.parent is None or state.is_over or state.rolling_back is not None:
+            return False
+        abandoned_executions = abandoned(self.store, driver.id)
+        for execution in abandoned_executions:  # itself first, so that it does not run while its ancestors are checked
+            with suppress(ExecutionError):  # another process or its parent cancels it now
+                self.cancel(execution.id, execution.reason)
+        return bool(abandoned_executions)
+
+    def pause(self, driver: Driver, reason: str = "") -> None:
+        """Start no more operations of an execution that this process drives or a queue holds; see `Execution.pause`."""
+        paused = catalog.ExecutionPaused(reason or f"paused by {this_person()}")
+        checked(paused)
+        if ENGINE.call(lambda: driver.pause(paused.reason)):
+            return
+        driver.refresh()
+        if driver.opening is not None or driver.state.queue is None or driver.state.is_over:
+            raise nothing_to_pause(driver)
+        self.queues.hold(driver, paused)
+
+    def leave(self, driver: Driver) -> None:
+        """Stop driving an execution, as if this process had ended; see `Execution.leave`."""
+        if driver.is_live:
+            ENGINE.call(driver.leave)
+            wait((driver.driving(),), STOP_SECONDS)
+
+    def recoverable(self) -> list[ExecutionRecord]:
+        """Return executions that have something to do but no living driver, newest first.
+
+        Executions whose parent has ended are included, whether driven or not: recovering them cancels them.
+        """
+        records = {record.execution_id: record for record in self.store.orphans()}
+        for record in all_abandoned(self.store):
+            if not DRIVEN_LEASES.drives(self.store, record.execution_id):  # this process is writing its end
+                records[record.execution_id] = record
+        undriven = [self.store.record(name) for name in DRIVEN_LEASES.unused(self.store) if name not in records]
+        unended = [r for r in undriven if r.status not in TERMINAL and r.origin not in catalog.LEFT_ALONE]
+        return sorted([*records.values(), *unended], key=lambda record: record.created_at, reverse=True)
+
+    def live(self) -> list[Driver]:
+        """Return the executions that this process drives now."""
+        return self._registry.live()
+
+    def close(self) -> None:
+        """Leave all executions that this process drives, and cancel the timers of parked ones."""
+        self._registry.read_all()
+        live = self.live()
+
+        def leave() -> list[Future[None]]:
+            for driver in live:
+                driver.leave()
+            for alarm in list(self._timers.values()):
+                alarm.cancel()
+            parked = [driver.parked_run.unwind() for driver in self._registry.registered()]
+            return [ENGINE.promise(task.wait_end()) for task in parked if task is not None]
+
+        wait([*ENGINE.call(leave), *(driver.driving() for driver in live)], STOP_SECONDS)
+
 
 # --- limits on the number of child executions ------------------------------------------------------------------------
 #
@@ -121,16 +604,17 @@ class FamilyBounds:
         BoundExceededError
             The child would exceed `max_depth` or `max_descendants` of an execution above it.
         """
-        line = list(ancestors(self._store, parent))
+        ancestors_of_child = list(ancestors(self._store, parent))
         counts: list[_Count] = []
         with self._lock:
-            for depth, record in enumerate(line, 1):
+            for depth, record in enumerate(ancestors_of_child, 1):
                 driver = self._find(record.execution_id)
-                most_depth, most = limits_of(driver.state.bounds, is_root=depth == len(line))
+                most_depth, most = limits_of(driver.state.bounds, is_root=depth == len(ancestors_of_child))
                 if most_depth is not None and depth > most_depth:
                     raise _exceeded("max_depth", record, most_depth, f"a child of {parent} would be on level {depth}")
                 if most is not None:
-                    counts.append(count := self._count(driver, record, child, most))
+                    count = self._count(driver, record, child, most)
+                    counts.append(count)
                     if count.total >= most and child not in count.started:
                         raise _exceeded("max_descendants", record, most, f"has {count.total}")
             for count in counts:
@@ -141,7 +625,7 @@ class FamilyBounds:
         with self._lock:
             self._counts.pop(execution_id, None)
 
-    def left_for_successor(self, execution_id: str) -> Bounds:
+    def remaining_bounds_for(self, execution_id: str) -> Bounds:
         """Return the remaining limits of an execution for its successor."""
         driver = self._find(execution_id)
         bounds = driver.state.bounds
@@ -194,21 +678,132 @@ def limits_of(bounds: Bounds, *, is_root: bool) -> tuple[int | None, int | None]
     return depth, default[1] if bounds.max_descendants is None else bounds.max_descendants
 
 
-def _exceeded(name: str, record: ExecutionRecord, limit: int, found: str) -> BoundExceededError:
+def _exceeded(name: str, record: ExecutionRecord, limit: int, reason: str) -> BoundExceededError:
     below = "levels of executions" if name == "max_depth" else "executions"
     return BoundExceededError(
         f"{name} is reached: execution {record.execution_id} of {record.workflow_name!r} may have at most {limit} "
-        f"{below} below it, and {found}. Look for a workflow that starts itself; if so many are meant, raise the bound "
-        f"and resume that execution: bounds={{'{name}': {max(2 * limit, 1)}}}",
+        f"{below} below it, and {reason}. Look for a workflow that starts itself; if so many are meant, raise the "
+        f"bound and resume that execution: bounds={{'{name}': {max(2 * limit, 1)}}}",
         name,
         REASONS[name],
     )
 
 
+# --- parents and children at the end of an execution -----------------------------------------------------------------
+
+
+MOST_ATTEMPTS = 5
+"""Maximum number of attempts to cancel a child that another process cancels as well."""
+
+
+class FamilyTree:
+    """Parent and child executions of one store. All methods run on the engine's event loop.
+
+    Parameters
+    ----------
+    find, present
+        Return an execution, or None if `present` does not find it among the registered ones.
+    cancel
+        Cancel an execution with a reason.
+    notify_parent
+        Notify a parent that a child has ended.
+    """
+
+    def __init__(
+        self,
+        store: EventStore,
+        find: Callable[[str], Driver],
+        present: Callable[[str], Driver | None],
+        cancel: Callable[[str, str], Driver],
+        notify_parent: Callable[[str, Driver], None],
+    ) -> None:
+        self._store = store
+        self._find = find
+        self._present = present
+        self._cancel = cancel
+        self._notify_parent = notify_parent
+
+    async def on_end(self, driver: Driver) -> None:
+        """Cancel the children of an ended execution, wait for their end, and notify its parent."""
+        parent = driver.state.parent
+        await self._cancel_children(driver, driver.status, STOP_SECONDS)
+        if parent is not None:
+            try:
+                await ENGINE.session(self._store).calls.work(lambda: self._notify_parent(parent, driver))
+            except DivebookError as error:  # another process resumes the parent
+                _log.warning(
+                    "execution %s waits for %s, which has ended, and cannot go on: %s", parent, driver.id, error
+                )
+
+    async def cancel_before_rollback(self, driver: Driver) -> None:
+        """Cancel all children and wait for their rollback, before the execution is rolled back itself."""
+        ending = driver.state.rolling_back
+        await self._cancel_children(driver, CANCELLED if ending and ending.is_cancelled else FAILED, None)
+
+    async def _cancel_children(self, parent: Driver, status: str, seconds: float | None) -> None:
+        """Cancel the children of an execution that ends as `status`. Return when they have ended or are parked.
+
+        Each child first does the same with its own children, so that nothing below `parent` runs afterwards
+        (tests/execution/test_cancelled_trees.py). A child that is rolled back may be parked with a question. A function
+        that blocks its thread cannot be interrupted, so its execution is awaited for at most `seconds`.
+        """
+        if not parent.may_have_children:
+            return
+        work = ENGINE.session(self._store).calls.work
+        attempts: Counter[str] = Counter()
+        cancelled: set[str] = set()
+        # The log names children that are about to start. The store also has children whose call was abandoned, for
+        # example by `ctx.gather` after another call failed. Another process that cancels the same tree can take a child
+        # from this one, and may not know all children of that child yet. A child that ends at this moment is not
+        # cancelled, but it still cancels its own children. The loop therefore checks again until nothing is left.
+        to_cancel = [Abandoned(name, parent.id, status) for name in running_children(parent.state)]
+        while True:
+            to_cancel += await work(lambda: children_to_end(self._store, parent.id, status, self._is_ending))
+            to_cancel = [
+                child_ref
+                for child_ref in dict.fromkeys(to_cancel)
+                if child_ref.id not in cancelled and attempts[child_ref.id] < MOST_ATTEMPTS
+            ]
+            if not to_cancel:
+                return
+            future_ids: dict[asyncio.Future[None], str] = {}
+            for child_ref in to_cancel:
+                attempts[child_ref.id] += 1
+                try:
+                    child = await work(functools.partial(self._cancel_child, child_ref, parent))
+                except DivebookError as error:  # it is ending, or never started
+                    _log.debug("execution %s is not cancelled with %s: %s", child_ref.id, parent.id, error)
+                else:
+                    cancelled.add(child_ref.id)
+                    if child is not None and child.is_live:
+                        future_ids[asyncio.wrap_future(child.driving())] = child_ref.id
+            done, _ = await asyncio.wait(future_ids, timeout=seconds) if future_ids else ((), ())
+            cancelled -= {future_ids[end] for end in done if end.cancelled() or end.exception() is not None}
+            to_cancel = []
+
+    def _is_ending(self, execution_id: str) -> bool:
+        """Return whether an execution has ended and still cancels its own children in this process."""
+        driver = self._present(execution_id)
+        return driver is not None and driver.is_live and driver.state.is_over
+
+    def _cancel_child(self, child_ref: Abandoned, parent: Driver) -> Driver | None:
+        """Cancel a child, unless it has ended and still cancels its own children. Return it.
+
+        Return None if `parent` only shares the child's start event with its real parent.
+        """
+        child = self._find(child_ref.id)
+        if child.started_by != child_ref.parent:
+            return None
+        child.adopt_worker(parent)
+        if self._is_ending(child_ref.id):
+            return child
+        return self._cancel(child_ref.id, child_ref.reason)
+
+
 # --- waiting for executions that other processes or environments drive -----------------------------------------------
 
 
-LONGEST = 1.0
+NEWS_INTERVAL = 1.0
 """Seconds between two checks if the store reports no news."""
 
 
@@ -223,7 +818,7 @@ def is_elsewhere(driver: Driver) -> bool:
 def _is_driven(driver: Driver) -> bool:
     """Return whether another process, or another environment of this process, drives an execution."""
     held = driver.store.live_lease_of(driver.id)
-    return held is not None and not DRIVEN_LEASES.is_left(driver.store, held)
+    return held is not None and not DRIVEN_LEASES.is_unused(driver.store, held)
 
 
 def lease_elsewhere(driver: Driver) -> Lease | None:
@@ -243,28 +838,28 @@ def wait_elsewhere(driver: Driver, timeout: float | None = None) -> None:
         The execution is in no queue, and its driver is gone.
     """
     news = threading.Event()
-    until = None if timeout is None else time.monotonic() + timeout
-    ends = [
+    deadline = None if timeout is None else time.monotonic() + timeout
+    unsubscribe = [
         driver.store.on_news(news.set, driver.id),
         driver.store.subscribe(lambda name, _: news.set() if name == driver.id else None),
     ]
     try:
-        while not driver.refresh().state.is_over and not _rests(driver) and not _is_left(driver):
-            left = LONGEST if until is None else min(LONGEST, until - time.monotonic())
-            if left <= 0:
+        while not driver.refresh().state.is_over and not _is_parked_idle(driver) and not _has_no_driver(driver):
+            seconds = NEWS_INTERVAL if deadline is None else min(NEWS_INTERVAL, deadline - time.monotonic())
+            if seconds <= 0:
                 raise TimeoutError
-            interruptible_wait(news, left)
+            interruptible_wait(news, seconds)
             news.clear()
     finally:
-        for end in ends:
+        for end in unsubscribe:
             end()
 
 
-def _rests(driver: Driver) -> bool:
-    return not driver.is_live and stands_still(driver.state, driver.store)
+def _is_parked_idle(driver: Driver) -> bool:
+    return not driver.is_live and is_idle(driver.state, driver.store)
 
 
-def stands_still(state: ExecutionState, store: EventStore) -> bool:
+def is_idle(state: ExecutionState, store: EventStore) -> bool:
     """Return whether an execution does nothing until it gets an answer or a signal, or is resumed.
 
     An execution that waits for children stands still if they do. One that sleeps, or pauses before a retry, does not:
@@ -274,7 +869,7 @@ def stands_still(state: ExecutionState, store: EventStore) -> bool:
         return True
     if state.status != WAITING or state.is_asleep or has_news(state, store):
         return False
-    return all(_child_stands_still(name, store) for name in running_children(state))
+    return all(_is_child_idle(name, store) for name in running_children(state))
 
 
 def has_news(state: ExecutionState, store: EventStore) -> bool:
@@ -287,14 +882,14 @@ def has_news(state: ExecutionState, store: EventStore) -> bool:
     return store.has_untaken(name) or store.record(name).last_sequence > state.last_sequence
 
 
-def _child_stands_still(name: str, store: EventStore) -> bool:
+def _is_child_idle(name: str, store: EventStore) -> bool:
     try:
-        return stands_still(folded(store, name), store)
+        return is_idle(folded(store, name), store)
     except ExecutionNotFoundError:  # it is about to start
         return False
 
 
-def _is_left(driver: Driver) -> bool:
+def _has_no_driver(driver: Driver) -> bool:
     """Return whether the execution is in no queue and is not driven any more.
 
     Raises
@@ -353,7 +948,7 @@ def nothing_to_pause(driver: Driver) -> ExecutionError:
     return ExecutionError(f"execution {driver.id} is {driver.status}, and this process does not drive it{way_on}")
 
 
-def can_undo(driver: Driver, check: Callable[[Workflow, Container[str], Iterable[str]], None]) -> bool:
+def can_roll_back(driver: Driver, check: Callable[[Workflow, Container[str], Iterable[str]], None]) -> bool:
     """Return whether this process can and should run the rollback of an execution.
 
     Otherwise the process that resumes it does.
@@ -365,446 +960,3 @@ def can_undo(driver: Driver, check: Callable[[Workflow, Container[str], Iterable
     except (DefinitionError, NotFoundError, SetupError):
         return False
     return True
-
-
-SEED_BITS = 64
-_log = logger(__name__)
-
-
-class Control(QueueControl):
-    """Operations on the executions of one store.
-
-    Parameters
-    ----------
-    services
-        Return the services that the runners need.
-    check
-        Raise unless everything that the given steps of a workflow reference is defined, and the given workflows are.
-    code_of
-        Return the current digests of the functions that a workflow may call.
-    """
-
-    def __init__(
-        self,
-        store: EventStore,
-        services: Callable[[Control], Services],
-        check: Callable[[Workflow, Container[str], Iterable[str]], None],
-        code_of: Callable[[Workflow], dict[str, str]],
-        *,
-        clock: Clock,
-        chance: Chance,
-    ) -> None:
-        self.store = store
-        self.clock = clock
-        self.chance = chance
-        self.check = check
-        self._register = ExecutionRegistry(store)
-        self.answering = Answering(self._register, self.go_on, clock, chance)
-        """Delivery of answers and signals."""
-        self.family_bounds = FamilyBounds(store, self._register.find)
-        """Limits on the number of child executions."""
-        self._resuming = threading.Lock()
-        self._cancelling = threading.RLock()
-        self._alarms: dict[str, asyncio.Future[None]] = {}
-        self._latest_desk: StoreSession | None = None
-        """Kept alive, so that consecutive executions share one session."""
-        self.texts = TextStreams()
-        """Streams of the text that models write in these executions."""
-        self._relatives = Relatives(store, self._register.find, self._register.present, self.cancel, self._send_word)
-        self.means = DriverDependencies(
-            services(self), clock, chance, code_of, self._relatives.undo_children, self._came_to_rest
-        )
-
-    # --- starting and finding ----------------------------------------------------------------------------------------
-
-    def create(
-        self,
-        workflow: Workflow,
-        opening: catalog.ExecutionStarted,
-        durability: Durability | None = None,
-        execution_id: str | None = None,
-    ) -> Driver:
-        """Return a new pending execution. Nothing of it is recorded before it is started."""
-        shared().learn(opening.inputs)  # before anything is printed
-        execution_id = execution_id or Ids(self.clock, self.chance).execution()
-        driver = Driver(execution_id, {}, self.store, LoadedLog(workflow, ExecutionState(execution_id)))
-        driver.opening = replace(opening, seed=opening.seed or f"{self.chance.bits(SEED_BITS):0{SEED_BITS // 4}x}")
-        driver.durability = durability
-        self._register.enter(driver)
-        return driver
-
-    def start(self, driver: Driver) -> None:
-        """Start a pending execution. Return once its first events are in the store, where others can find it."""
-        if driver.opening is None or driver.was_driven:
-            raise ExecutionError(f"execution {driver.id} is {driver.status}; only a pending one can be started")
-        self._register.enter(driver)
-        ENGINE.refuse_waiting(self.store)
-        begun = Future[None]()
-        if not ENGINE.is_current():
-            ENGINE.outcome(lambda: driver.begin(self.means, begun), begun)
-            return
-        driver.begin(self.means, begun, at_once=True)
-        if (commit := ENGINE.desk(self.store).commit).held_up is None:
-            commit.commit_now()  # waiting is impossible on the engine's own thread
-            driver.require_log()
-
-    def run(self, driver: Driver) -> Future[None]:
-        """Start an execution if it is pending.
-
-        Return a future that is done when it has ended, is parked or is blocked.
-        """
-        if driver.opening is None or driver.was_driven:
-            return driver.standstill()
-        ended = Future[None]()
-        self._register.enter(driver)
-
-        def begin() -> None:
-            if not driver.was_driven:  # other code has started it meanwhile
-                driver.begin(self.means)
-            driver.standstill().add_done_callback(functools.partial(passed_on, ended))
-
-        return ENGINE.begin(begin, ended)
-
-    async def left_for_successor(self, child: Child) -> Child:
-        """Return the successor with the remaining limits on child executions. Call on the engine's loop."""
-        left = await self._desk.calls.work(lambda: self.family_bounds.left_for_successor(child.parent))
-        bounds = replace(child.bounds, max_depth=left.max_depth, max_descendants=left.max_descendants)
-        return child._replace(bounds=bounds)
-
-    async def begin_successor(self, driver: Driver, before: str) -> None:
-        """Start a pending execution as the successor of another one. Return once its first events are in the store.
-
-        Call on the engine's loop.
-        """
-        begun = Future[None]()
-        self._let_come_from(driver, before)
-        driver.begin(self.means, begun)
-        await asyncio.wrap_future(begun)
-
-    def fork(
-        self, source: str, at: int, forked: catalog.ExecutionForked, kept: Durability | None = None, name: str = ""
-    ) -> Driver:
-        """Create an execution that shares the first `at` events of another one, and drive it."""
-        ids = Ids(self.clock, self.chance)
-        owner = Owner.current()
-        now = self.clock.now()
-        execution_id = name or ids.execution()
-        event = Event(ids.event(now), execution_id, at + 1, now, forked)
-        alone = nullcontext() if ENGINE.is_current() else self._resuming  # the second fork with a key finds the first
-        with alone, DRIVEN_LEASES.about_to_drive(self.store, execution_id):
-            (refusal,) = self.store.append_all([first_batch(self.store, source, event, owner, kept)])
-            if refusal is not None:
-                raise refusal
-            driver = self._register.look_up(execution_id)
-            self._drive(driver, Lease(execution_id, FIRST_TOKEN, owner, expires_at=0))
-        return driver
-
-    def _drive(
-        self, driver: Driver, lease: Lease, resumed: catalog.ExecutionResumed | None = None, *, anew: bool = False
-    ) -> None:
-        """Drive an execution under a lease. With `anew`, replay its code even if it is parked in memory."""
-        state = driver.state
-        told = resumed or catalog.ExecutionResumed(state.status)
-        self._register.enter(driver)
-        if ENGINE.is_current():
-            driver.go_on(self.means, told, lease, state, anew=anew)
-            return
-        under_way = Future[None]()
-
-        def go_on() -> None:
-            driver.go_on(self.means, told, lease, state, anew=anew)
-            # Wake the caller two turns later, after the first work of the execution: a thread that wakes earlier would
-            # only compete with it for the processor.
-            loop = asyncio.get_running_loop()
-            loop.call_soon(loop.call_soon, under_way.set_result, None)
-
-        with driver.handover():
-            ENGINE.outcome(go_on, under_way)
-
-    def find(self, execution_id: str) -> Driver:
-        """Return an execution in its present state. A unique prefix of its id is enough."""
-        return self._register.find(execution_id)
-
-    def look_up(self, execution_id: str) -> Driver:
-        """Return an execution like `find`, but read its log only when first used."""
-        return self._register.look_up(execution_id)
-
-    # --- resuming ----------------------------------------------------------------------------------------------------
-
-    def resume(self, execution_id: str, bounds: Bounds | None = None, recovery: int | None = None) -> Driver:
-        """Resume an execution at the end of its log; see `Environment.resume`."""
-        with nullcontext() if ENGINE.is_current() else self._resuming:  # a second call at the same time finds it live
-            return self._resume(execution_id, bounds, recovery)
-
-    def _resume(self, execution_id: str, bounds: Bounds | None, recovery: int | None) -> Driver:
-        driver = self._register.find(execution_id)
-        if self.ends_with_parent(driver):
-            return driver
-        if driver.is_live and driver.state.is_over and not ENGINE.is_current():
-            wait((driver.driving(),))  # its last events are being written
-        if driver.is_live and bounds is None and not driver.state.is_over:
-            return driver  # something else resumed it, for example an answer
-        if driver.is_live:
-            raise ExecutionError(f"execution {driver.id} is running in this process already; wait for it or cancel it")
-        if driver.status == catalog.COMPLETED and bounds is None:
-            return driver
-        refuse_final(driver)
-        self._require_means(driver)
-        with DRIVEN_LEASES.taking(self.store, driver.id) as lease:
-            driver.under(lease)
-            if driver.status == catalog.COMPLETED and bounds is None:  # another process has resumed it
-                self.store.release(lease)
-                return driver
-            refuse_final(driver, "meanwhile ")
-            told = None if bounds is None else bounds.to_dict()
-            self._drive(driver, lease, catalog.ExecutionResumed(driver.status, told, recovery), anew=True)
-        return driver
-
-    def _require_means(self, driver: Driver) -> None:
-        """Raise unless everything is defined that the execution needs to continue."""
-        ahead = steps_ahead(driver.workflow, driver.state)
-        self.check(driver.workflow, ahead, workflows_to_begin(driver.state, self.store))
-
-    def go_on(self, driver: Driver, child: Child | None = None, *, again: bool = False) -> Driver:
-        """Continue a parked execution if it has something to do. If another process drives it now, do nothing.
-
-        With `again`, resume an execution that failed or was cancelled as well. A `child` is resumed with the bounds
-        that its parent requests now.
-        """
-        if self.delivered(driver) or self._is_for_workers(driver, None if child is None else child.parent):
-            return driver
-        if self.ends_with_parent(driver):
-            return driver
-        with suppress(LeaseHeldError):
-            self._require_means(driver)
-            with DRIVEN_LEASES.taking(self.store, driver.id) as lease:
-                if self._can_go_on(state := driver.under(lease), child, again=again):
-                    self._drive(driver, lease, None if child is None else child.resumed(driver.workflow, state))
-                else:
-                    self.store.release(lease)
-        return driver
-
-    def delivered(self, driver: Driver) -> bool:
-        """Deliver unread messages if this process drives the execution, or is about to check the inbox.
-
-        Return whether it does.
-        """
-        if ENGINE.is_current():
-            ENGINE.keep(self._desk.mailroom.deliver(driver.id))
-            return driver.look_again()
-        if not driver.is_driving and not ENGINE.drives(self.store, driver.id):
-            return False  # the next driver checks the inbox first
-
-        async def hand_over() -> bool:
-            delivered = await self._desk.mailroom.deliver(driver.id) or driver.look_again()
-            await driver.durable()
-            return delivered
-
-        return interruptible_result(ENGINE.call(lambda: ENGINE.promise(hand_over())))
-
-    @property
-    def _desk(self) -> StoreSession:
-        return ENGINE.desk(self.store)
-
-    def _can_go_on(self, state: ExecutionState, child: Child | None, *, again: bool) -> bool:
-        if state.is_over:
-            # If another process has ended the parent, the parent must resume nothing, even if this process has not
-            # noticed yet.
-            return again and not state.is_final and not (child is not None and has_ended(self.store, child.parent))
-        if state.status != WAITING or facts_of(state, self.store.inbox(state.execution_id, state.taken)):
-            return True
-        due = state.wake_at
-        return due is not None and due <= self.clock.now()
-
-    async def inbox(self, execution_id: str, after: int) -> Sequence[Message]:
-        """Return the messages of an execution with numbers above `after`. Call on the engine's loop."""
-        return await self._desk.calls.patiently(lambda: self.store.inbox(execution_id, after))
-
-    async def claim_expired(self, execution_id: str, interrupt_id: str) -> None:
-        """Mark an expired question, so that it can no longer be answered. Call on the engine's loop."""
-        await self._desk.calls.patiently(lambda: self.answering.claim_expired(execution_id, interrupt_id))
-
-    # --- end and parking ---------------------------------------------------------------------------------------------
-
-    async def _came_to_rest(self, driver: Driver) -> None:
-        """Notify the family of an execution that has ended, or set the timer that wakes a parked one.
-
-        On the engine's loop.
-        """
-        self._latest_desk = self._desk
-        if driver.state.is_over:
-            await self._relatives.ended(driver)
-            if driver.may_have_children:  # its count would stay in memory (tests/execution/test_ended.py)
-                await self._desk.calls.work(lambda: self.family_bounds.forget(driver.id))
-        elif (due := driver.state.wake_at) is not None:
-            alarm = self._alarms[driver.id] = ENGINE.keep(self._wake(driver.id, due))
-            alarm.add_done_callback(lambda done: self._alarms.pop(driver.id, done))
-
-    async def _wake(self, execution_id: str, due: int) -> None:
-        """Continue a parked execution when its time has come. No process drives it until then."""
-        while (left := due - self.clock.now()) > 0:
-            with engine_code():  # a clock may be user code
-                await self.clock.sleep(left / MICROSECONDS)
-        if not self.store.closed:
-            await self._desk.calls.work(lambda: self._go_on_if_due(execution_id, due))
-
-    def _go_on_if_due(self, execution_id: str, due: int) -> None:
-        driver = self._register.find(execution_id)
-        if not driver.is_driving and driver.state.wake_at == due:
-            self.go_on(driver)
-
-    def _send_word(self, parent_id: str, child: Driver) -> None:
-        parent = self._register.find(parent_id)
-        if not parent.state.is_over:
-            self.answering.send_word(parent_id, child)
-            self.go_on(parent)
-
-    # --- child executions --------------------------------------------------------------------------------------------
-
-    async def drive_child(self, child: Child, opening: Opening, *, again: bool) -> ExecutionState:
-        """Start or resume a child execution. Return its state once it has ended or is parked.
-
-        With `again`, resume a child that failed or was cancelled as well. A child that cannot continue in this process
-        stays parked, and so does the code that waits for it. Call on the engine's loop.
-        """
-        work = self._desk.calls.work
-        if (parent := self._register.present(child.parent)) is not None:
-            parent.may_have_children = True
-        try:
-            driver = await work(lambda: self._register.find(child.id))
-        except ExecutionNotFoundError:
-            driver = await self._begin_child(child, opening)
-        else:
-            if parent is not None:
-                driver.serve_with(parent)
-            if not driver.is_live:
-                try:
-                    await work(lambda: self.go_on(driver, child, again=again))
-                except (DefinitionError, NotFoundError, SetupError) as error:
-                    if driver.state.is_over:
-                        raise
-                    _log.warning("execution %s rests until another process resumes it: %s", child.id, error)
-        if driver.is_live:
-            ended = asyncio.wrap_future(driver.standstill())
-            ended.add_done_callback(lambda done: done.cancelled() or done.exception())  # mark the error as retrieved
-            await asyncio.shield(ended)
-        return (await work(driver.refresh)).state
-
-    async def _begin_child(self, child: Child, opening: Opening) -> Driver:
-        """Start a child execution. Cancel it at once if its parent has ended meanwhile.
-
-        Raises
-        ------
-        BoundExceededError
-            A limit of an execution above it is reached.
-        """
-        work = self._desk.calls.work
-        await work(lambda: self.family_bounds.admit(child.id, child.parent))
-        workflow, opened, durability = await work(opening)
-        if isinstance(opened, catalog.ExecutionForked):
-            driver = await work(lambda: self.fork(opened.source, opened.at, opened, durability, child.id))
-        else:
-            driver = self.create(workflow, opened, durability, child.id)
-            begun = Future[None]()
-            self._let_come_from(driver, child.parent)
-            driver.begin(self.means, begun)
-            ends = [asyncio.wrap_future(begun), asyncio.wrap_future(driver.driving())]
-            for end in ends:  # the error reaches the code that waits for the end
-                end.add_done_callback(lambda done: done.cancelled() or done.exception())
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        # Another process may have ended the parent while the child was written, without seeing the child
-        # (tests/execution/cancelled_trees.py).
-        if await work(lambda: has_ended(self.store, child.parent)):
-            await work(lambda: self.ends_with_parent(driver))
-        return driver
-
-    # --- cancelling, pausing, leaving --------------------------------------------------------------------------------
-
-    def cancel(self, execution_id: str, reason: str = "") -> Driver:
-        """Cancel an execution; see `Environment.cancel`. The default reason names the person."""
-        reason = reason or f"cancelled by {this_person()}"
-        checked(catalog.ExecutionCancelled(reason))
-        with nullcontext() if ENGINE.is_current() else self._cancelling:  # a second call finds it cancelled
-            return self._cancel(self._register.find(execution_id), reason)
-
-    def _cancel(self, driver: Driver, reason: str) -> Driver:
-        """Cancel an execution in one of three ways.
-
-        If it is pending, or if this process drives it, its driver cancels it. If it is being rolled back, the rollback
-        continues here if possible. Otherwise its lease is taken, by force if necessary, and the cancellation is
-        recorded.
-        """
-        if driver.was_forked:
-            driver.driving()
-        with driver.handover():  # no other thread may begin to drive it between the first and the last line
-            if ENGINE.call(lambda: driver.cancel_pending(self.means, reason) or driver.cancel(reason)):
-                return driver
-            refuse_over(driver.refresh())
-            if driver.state.rolling_back is None or driver.state.paused is not None:
-                with DRIVEN_LEASES.taking(self.store, driver.id, by_force=True) as lease:
-                    state = driver.under(lease)
-                    refuse_over(driver, "meanwhile ")
-                    undoes = can_undo(driver, self.check)
-                    ENGINE.call(lambda: driver.begin_cancellation(self.means, reason, lease, state, undoes=undoes))
-                return driver
-        return self.go_on(driver) if can_undo(driver, self.check) else driver
-
-    def ends_with_parent(self, driver: Driver) -> bool:
-        """Cancel an execution whose ancestor has ended, together with such ancestors. Return whether there were any.
-
-        See `divebook.runtime.children`. An execution that is being rolled back continues, so that its effects are
-        undone.
-        """
-        state = driver.state
-        if state.parent is None or state.is_over or state.rolling_back is not None:
-            return False
-        line = abandoned(self.store, driver.id)
-        for one in line:  # itself first, so that it does not run while its ancestors are checked
-            with suppress(ExecutionError):  # another process or its parent cancels it now
-                self.cancel(one.id, one.reason)
-        return bool(line)
-
-    def pause(self, driver: Driver, reason: str = "") -> None:
-        """Start no more operations of an execution that this process drives or a queue holds; see `Execution.pause`."""
-        paused = catalog.ExecutionPaused(reason or f"paused by {this_person()}")
-        checked(paused)
-        if ENGINE.call(lambda: driver.pause(paused.reason)):
-            return
-        driver.refresh()
-        if driver.opening is not None or driver.state.queue is None or driver.state.is_over:
-            raise nothing_to_pause(driver)
-        self.hold(driver, paused)
-
-    def leave(self, driver: Driver) -> None:
-        """Stop driving an execution, as if this process had ended; see `Execution.leave`."""
-        if driver.is_live:
-            ENGINE.call(driver.leave)
-            wait((driver.driving(),), STOP_SECONDS)
-
-    def recoverable(self) -> list[ExecutionRecord]:
-        """Return executions that have something to do but no living driver, newest first.
-
-        Executions whose parent has ended are included, whether driven or not: recovering them cancels them.
-        """
-        found = {record.execution_id: record for record in self.store.orphans()}
-        for record in all_abandoned(self.store):
-            if not DRIVEN_LEASES.drives(self.store, record.execution_id):  # this process is writing its end
-                found[record.execution_id] = record
-        left = [self.store.record(name) for name in DRIVEN_LEASES.left(self.store) if name not in found]
-        unended = [r for r in left if r.status not in TERMINAL and r.origin not in catalog.LEFT_ALONE]
-        return sorted([*found.values(), *unended], key=lambda record: record.created_at, reverse=True)
-
-    def close(self) -> None:
-        """Leave all executions that this process drives, and cancel the timers of parked ones."""
-        self._register.read_all()
-        live = self.live()
-
-        def leave() -> list[Future[None]]:
-            for driver in live:
-                driver.leave()
-            for alarm in list(self._alarms.values()):
-                alarm.cancel()
-            resting = [driver.standing.let_go() for driver in self._register.known()]
-            return [ENGINE.promise(left.gone()) for left in resting if left is not None]
-
-        wait([*ENGINE.call(leave), *(driver.driving() for driver in live)], STOP_SECONDS)

@@ -62,11 +62,11 @@ class Answering:
     """
 
     def __init__(
-        self, register: ExecutionRegistry, go_on: Callable[[Driver], Driver], clock: Clock, chance: Chance
+        self, registry: ExecutionRegistry, go_on: Callable[[Driver], Driver], clock: Clock, chance: Chance
     ) -> None:
-        self._register = register
-        self._store = register.store
-        self._go_on = go_on
+        self._registry = registry
+        self._store = registry.store
+        self._continue = go_on
         self._clock = clock
         self._chance = chance
 
@@ -76,7 +76,7 @@ class Answering:
         self, interrupt_id: str, response: Any, execution_id: str | None = None, by: str | None = None
     ) -> Driver:
         """Answer a question; see `Environment.answer`."""
-        driver, question = self._asked(interrupt_id, execution_id)
+        driver, question = self._find_question(interrupt_id, execution_id)
         what = f"the answer to {address_of(driver.id, question)}"
         state = driver.state
         if state.is_over and question.is_open:
@@ -84,36 +84,36 @@ class Answering:
             way_on = WAY_ON[driver.status] if driver.status in FINAL else way_on
             raise InterruptError(question.id, f"execution {driver.id} is {driver.status}; {way_on}")
         is_unused = not question.is_open and state.interrupts[question.id].is_open
-        if is_unused and self._repeats(question, response) and self._go_on_with(what, driver).was_driven:
+        if is_unused and self._repeats(question, response) and self._continue_after(what, driver).was_driven:
             return driver  # the process that stored this answer died before it continued
         fitting = checked_answer(question, response, FITTING, self._clock.now())
         author = by or this_person()
         checked(catalog.InterruptResolved(question.id, fitting, author))
-        mine, kept = self._post(driver.id, ANSWER, question.id, answer_payload(fitting, author), author)
-        if not mine:
-            raise _too_late(question, kept)
-        return self._go_on_with(what, driver, kept)
+        is_new, stored = self._post(driver.id, ANSWER, question.id, answer_payload(fitting, author), author)
+        if not is_new:
+            raise _too_late(question, stored)
+        return self._continue_after(what, driver, stored)
 
     def answer_alike(self, interrupt_id: str, response: Any, by: str | None = None) -> list[Driver]:
         """Give one answer to a question and to all similar open ones; see `Environment.answer_alike`."""
-        driver, question = self._asked(interrupt_id, None)
+        driver, question = self._find_question(interrupt_id, None)
         sort = sort_of(driver.state.workflow_name, question)
         if sort is None:
             raise InterruptError(question.id, "each question of its kind needs an answer of its own")
-        others = [found for found in self._alike(sort) if found != (driver.id, question.id)]
+        other_questions = [key for key in self._similar(sort) if key != (driver.id, question.id)]
         fitting = checked_answer(question, response, FITTING, self._clock.now())
         answered = {driver.id: self.answer(question.id, response, driver.id, by)}
-        for execution_id, name in others:
+        for execution_id, name in other_questions:
             with suppress(InterruptError):  # answered or withdrawn meanwhile
                 answered[execution_id] = self.answer(name, for_others(question, fitting), execution_id, by)
         return list(answered.values())
 
-    def _alike(self, sort: Hashable) -> list[tuple[str, str]]:
+    def _similar(self, sort: Hashable) -> list[tuple[str, str]]:
         """Return the open questions of one sort, as pairs of execution id and question id."""
         return [
             (execution_id, question.id)
             for execution_id, question in self.questions()
-            if sort_of(self._register.find(execution_id).state.workflow_name, question) == sort
+            if sort_of(self._registry.find(execution_id).state.workflow_name, question) == sort
         ]
 
     def _repeats(self, question: Question, response: Any) -> bool:
@@ -124,13 +124,13 @@ class Answering:
         except InterruptError:
             return False
 
-    def _go_on_with(self, what: str, driver: Driver, kept: Message | None = None) -> Driver:
+    def _continue_after(self, what: str, driver: Driver, message: Message | None = None) -> Driver:
         """Continue an execution after a message for it was stored. `what` names the message in errors."""
         try:
-            self._go_on(driver)
+            self._continue(driver)
         except (DefinitionError, NotFoundError, SetupError) as error:
             raise AnswerKeptError(driver.id, what, error) from error
-        if kept is not None and driver.refresh().state.is_over and driver.state.taken < kept.number:
+        if message is not None and driver.refresh().state.is_over and driver.state.taken < message.number:
             raise ExecutionError(f"execution {driver.id} has meanwhile ended as {driver.status}, without {what}")
         return driver
 
@@ -146,30 +146,30 @@ class Answering:
         """Send a signal; see `Environment.signal`."""
         if not name:
             raise SetupError("a signal needs a name")
-        driver = self._register.find(execution_id)
+        driver = self._registry.find(execution_id)
         if driver.state.is_over:
             way_on = WAY_ON[driver.status]
             raise ExecutionError(f"execution {driver.id} is {driver.status}, and takes no signals; {way_on}")
         key = Ids(self._clock, self._chance).event(self._clock.now())
-        sent = storable(payload, "payload")
+        data = storable(payload, "payload")
         author = by or this_person()
         # A message that cannot be recorded would block every process that resumes the execution.
-        checked(catalog.SignalReceived(name, sent, author))
-        _, kept = self._post(driver.id, SIGNAL, key, signal_payload(name, sent, author), author)
-        return self._go_on_with(f"the signal {name!r}", driver, kept)
+        checked(catalog.SignalReceived(name, data, author))
+        _, message = self._post(driver.id, SIGNAL, key, signal_payload(name, data, author), author)
+        return self._continue_after(f"the signal {name!r}", driver, message)
 
     def revoke(self, execution_id: str, rule_id: str, by: str | None = None) -> Driver:
         """Revoke a rule that a person made in an execution for it alone."""
-        driver = self._register.find(execution_id)
+        driver = self._registry.find(execution_id)
         author = by or this_person()
         if driver.state.is_over:
             raise ExecutionError(f"execution {driver.id} is {driver.status}: its rule {rule_id} holds no more")
-        _, kept = self._post(driver.id, REVOCATION, rule_id, {"by": author}, author)
-        return self._go_on_with(f"the revocation of {rule_id}", driver, kept)
+        _, message = self._post(driver.id, REVOCATION, rule_id, {"by": author}, author)
+        return self._continue_after(f"the revocation of {rule_id}", driver, message)
 
     def rules(self) -> list[tuple[str, StandingRule]]:
         """Return the rules made in executions that have not ended, as pairs of execution id and rule."""
-        states = self._register.sound_states(record.execution_id for record in self._store.unended())
+        states = self._registry.sound_states(record.execution_id for record in self._store.unended())
         return [
             (state.execution_id, rule)
             for state in states
@@ -177,7 +177,7 @@ class Answering:
             if rule.scope == RUN
         ]
 
-    def send_word(self, parent_id: str, child: Driver) -> None:
+    def notify_parent(self, parent_id: str, child: Driver) -> None:
         """Notify a parent execution that one of its children has ended."""
         key = f"{child.id}/{child.state.last_sequence}"
         self._store.post(self._message(parent_id, SIGNAL, key, signal_payload(child.id, child.status), child.id))
@@ -187,54 +187,57 @@ class Answering:
 
         Return whether it was stored, and the stored one: this or an earlier one with the same key.
         """
-        sent = self._message(execution_id, kind, key, payload, f"{by} {Ids(self._clock, self._chance).event(0)}")
-        kept = self._store.post(sent)
-        return kept.source == sent.source, kept
+        message = self._message(execution_id, kind, key, payload, f"{by} {Ids(self._clock, self._chance).event(0)}")
+        stored = self._store.post(message)
+        return stored.source == message.source, stored
 
     def _message(self, execution_id: str, kind: str, key: str, payload: Any, source: str) -> Message:
         return Message(execution_id, kind, key, payload, source, self._clock.now())
 
     def question(self, interrupt_id: str, execution_id: str | None = None) -> Question:
         """Return a question; see `Environment.question`."""
-        return self._asked(interrupt_id, execution_id)[1]
+        return self._find_question(interrupt_id, execution_id)[1]
 
     def questions(self) -> list[tuple[str, Question]]:
         """Return all open questions with the ids of their executions, newest execution first."""
-        asking = dict.fromkeys(execution_id for execution_id, _ in self._store.asking())
-        return list(self._register.open_questions(asking))
+        execution_ids = dict.fromkeys(execution_id for execution_id, _ in self._store.asking())
+        return list(self._registry.open_questions(execution_ids))
 
-    def _asked(self, name: str, execution_id: str | None) -> tuple[Driver, Question]:
+    def _find_question(self, name: str, execution_id: str | None) -> tuple[Driver, Question]:
         """Return a question and its execution, by ``ask@execution``, or by an id that only one execution uses.
 
         If no execution is named, those with an open question of this id come first, then the one that was answered
         last.
         """
-        interrupt_id, _, named = name.partition("@")
-        where = execution_id or named
-        asking = self._asking(interrupt_id) if not where else [self._register.find(where)]
-        if execution_id and named and self._register.find(named).id != asking[0].id:
+        interrupt_id, _, name_of_execution = name.partition("@")
+        execution_name = execution_id or name_of_execution
+        drivers = self._drivers_asking(interrupt_id) if not execution_name else [self._registry.find(execution_name)]
+        if execution_id and name_of_execution and self._registry.find(name_of_execution).id != drivers[0].id:
             raise InterruptError(
-                interrupt_id, f"it is named as one of {named}, and execution {execution_id} is to answer it"
+                interrupt_id, f"it is named as one of {name_of_execution}, and execution {execution_id} is to answer it"
             )
-        if len(asking) > 1:
-            ways = " or ".join(f"{interrupt_id}@{driver.id}" for driver in asking[:5])
-            raise InterruptError(interrupt_id, f"{len(asking)} executions ask it; say which: {ways}")
-        found = asking[0].questions.get(interrupt_id) if asking else None
-        if found is None and asking:  # another process may have asked it since the log was read
-            found = asking[0].refresh().questions.get(interrupt_id)
-        if found is None and asking and asking[0].damage is not None:
-            raise asking[0].damage  # the question is in the unreadable part
-        if found is None:
-            asked = [question.id for driver in asking for question in driver.interrupts]
-            raise NotFoundError("question", name, asked if asking else [asked for _, asked in self._store.asking()])
-        return asking[0], found
+        if len(drivers) > 1:
+            ways = " or ".join(f"{interrupt_id}@{driver.id}" for driver in drivers[:5])
+            raise InterruptError(interrupt_id, f"{len(drivers)} executions ask it; say which: {ways}")
+        question = drivers[0].questions.get(interrupt_id) if drivers else None
+        if question is None and drivers:  # another process may have asked it since the log was read
+            question = drivers[0].refresh().questions.get(interrupt_id)
+        if question is None and drivers and drivers[0].damage is not None:
+            raise drivers[0].damage  # the question is in the unreadable part
+        if question is None:
+            if drivers:
+                known_ids = [open_question.id for driver in drivers for open_question in driver.interrupts]
+            else:
+                known_ids = [question_id for _, question_id in self._store.asking()]
+            raise NotFoundError("question", name, known_ids)
+        return drivers[0], question
 
-    def _asking(self, interrupt_id: str) -> list[Driver]:
+    def _drivers_asking(self, interrupt_id: str) -> list[Driver]:
         """Return the executions that ask a question. If none does, return the one that was answered last."""
         if asking := self._store.asking(interrupt_id):
-            return [self._register.find(execution_id) for execution_id, _ in asking]
+            return [self._registry.find(execution_id) for execution_id, _ in asking]
         answered = self._store.last_addressee(ANSWER, interrupt_id)
-        return [] if answered is None else [self._register.find(answered)]
+        return [] if answered is None else [self._registry.find(answered)]
 
 
 def this_person() -> str:
@@ -246,8 +249,8 @@ def this_person() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def _too_late(question: Question, kept: Message) -> InterruptError:
-    payload: Mapping[str, Any] = kept.payload
+def _too_late(question: Question, message: Message) -> InterruptError:
+    payload: Mapping[str, Any] = message.payload
     if payload.get(EXPIRED):
         return InterruptError(question.id, EXPIRED_ALREADY)
     return InterruptError(question.id, already_answered(payload.get("by"), payload.get("response")))
@@ -261,8 +264,10 @@ def _too_late(question: Question, kept: Message) -> InterruptError:
 # execution, the annotation is sent as a message, which the driver records.
 
 
-PATIENCE, TICK = 10.0, 0.01
-"""Seconds to wait for the lease of an execution that has ended, and seconds between two attempts."""
+PATIENCE = 10.0
+"""Seconds to wait for the lease of an execution that has ended."""
+TICK = 0.01
+"""Seconds between two attempts to take it."""
 _ONE_AT_A_TIME = threading.Lock()
 
 
@@ -287,10 +292,12 @@ def annotation(
         raise SetupError(f"a note must be a text, not {note!r}")
     added = [_tag(tag) for tag in tags]
     removed = [_tag(tag) for tag in untagged]
-    told = {name: storable(value, f"label {name}") for name, value in (labels or {}).items() if _is_name(name)}
-    if not (added or removed or told) and note is None:
+    storable_labels = {
+        name: storable(value, f"label {name}") for name, value in (labels or {}).items() if _is_name(name)
+    }
+    if not (added or removed or storable_labels) and note is None:
         raise SetupError("nothing is said: give a tag, a note or a label, such as label(quality='good')")
-    return checked(ExecutionAnnotated(added or None, removed or None, note, told or None, by))
+    return checked(ExecutionAnnotated(added or None, removed or None, note, storable_labels or None, by))
 
 
 class Annotating:
@@ -308,7 +315,7 @@ class Annotating:
         self._ids = ids
         self._deliver = deliver
 
-    def annotate(self, execution_id: str, said: ExecutionAnnotated) -> None:
+    def annotate(self, execution_id: str, event: ExecutionAnnotated) -> None:
         """Append an annotation, or send it to the driver of the execution.
 
         Raises
@@ -318,25 +325,25 @@ class Annotating:
         LeaseHeldError
             The execution has ended but its lease is held. Nothing was written.
         """
-        held = self._append(execution_id, said)
+        held = self._append(execution_id, event)
         if held is not None and self._store.record(execution_id).ended_at is None:
-            kept = self._store.post(self._message(execution_id, said))
+            message = self._store.post(self._message(execution_id, event))
             self._deliver(execution_id)
             record = self._store.record(execution_id)
-            if record.ended_at is not None and record.taken < kept.number:
+            if record.ended_at is not None and record.taken < message.number:
                 self._append_soon(execution_id, None)  # it ended meanwhile and reads no more messages
         elif held is not None:
-            self._append_soon(execution_id, said)
+            self._append_soon(execution_id, event)
 
-    def _append_soon(self, execution_id: str, said: ExecutionAnnotated | None) -> None:
+    def _append_soon(self, execution_id: str, event: ExecutionAnnotated | None) -> None:
         """Append as soon as the lease is free. Raise LeaseHeldError if it stays held for `PATIENCE` seconds."""
         until = time.monotonic() + PATIENCE
-        while (held := self._append(execution_id, said)) is not None:
+        while (held := self._append(execution_id, event)) is not None:
             if time.monotonic() > until:
                 raise held
             time.sleep(TICK)  # another process annotates it, or checks whether it must continue
 
-    def _append(self, execution_id: str, said: ExecutionAnnotated | None) -> LeaseHeldError | None:
+    def _append(self, execution_id: str, event: ExecutionAnnotated | None) -> LeaseHeldError | None:
         """Append unread annotation messages, then the new annotation. Return the error if the lease is held.
 
         Unread messages come first: otherwise a later resumption would record them after newer annotations and undo
@@ -345,20 +352,21 @@ class Annotating:
         with _ONE_AT_A_TIME:  # leases belong to processes, not to threads
             try:
                 with DRIVEN_LEASES.taking(self._store, execution_id) as lease:
-                    self._write(self._store.record(execution_id), said, lease)
+                    self._write(self._store.record(execution_id), event, lease)
                     self._store.release(lease)
             except LeaseHeldError as error:
                 return error
         return None
 
-    def _write(self, record: ExecutionRecord, said: ExecutionAnnotated | None, lease: Lease) -> None:
+    def _write(self, record: ExecutionRecord, annotation: ExecutionAnnotated | None, lease: Lease) -> None:
         """Append unread annotation messages and a new annotation in one batch, under a lease.
 
         Only messages before the first one of another kind are included, because messages must be recorded in order.
         """
-        kept = list(takewhile(_is_annotation, self._store.inbox(record.execution_id, record.taken)))
-        told = [annotated(message) for message in kept]
-        facts = [*told, *([] if said is None else [said])]
+        messages = list(takewhile(_is_annotation, self._store.inbox(record.execution_id, record.taken)))
+        facts = [annotated(message) for message in messages]
+        if annotation is not None:
+            facts.append(annotation)
         now = self._clock.now()
         first = record.last_sequence + 1
         events = [
@@ -373,26 +381,26 @@ class Annotating:
             [Record.of(event) for event in events],
             lease.token,
             wake_at=None if record.wake_at is None else to_microseconds(record.wake_at),
-            taken=kept[-1].number if kept else record.taken,
+            taken=messages[-1].number if messages else record.taken,
         )
         (refusal,) = self._store.append_all([batch])
         if refusal is not None:
             raise refusal
 
-    def _message(self, execution_id: str, said: ExecutionAnnotated) -> Message:
+    def _message(self, execution_id: str, event: ExecutionAnnotated) -> Message:
         now = self._clock.now()
-        return Message(execution_id, ANNOTATION, self._ids.event(now), said.to_data(), said.by or "", now)
+        return Message(execution_id, ANNOTATION, self._ids.event(now), event.to_data(), event.by or "", now)
 
 
-def _tag(given: object) -> str:
-    if not isinstance(given, str) or not given.strip():
-        raise SetupError(f"a tag must be a word, not {given!r}; give it a text such as 'baseline'")
-    return given.strip()
+def _tag(tag: object) -> str:
+    if not isinstance(tag, str) or not tag.strip():
+        raise SetupError(f"a tag must be a word, not {tag!r}; give it a text such as 'baseline'")
+    return tag.strip()
 
 
-def _is_name(given: object) -> bool:
-    if not isinstance(given, str) or not given.strip():
-        raise SetupError(f"a label needs a name, not {given!r}; write it as label(quality='good')")
+def _is_name(name: object) -> bool:
+    if not isinstance(name, str) or not name.strip():
+        raise SetupError(f"a label needs a name, not {name!r}; write it as label(quality='good')")
     return True
 
 

@@ -68,10 +68,10 @@ class Addresses:
         self._failed = set[int]()
         self._lock = threading.Lock()
 
-    def __call__(self, told: Mapping[str, Any]) -> None:
+    def __call__(self, question: Mapping[str, Any]) -> None:
         """Send a question."""
-        title = title_of(told)
-        body = text_of(told)
+        title = title_of(question)
+        body = text_of(question)
         for number, address in enumerate(self._addresses, start=1):
             if not _sent(address, title, body):
                 self._tell(number, address)
@@ -89,15 +89,15 @@ class Addresses:
         )
 
 
-def title_of(told: Mapping[str, Any]) -> str:
+def title_of(question: Mapping[str, Any]) -> str:
     """Return the title of a notification, which names the workflow."""
-    return f"{one_line(str(told.get('workflow') or 'A run'), 80)} asks"
+    return f"{one_line(str(question.get('workflow') or 'A run'), 80)} asks"
 
 
-def text_of(told: Mapping[str, Any]) -> str:
+def text_of(question: Mapping[str, Any]) -> str:
     """Return the text of a notification: the question, and the shell command that answers it."""
-    answer = in_shell("answer", [f"{told['interrupt_id']}@{told['execution_id']}", "ANSWER"])
-    parts = [told.get("question"), told.get("message"), f"To answer: {answer}"]
+    answer = in_shell("answer", [f"{question['interrupt_id']}@{question['execution_id']}", "ANSWER"])
+    parts = [question.get("question"), question.get("message"), f"To answer: {answer}"]
     return cut("\n\n".join(str(part) for part in parts if part), MOST_TEXT)
 
 
@@ -146,18 +146,25 @@ class Notices:
         settled = {event.data.interrupt_id for event in events if isinstance(event.data, InterruptResolved)}
         for event in events:
             if isinstance(event.data, InterruptRaised) and event.data.interrupt_id not in settled:
-                told = {"execution_id": execution_id, "path": event.path, "step": event.step, **event.data.to_data()}
-                self._executor.submit(self._tell, told)
+                question = {
+                    "execution_id": execution_id,
+                    "path": event.path,
+                    "step": event.step,
+                    **event.data.to_data(),
+                }
+                self._executor.submit(self._tell, question)
 
     def close(self) -> None:
         """Wait until all hooks have been called."""
         self._executor.shutdown()
 
-    def _tell(self, told: Mapping[str, Any]) -> None:
+    def _tell(self, question: Mapping[str, Any]) -> None:
         try:
-            self._hook(shared().value({"workflow": self._workflow_of(told["execution_id"]), **told}))
+            self._hook(shared().value({"workflow": self._workflow_of(question["execution_id"]), **question}))
         except Exception:  # noqa: BLE001 - the question is valid whether the hook works or not
-            _log.exception("the notify hook failed for question %s of %s", told["interrupt_id"], told["execution_id"])
+            _log.exception(
+                "the notify hook failed for question %s of %s", question["interrupt_id"], question["execution_id"]
+            )
 
 
 def _hook_of(words: Sequence[str] | str) -> Hook:
@@ -170,7 +177,7 @@ def _hook_of(words: Sequence[str] | str) -> Hook:
     if are_addresses(listed):
         return Addresses(listed)
 
-    def call(told: Mapping[str, Any]) -> None:
-        subprocess.run(listed, input=encode(told), check=True, timeout=PATIENCE)
+    def call(question: Mapping[str, Any]) -> None:
+        subprocess.run(listed, input=encode(question), check=True, timeout=PATIENCE)
 
     return call

@@ -14,6 +14,14 @@ Example: step ``pay`` calls ``charge(5)`` and the process dies after the result 
 ``pay`` runs again, requests ``charge(5)`` at the same place, and gets the recorded result without a second call. If the
 code now requests ``charge(7)`` there, it gets a `DivergenceError`.
 
+The process can die at four points of a call:
+
+- before the start is durable: the log has nothing, and the call was not made. It is made on resume.
+- after the start is durable, before or during the call: the log has ``started``. A repeatable call is made again; for
+  any other call a person decides (`divebook.runtime.recorder.UnknownOutcomes`).
+- after the call, before its end is written: the same, because the log cannot distinguish the two.
+- after the end is written: the recorded result is returned.
+
 `tests/execution/test_once.py` tests each case with every kind of operation.
 """
 
@@ -60,22 +68,22 @@ NOTHING = object()
 
 
 def call_diverged(
-    place: Place, recorded: tuple[str, Mapping[str, Any]], wanted: tuple[str, Mapping[str, Any]]
+    place: Place, recorded: tuple[str, Mapping[str, Any]], requested: tuple[str, Mapping[str, Any]]
 ) -> DivergenceError:
     """Return the error for an operation (type and parameters) that differs from the recorded one."""
-    changes = list(changes_between(recorded[1], wanted[1])) if recorded[0] == wanted[0] else []
-    return DivergenceError(str(place), operation_text(*recorded), operation_text(*wanted), _at_most(changes))
+    changes = list(changes_between(recorded[1], requested[1])) if recorded[0] == requested[0] else []
+    return DivergenceError(str(place), operation_text(*recorded), operation_text(*requested), _at_most(changes))
 
 
-def question_diverged(place: Place, recorded: Question, wanted: Question) -> DivergenceError:
+def question_diverged(place: Place, recorded: Question, requested: Question) -> DivergenceError:
     """Return the error for a question that differs from the one that was shown."""
-    changes = list(changes_between(recorded.content, wanted.content))
-    return DivergenceError(str(place), question_text(recorded), question_text(wanted), _at_most(changes))
+    changes = list(changes_between(recorded.content, requested.content))
+    return DivergenceError(str(place), question_text(recorded), question_text(requested), _at_most(changes))
 
 
-def kind_diverged(place: Place, recorded: str, wanted: str) -> DivergenceError:
+def kind_diverged(place: Place, recorded: str, requested: str) -> DivergenceError:
     """Return the error for a question where the log has a call, or the reverse."""
-    return DivergenceError(str(place), recorded, wanted)
+    return DivergenceError(str(place), recorded, requested)
 
 
 def operation_text(operation_type: str, parameters: Mapping[str, Any]) -> str:
@@ -143,13 +151,13 @@ class OperationRequest(NamedTuple):
 
     @staticmethod
     def of(
-        place: Place, operation_type: str, parameters: Mapping[str, Any], known: Collection[int] = ()
+        place: Place, operation_type: str, parameters: Mapping[str, Any], checked_ids: Collection[int] = ()
     ) -> OperationRequest:
         """Return a request with normalized parameters and their hash.
 
-        `known` is passed on to `divebook.events.values.normalize`. Raises `UnstorableValueError`.
+        `checked_ids` is passed on to `divebook.events.values.normalize`. Raises `UnstorableValueError`.
         """
-        plain = normalize(parameters, "parameters", known)
+        plain = normalize(parameters, "parameters", checked_ids)
         digest = short_hash(plain, "parameters")
         return tuple.__new__(OperationRequest, (place, place.operation_id, operation_type, plain, digest))
 
@@ -166,7 +174,7 @@ class OperationRequest(NamedTuple):
 
 FileEvents: TypeAlias = Sequence[catalog.FilesChanged]
 """Recorded file changes of one call."""
-BringFiles: TypeAlias = "Callable[[FileEvents], AbstractAsyncContextManager[Callable[[], None]]]"
+WithFiles: TypeAlias = "Callable[[FileEvents], AbstractAsyncContextManager[Callable[[], None]]]"
 """Return a context manager around an answer. It yields a function that records the file changes in this log, directly
 after the end of the call."""
 
@@ -177,7 +185,7 @@ class WorkspaceRef(NamedTuple):
     name: str
     tree: Callable[[], str | None]
     """Return the digest of the files, or None if it is unknown."""
-    bring: BringFiles
+    with_files: WithFiles
 
 
 class CallOptions(NamedTuple):
@@ -187,13 +195,13 @@ class CallOptions(NamedTuple):
     """Settings that are recorded with the operation but not compared."""
     within: str | None = None
     """Id of the enclosing operation."""
-    noted: Callable[[Any], catalog.Payload] | None = None
+    extra_event: Callable[[Any], catalog.Payload] | None = None
     """Return an additional event to record once the operation has a result."""
     done: Callable[[Any], Any] | None = None
     """Convert a substituted result to the value that the call would have returned."""
     repeatable: bool = False
     """True if running the operation twice does no harm."""
-    inside: WorkspaceRef | None = None
+    workspace: WorkspaceRef | None = None
     """The workspace in which it runs, if any."""
 
 
@@ -214,7 +222,7 @@ class PolicyAnswer(NamedTuple):
 
     end: catalog.OperationCompleted | catalog.OperationFailed
     """Its result or error."""
-    told: Mapping[str, Any] | None = None
+    origin: Mapping[str, Any] | None = None
     """Origin of the end, as recorded in the field `served` of the event."""
     files: FileEvents = ()
     """The file changes it made in workspaces."""
@@ -245,7 +253,7 @@ class MissPolicy(Protocol):
     def asks_models(self) -> bool:
         """True if a request without an answer may be sent to its model, which then needs its key and library."""
 
-    def answer(self, wanted: OperationRequest, beside: CallOptions) -> PolicyAnswer | NoAnswer:
+    def answer(self, request: OperationRequest, options: CallOptions) -> PolicyAnswer | NoAnswer:
         """Return the recorded end to use for an operation, or how to handle it without one."""
 
     def opened(self, workspace: str) -> catalog.WorkspaceOpened | None:
@@ -254,21 +262,21 @@ class MissPolicy(Protocol):
         Return None if no other log has it. The workspace then starts from its present files.
         """
 
-    def settled(self, asked: Question) -> Settled | None:
+    def settled(self, question: Question) -> Settled | None:
         """Return the answer to a question, under its id, or None if a person has to answer."""
 
-    def child_like(self, wanted: OperationRequest) -> WhatIfSource | None:
+    def child_like(self, request: OperationRequest) -> WhatIfSource | None:
         """Return the execution that answers the child execution requested here, or None if the child runs by itself."""
 
     def setting_of(self, operation_id: str) -> Mapping[str, Any]:
         """Return the settings with which an operation that is about to start was made elsewhere; empty if unknown."""
 
 
-FindBeyond: TypeAlias = Callable[["ExecutionState", "StoreCalls"], "Awaitable[MissPolicy | None]"]
+FindMissPolicy: TypeAlias = Callable[["ExecutionState", "StoreCalls"], "Awaitable[MissPolicy | None]"]
 """Return the miss policy of an execution that is a what-if."""
 
 
-async def nothing_beyond(state: ExecutionState, calls: StoreCalls) -> NoReturn:
+async def refuse_what_if(state: ExecutionState, calls: StoreCalls) -> NoReturn:
     """Refuse to drive a what-if, because this driver has no other log to answer it from.
 
     Raises
@@ -289,10 +297,10 @@ class OperationLog:
 
     only_settles = staticmethod(only_settles)
 
-    def __init__(self, journal: StepLog, beyond: MissPolicy | None = None) -> None:
+    def __init__(self, journal: StepLog, miss_policy: MissPolicy | None = None) -> None:
         self.journal = journal
-        self.beyond = beyond
-        self._met: set[str] = set()
+        self.miss_policy = miss_policy
+        self._requested: set[str] = set()
         """Ids of the operations and questions that code has requested in this process."""
         self.diverged: dict[str, DivergenceError] = {}
         """By path: the error raised when the code of its step diverged from the log.
@@ -300,7 +308,7 @@ class OperationLog:
         Every further request of that step raises it again, even if the code caught it. Otherwise a later attempt would
         run the call that the log records differently (test_divergence.py)."""
 
-        self.begins_nothing = False
+        self.is_stopping = False
         """True while the execution is being parked: started operations continue, new ones do not start."""
         self.fresh: set[str] = set()
         """Paths whose step started in this process, runs for the first time, and has used no resources yet.
@@ -319,7 +327,7 @@ class OperationLog:
     # --- lookup ------------------------------------------------------------------------------------------------------
 
     def run(
-        self, wanted: OperationRequest, carry_out: CarryOut, beside: CallOptions = PLAIN
+        self, request: OperationRequest, carry_out: CarryOut, options: CallOptions = PLAIN
     ) -> Coroutine[Any, Any, Any]:
         """Return an awaitable that returns the recorded result of an operation, or runs it.
 
@@ -332,55 +340,58 @@ class OperationLog:
         """
         # A recorded failure is raised again even if the call would succeed by now: code that caught it continued from
         # there (test_a_recorded_failure_is_a_failure_on_replay).
-        record = self._known(wanted)
+        record = self._find(request)
         if record is not None and record.status == PENDING:
             return carry_out(record)  # its result was lost: a person is asked, without a comparison
         if record is None:
-            return carry_out(None) if self.beyond is None else self._answered(self.beyond, wanted, carry_out, beside)
-        if _differs(record, wanted):
-            return self._diverge(record, wanted)
-        return carry_out(record) if record.status == RUNNING else self._recorded(wanted.place, record)
+            if self.miss_policy is None:
+                return carry_out(None)
+            return self._ask_policy(self.miss_policy, request, carry_out, options)
+        if _differs(record, request):
+            return self._diverge(record, request)
+        return carry_out(record) if record.status == RUNNING else self._recorded(request.place, record)
 
-    async def _answered(
-        self, beyond: MissPolicy, wanted: OperationRequest, carry_out: CarryOut, beside: CallOptions
+    async def _ask_policy(
+        self, miss_policy: MissPolicy, request: OperationRequest, carry_out: CarryOut, options: CallOptions
     ) -> Any:
         """Ask the miss policy about an operation that the log does not have, and return its result."""
-        match beyond.answer(wanted, beside):
+        match miss_policy.answer(request, options):
             case NoAnswer.REST:
                 raise Suspended
-            case PolicyAnswer(end, told, files):
-                async with nullcontext(_nothing) if beside.inside is None else beside.inside.bring(files) as bring:
-                    return self._serve(wanted, beside, end, told, bring)
+            case PolicyAnswer(end, origin, files):
+                workspace = options.workspace
+                async with nullcontext(_nothing) if workspace is None else workspace.with_files(files) as record_files:
+                    return self._record_answer(request, options, end, origin, record_files)
         return await carry_out(None)
 
-    def _serve(
+    def _record_answer(
         self,
-        wanted: OperationRequest,
-        beside: CallOptions,
+        request: OperationRequest,
+        options: CallOptions,
         end: catalog.OperationCompleted | catalog.OperationFailed,
-        told: Mapping[str, Any] | None,
-        bring: Callable[[], None],
+        origin: Mapping[str, Any] | None,
+        record_files: Callable[[], None],
     ) -> Any:
         """Record an operation with an end that did not happen here.
 
         Nothing is awaited between its start and its end.
         """
-        place, operation_id, operation_type, parameters, _ = wanted
-        begun = self.begin(wanted, None, beside.setting, beside.within)
+        place, operation_id, operation_type, parameters, _ = request
+        record = self.begin(request, None, options.setting, options.within)
         if isinstance(end, catalog.OperationFailed):
             failed = replace(end, operation_id=operation_id, operation_type=operation_type, duration=0, usage=None)
-            self.record(place, replace(failed, held=None, served=told))
-            bring()
+            self.record(place, replace(failed, held=None, served=origin))
+            record_files()
             names = tuple(end.error_names or ())
-            raise self.failing(place, begun._replace(error=end.error, error_names=names, raised=end.raised))
+            raise self.failing(place, record._replace(error=end.error, error_names=names, raised=end.raised))
         if operation_type == SIGNAL_WAIT and parameters["signal"] not in self.journal.state.signals:
             self.record(
                 place, catalog.SignalReceived(parameters["signal"], end.result)
             )  # else the log lacks the signal
-        self.record(place, catalog.OperationCompleted(operation_id, operation_type, 0, end.result, served=told))
-        if beside.noted is not None:
-            self.record(place, beside.noted(end.result))
-        bring()
+        self.record(place, catalog.OperationCompleted(operation_id, operation_type, 0, end.result, served=origin))
+        if options.extra_event is not None:
+            self.record(place, options.extra_event(end.result))
+        record_files()
         return end.result
 
     async def _recorded(self, place: Place, record: OperationRecord) -> Any:
@@ -388,30 +399,30 @@ class OperationLog:
             raise self.failing(place, record)
         return record.result
 
-    async def _diverge(self, record: OperationRecord, wanted: OperationRequest) -> NoReturn:
-        asked = wanted.operation_type, wanted.parameters
-        self._refuse(wanted.place, call_diverged(wanted.place, await self._begun(record), asked))
+    async def _diverge(self, record: OperationRecord, request: OperationRequest) -> NoReturn:
+        requested = request.operation_type, request.parameters
+        self._refuse(request.place, call_diverged(request.place, await self._recorded_start(record), requested))
 
-    def _known(self, wanted: OperationRequest) -> OperationRecord | None:
-        """Return the record at the place of `wanted`, possibly of a different operation, or None.
+    def _find(self, request: OperationRequest) -> OperationRecord | None:
+        """Return the record at the place of `request`, possibly of a different operation, or None.
 
         Return None if the log has no record there, or a pending one whose result was not lost. Raise DivergenceError if
         the log has a question at this place.
         """
-        place = wanted.place
-        operation_id = wanted.operation_id
-        is_new = place.path in self.fresh and operation_id not in self._met
+        place = request.place
+        operation_id = request.operation_id
+        is_new = place.path in self.fresh and operation_id not in self._requested
         self._meet(place.path, operation_id)
         if is_new:
             return None
         record = self.record_of(place, operation_id)
         if record is None or record.status == PENDING:
             if self.journal.present.interrupts:
-                self._refuse_where_asked(wanted)
+                self._refuse_if_question(request)
             return None if record is None or record.lost is None else record
         return record
 
-    async def look_up_question(self, place: Place, wanted: Question) -> Question | None:
+    async def look_up_question(self, place: Place, question: Question) -> Question | None:
         """Return the question at `place`, with its answer if it has one, or None if it was not asked yet.
 
         Raises
@@ -420,32 +431,32 @@ class OperationLog:
             The log has something else at this place. An answer is valid only for the question that was shown.
         """
         operation_id = place.operation_id
-        self._meet(place.path, wanted.id)
-        self._met.add(operation_id)  # a call at this place would diverge
-        known = self.journal.state.interrupts.get(wanted.id)
-        if known is None:
+        self._meet(place.path, question.id)
+        self._requested.add(operation_id)  # a call at this place would diverge
+        recorded_question = self.journal.state.interrupts.get(question.id)
+        if recorded_question is None:
             record = self.record_of(place, operation_id)
             if record is not None:
-                recorded = operation_text(*await self._begun(record))
-                self._refuse(place, kind_diverged(place, recorded, question_text(wanted)))
-        elif _digest(known) != _digest(wanted):
-            self._refuse(place, question_diverged(place, known, wanted))
-        return known
+                recorded = operation_text(*await self._recorded_start(record))
+                self._refuse(place, kind_diverged(place, recorded, question_text(question)))
+        elif _digest(recorded_question) != _digest(question):
+            self._refuse(place, question_diverged(place, recorded_question, question))
+        return recorded_question
 
-    def _refuse_where_asked(self, wanted: OperationRequest) -> None:
-        known = self.journal.state.interrupts.get(self.question_id(wanted.place))
-        if known is not None:
-            self._refuse(wanted.place, kind_diverged(wanted.place, question_text(known), str(wanted)))
+    def _refuse_if_question(self, request: OperationRequest) -> None:
+        question = self.journal.state.interrupts.get(self.question_id(request.place))
+        if question is not None:
+            self._refuse(request.place, kind_diverged(request.place, question_text(question), str(request)))
 
     def _meet(self, path: str, key: str) -> None:
-        self._met.add(key)
+        self._requested.add(key)
         if self._latest or self.diverged:
             self._latest.pop(path, None)
             self.require_agreement(path)
 
-    def pass_over(self, operation_id: str) -> None:
+    def skip(self, operation_id: str) -> None:
         """Note that code no longer requests an operation that the log may have."""
-        self._met.add(operation_id)
+        self._requested.add(operation_id)
 
     def require_agreement(self, path: str) -> None:
         """Raise DivergenceError if the code of the path's step has diverged from the log."""
@@ -473,7 +484,7 @@ class OperationLog:
         """Return the record at a place without comparing it, for code that handles a recorded operation differently."""
         return self.record_of(place, place.operation_id)
 
-    async def _begun(self, record: OperationRecord) -> tuple[str, Mapping[str, Any]]:
+    async def _recorded_start(self, record: OperationRecord) -> tuple[str, Mapping[str, Any]]:
         """Return the type and the parameters recorded at the start of an operation."""
         data = (await self.journal.event(record.started_sequence)).data
         if isinstance(data, catalog.EventEmitted):
@@ -490,34 +501,39 @@ class OperationLog:
 
     def has_history_ahead(self, place: Place) -> bool:
         """Return whether the log has operations or questions of this step that its code has not requested again yet."""
-        opened = (state := self.journal.state).paths[place.path].open
+        state = self.journal.state
+        opened = state.paths[place.path].open
         records: Mapping[str, OperationRecord] = {} if opened is None else opened.operations
-        if any(key not in self._met and not _is_over(records, found.within) for key, found in records.items()):
-            return True
+        for operation_id, record in records.items():
+            if operation_id not in self._requested and not _is_over(records, record.within):
+                return True
         if place.visit > 1:  # questions of earlier visits cannot be distinguished from those of this one
             return False
-        asked = ((key, found) for key, found in state.interrupts.items() if (found.path, found.step) == place[:2])
-        return any(key not in self._met and not _is_over(records, found.operation_id) for key, found in asked)
+        for question_id, question in state.interrupts.items():
+            is_of_step = question.path == place.path and question.step == place.step
+            if is_of_step and question_id not in self._requested and not _is_over(records, question.operation_id):
+                return True
+        return False
 
     def failures_behind(self, path: str, error: BaseException) -> list[str]:
         """Return the ids of the operations whose failure caused the error that ended a step.
 
         Failures that the step's code caught before it continued are not included: they are final.
         """
-        behind = (link for link in links_of(error) if isinstance(link, OperationError))
-        found = {link.operation_id for link in behind if link.operation_id}
+        errors = (link for link in links_of(error) if isinstance(link, OperationError))
+        failures = {link.operation_id for link in errors if link.operation_id}
         latest = self._latest.get(path)
-        return sorted(found) or ([] if latest is None else [latest])
+        return sorted(failures) or ([] if latest is None else [latest])
 
     # --- recording ---------------------------------------------------------------------------------------------------
 
     def begin(
         self,
-        wanted: OperationRequest,
+        request: OperationRequest,
         reserved: Reserved | None = None,
         setting: Setting | None = None,
         within: str | None = None,
-        undone: str | None = None,
+        rollback_ref: str | None = None,
     ) -> OperationRecord:
         """Record the start of an operation. Its reserved resources count as spent until it ends.
 
@@ -526,9 +542,9 @@ class OperationLog:
         Suspended
             The execution is being parked or rolled back.
         """
-        if self.begins_nothing or self.only_settles(self.journal.present, wanted.place):
+        if self.is_stopping or self.only_settles(self.journal.present, request.place):
             raise Suspended
-        place, operation_id, operation_type, parameters, digest = wanted
+        place, operation_id, operation_type, parameters, digest = request
         started = catalog.OperationStarted(
             operation_id,
             operation_type,
@@ -540,31 +556,31 @@ class OperationLog:
             operation_name(operation_type, parameters),
             None if setting is None else normalize(setting.told, "setting"),
             None if setting is None else setting.digest,
-            None if within is None else self._beginning(place, within),
-            undone,
+            None if within is None else self._start_number(place, within),
+            rollback_ref,
         )
         self.journal.record(started, place.path, place.step)
         return OperationRecord.begun(operation_id, operation_type, digest, self.journal.moment, self.journal.recorded)
 
-    def _beginning(self, place: Place, holder: str) -> int:
-        """Return the sequence number of the start event of the operation `holder`, which encloses `place`."""
-        record = self.record_of(place, holder)
+    def _start_number(self, place: Place, enclosing_id: str) -> int:
+        """Return the sequence number of the start event of the operation `enclosing_id`, which encloses `place`."""
+        record = self.record_of(place, enclosing_id)
         assert record is not None  # noqa: S101 - it is running
         return record.started_sequence
 
     def emit(self, place: Place, name: str, data: Any, *, is_once: bool) -> None:
         """Record a user-defined event. With `is_once`, do nothing if the log already has it at this place."""
-        wanted = OperationRequest.of(place, EVENT_EMITTED, {"name": name, "data": data})
-        if is_once and (known := self._known(wanted)) is not None:
-            if _differs(known, wanted):  # this method does not await, so it cannot read the recorded parameters
+        request = OperationRequest.of(place, EVENT_EMITTED, {"name": name, "data": data})
+        if is_once and (record := self._find(request)) is not None:
+            if _differs(record, request):  # this method does not await, so it cannot read the recorded parameters
                 self._refuse(
-                    place, kind_diverged(place, f"another {operation_kind(known.operation_type)}", str(wanted))
+                    place, kind_diverged(place, f"another {operation_kind(record.operation_type)}", str(request))
                 )
             return
-        emitted = catalog.EventEmitted(
-            name, wanted.parameters["data"], *((wanted.operation_id, wanted.digest) if is_once else ())
+        event = catalog.EventEmitted(
+            name, request.parameters["data"], *((request.operation_id, request.digest) if is_once else ())
         )
-        self.record(place, checked(emitted))
+        self.record(place, checked(event))
 
     def complete(
         self,
@@ -613,8 +629,10 @@ class OperationLog:
         operation_id = record.operation_id
         operation_type = record.operation_type
         duration = self._duration(record, since)
-        told = names or None, usage or None
-        failed = catalog.OperationFailed(operation_id, operation_type, duration, error, *told, held=held, final=final)
+        details = names or None, usage or None
+        failed = catalog.OperationFailed(
+            operation_id, operation_type, duration, error, *details, held=held, final=final
+        )
         if lost is not None:
             failed = replace(failed, lost=lost)
         if raised is not None:
@@ -640,13 +658,15 @@ def _nothing() -> None:
     """Do nothing: without a workspace there are no file changes to record."""
 
 
-def _differs(record: OperationRecord, wanted: OperationRequest) -> bool:
-    return record.operation_type != wanted.operation_type or record.parameters_hash not in (None, wanted.digest)
+def _differs(record: OperationRecord, request: OperationRequest) -> bool:
+    return record.operation_type != request.operation_type or record.parameters_hash not in (None, request.digest)
 
 
-def _is_over(records: Mapping[str, OperationRecord], holder: str | None) -> bool:
+def _is_over(records: Mapping[str, OperationRecord], enclosing_id: str | None) -> bool:
     """Return whether the enclosing operation has ended, so that its code does not request its contents again."""
-    return holder is not None and (holder not in records or records[holder].status in (COMPLETED, FAILED))
+    return enclosing_id is not None and (
+        enclosing_id not in records or records[enclosing_id].status in (COMPLETED, FAILED)
+    )
 
 
 def _digest(question: Question) -> str:

@@ -1,6 +1,6 @@
 """Recorder of one execution: runs each non-deterministic call of its steps once and records the outcome.
 
-It combines the parts that handle operations: `once` looks up and records, `signals` waits, `children` runs other
+It combines the parts that handle operations: `operations` looks up and records, `signals` waits, `children` runs other
 workflows, `asking` asks people, and `UnknownOutcomes` asks whether a call without a recorded end took effect.
 """
 
@@ -76,10 +76,10 @@ async def contained(call: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> An
             raise
         raise _ending(error) from error
     except BaseExceptionGroup as group:
-        _, others = group.split(Suspended)  # from a task group of user code
-        if others is None:
+        _, other_errors = group.split(Suspended)  # from a task group of user code
+        if other_errors is None:
             raise Suspended from group
-        raise (others if isinstance(others, Exception) else _ending(group)) from group
+        raise (other_errors if isinstance(other_errors, Exception) else _ending(group)) from group
     except BaseException as error:
         raise _ending(error) from error
 
@@ -108,8 +108,12 @@ Body: TypeAlias = Callable[[str], Awaitable[Any]]
 """The body of an enclosing operation. It receives the id of the operation."""
 
 
-async def entered(
-    once: OperationLog, loop: asyncio.AbstractEventLoop, wanted: OperationRequest, record: OperationRecord, body: Body
+async def run_body(
+    operations: OperationLog,
+    loop: asyncio.AbstractEventLoop,
+    request: OperationRequest,
+    record: OperationRecord,
+    body: Body,
 ) -> Any:
     """Run the body of a started enclosing operation, record the outcome and return the result.
 
@@ -120,15 +124,15 @@ async def entered(
     Suspended
         The body waits for something from outside and has not ended.
     """
-    place = wanted.place
+    place = request.place
     try:
         result = storable(await contained(body(record.operation_id), loop), "result")
     except Exception as error:  # any exception of the body is the recorded outcome, unless the log failed
-        once.require_agreement(place.path)
-        if once.journal.error is not None:
+        operations.require_agreement(place.path)
+        if operations.journal.error is not None:
             raise
-        raise once.fail(place, record, clean_text(error), names_of(error), raised=error) from error
-    once.complete(place, record, result)
+        raise operations.fail(place, record, clean_text(error), names_of(error), raised=error) from error
+    operations.complete(place, record, result)
     return result
 
 
@@ -139,15 +143,15 @@ async def entered(
 # (`tests/execution/test_rollback_unknown.py`).
 
 
-async def seen_through(made: Coroutine[Any, Any, Any], is_left: Callable[[], bool]) -> Any:
+async def run_to_end(call: Coroutine[Any, Any, Any], is_abandoned: Callable[[], bool]) -> Any:
     """Run a call and the recording of its outcome to the end. Raise a cancellation of the caller only after that.
 
     Parameters
     ----------
-    is_left
+    is_abandoned
         Return whether the execution is left as if the process had ended. The call is then aborted as well.
     """
-    task = asyncio.ensure_future(made)
+    task = asyncio.ensure_future(call)
     cancelled = None
     while not task.done():
         try:
@@ -155,7 +159,7 @@ async def seen_through(made: Coroutine[Any, Any, Any], is_left: Callable[[], boo
                 await asyncio.wait((task,))
         except asyncio.CancelledError as error:
             cancelled = error
-            if is_left():
+            if is_abandoned():
                 task.cancel()
     if cancelled is not None:
         _ = task.cancelled() or task.exception()  # retrieve the outcome, which the log has
@@ -200,18 +204,18 @@ def leaves_outcome_unknown(error: BaseException) -> bool:
     >>> leaves_outcome_unknown(ConnectionResetError()), leaves_outcome_unknown(ConnectionRefusedError())
     (True, False)
     """
-    seen: list[BaseException] = []
-    left = [error]
-    while left:
-        link = left.pop()
+    visited: list[BaseException] = []
+    pending = [error]
+    while pending:
+        link = pending.pop()
         names = set(names_of(link))
-        if link in seen or names & _NEVER_SENT:
+        if link in visited or names & _NEVER_SENT:
             continue
         if names & _UNKNOWN:
             return True
-        seen.append(link)
-        left += link.exceptions if isinstance(link, BaseExceptionGroup) else ()
-        left += [link.__cause__] if link.__cause__ is not None else ()
+        visited.append(link)
+        pending += link.exceptions if isinstance(link, BaseExceptionGroup) else ()
+        pending += [link.__cause__] if link.__cause__ is not None else ()
     return False
 
 
@@ -226,7 +230,7 @@ Surround: TypeAlias = Callable[[str, int], AbstractContextManager[object]]
 """Return the context manager that surrounds a call, for the id of its execution and the number of its start event."""
 
 
-class SurroundedCalls:
+class CallTracing:
     """Holder of the context manager factory for calls; None if calls are not traced."""
 
     def __init__(self) -> None:
@@ -257,8 +261,8 @@ class Settled(NamedTuple):
 class UnknownOutcomes:
     """Questions about calls with an unknown outcome; one question for each start of a call."""
 
-    def __init__(self, once: OperationLog, waits: Waits) -> None:
-        self._once = once
+    def __init__(self, operations: OperationLog, waits: Waits) -> None:
+        self._operations = operations
         self._waits = waits
 
     async def settle(
@@ -268,13 +272,13 @@ class UnknownOutcomes:
         parameters: Any,
         cause: str | None,
         *,
-        done: Callable[[Any], Any] | None = None,
-        seen: str = "",
+        convert: Callable[[Any], Any] | None = None,
+        effects: str = "",
     ) -> Settled:
         """Return a person's answer about a call that started and has no outcome in the log.
 
-        `cause` is the reason, if known. `done` converts the result that the person enters to the value that the call
-        would have returned. `seen` is a text about the observable effects of the call.
+        `cause` is the reason, if known. `convert` converts the result that the person enters to the value that the call
+        would have returned. `effects` is a text about the observable effects of the call.
 
         Raises
         ------
@@ -283,37 +287,37 @@ class UnknownOutcomes:
         OperationError
             The answer is that the call failed.
         """
-        state = self._once.journal.state
+        state = self._operations.journal.state
         question_id = state.question_id(record.operation_id, record.started_sequence)
         if question_id not in state.interrupts:
-            message = _why(cause) + _given(parameters) + seen + _advice(record, cause)
+            message = _why(cause) + _arguments_text(parameters) + effects + _advice(record, cause)
             self._ask(place, record, question_id, parameters, message)
         response = (await self._waits.answer(place.path, question_id)).response
         if response["choice"] == RETRY:
             return Settled(again=True)
-        now = self._once.journal.clock.now()
+        now = self._operations.journal.clock.now()
         if response["choice"] == FAIL:
             error = response.get("error") or "its outcome is unknown, and a person called it failed"
-            raise self._once.fail(place, record, error, since=now)
+            raise self._operations.fail(place, record, error, since=now)
         result = response.get("result")
-        if done is not None:
-            result = storable(done(result), "result")
-        self._once.complete(place, record, result, since=now)
+        if convert is not None:
+            result = storable(convert(result), "result")
+        self._operations.complete(place, record, result, since=now)
         return Settled(again=False, result=result)
 
     def _ask(self, place: Place, record: OperationRecord, question_id: str, parameters: Any, message: str) -> None:
         raised = catalog.InterruptRaised(
             question_id,
             OUTCOME_UNKNOWN,
-            f"Did the call to {_called(record, parameters, place)} go through?",
+            f"Did the call to {_call_name(record, parameters, place)} go through?",
             message=message,
             data={"parameters": parameters, "choices": [RETRY, DONE, FAIL]},
             operation_id=record.operation_id,
         )
-        self._once.record(place, raised)
+        self._operations.record(place, raised)
 
 
-def _called(record: OperationRecord, parameters: Any, place: Place) -> str:
+def _call_name(record: OperationRecord, parameters: Any, place: Place) -> str:
     """Return the name of the called function, and for a tool also the calling agent."""
     by = f" by {parameters['agent']}" if record.operation_type == TOOL_CALL and parameters.get("agent") else ""
     return f"{operation_name(record.operation_type, parameters) or place.step}{by}"
@@ -331,11 +335,11 @@ def _advice(record: OperationRecord, cause: str | None) -> str:
     return f" {REPEATING}" if is_own and cause is not None else ""
 
 
-def _given(parameters: Any) -> str:
+def _arguments_text(parameters: Any) -> str:
     """Return the arguments of a call as a sentence of the question, so that the person need not open its data."""
-    given = operation_arguments(parameters) or {}
-    told = ", ".join(f"{name} = {in_short(value)}" for name, value in list(given.items())[:MOST_ARGUMENTS])
-    return f" It was called with {told}." if told else ""
+    arguments = operation_arguments(parameters) or {}
+    text = ", ".join(f"{name} = {in_short(value)}" for name, value in list(arguments.items())[:MOST_ARGUMENTS])
+    return f" It was called with {text}." if text else ""
 
 
 class Call(NamedTuple):
@@ -350,7 +354,7 @@ class Call(NamedTuple):
     """Maximum consumption of a model call; None for any other call."""
     streamed: StreamedCall | None = None
     """Run the call while its streamed text has listeners."""
-    noted: Callable[[Any], catalog.Payload] | None = None
+    extra_event: Callable[[Any], catalog.Payload] | None = None
     """Return an additional event to record once the call has returned."""
     slot: Slot | None = None
     """Slot of a limiter that the call must hold while it runs."""
@@ -362,9 +366,9 @@ class Call(NamedTuple):
     """Convert a result entered by a person to the value that the call would have returned."""
     workspace: str | None = None
     """Name of the workspace in which it runs."""
-    seen: Callable[[], str] | None = None
+    effects: Callable[[], str] | None = None
     """Return a text about the observable effects of the call, for a person who must decide whether it went through."""
-    undone: str | None = None
+    rollback_ref: str | None = None
     """Reference to its rollback, if it has one, as in `divebook.events.catalog.OperationStarted`."""
 
 
@@ -379,40 +383,43 @@ class Recorder:
 
     def __init__(  # noqa: PLR0917 - each is needed by one of its parts
         self,
-        once: OperationLog,
+        operations: OperationLog,
         waits: Waits,
         chance: Chance,
         texts: TextStreams,
         policy: ApprovalPolicy,
-        lender: WorkspaceProvider | None = None,
-        surrounded: SurroundedCalls | None = None,
+        workspace_provider: WorkspaceProvider | None = None,
+        tracing: CallTracing | None = None,
     ) -> None:
-        self.journal, self.chance, self.loop = once.journal, chance, asyncio.get_running_loop()
-        self.once = once
+        self.journal = operations.journal
+        self.chance = chance
+        self.loop = asyncio.get_running_loop()
+        self.operations = operations
         self.waits = waits
-        self.signals = Signals(self.once, self.waits)
-        self.children = Children(self.once, self.waits, chance)
-        self.asking = Asking(self.once, self.waits)
-        self.approving = Approving(self.once, policy)
-        self._unknown = UnknownOutcomes(self.once, self.waits)
-        self.workspaces = Workspaces(self.once, self.waits, lender)
-        self._texts, self._surrounded = texts, surrounded or SurroundedCalls()
-        self._at_rest: Callable[[], None] | None = None
+        self.signals = Signals(self.operations, self.waits)
+        self.children = Children(self.operations, self.waits, chance)
+        self.asking = Asking(self.operations, self.waits)
+        self.approving = Approving(self.operations, policy)
+        self._unknown = UnknownOutcomes(self.operations, self.waits)
+        self.workspaces = Workspaces(self.operations, self.waits, workspace_provider)
+        self._texts = texts
+        self._tracing = tracing or CallTracing()
+        self._on_idle: Callable[[], None] | None = None
         """Callback for a pause; set once no more operations may start."""
-        self._under_way = 0
+        self._running_calls = 0
         """Number of running calls that must not be repeated."""
         self._unwritten: list[Callable[[], None]] = []
         self.is_given_up = False
         """True if the execution was cancelled. Only the results of calls with a rollback still matter then."""
-        self.is_broken_off = False
+        self.is_abandoned = False
         """True if the execution is left as if the process had ended."""
 
-    def pause(self, at_rest: Callable[[], None]) -> None:
-        """Start no more calls. Call `at_rest` once no call is running that must not be repeated."""
-        self._at_rest = at_rest
-        self.once.begins_nothing = True
-        if not self._under_way:
-            at_rest()
+    def pause(self, on_idle: Callable[[], None]) -> None:
+        """Start no more calls. Call `on_idle` once no call is running that must not be repeated."""
+        self._on_idle = on_idle
+        self.operations.is_stopping = True
+        if not self._running_calls:
+            on_idle()
 
     @contextmanager
     def writing(self, write: Callable[[], None]) -> Iterator[None]:
@@ -431,7 +438,7 @@ class Recorder:
         for write in self._unwritten:
             write()
 
-    def run(self, wanted: OperationRequest, call: Call) -> Coroutine[Any, Any, Any]:
+    def run(self, request: OperationRequest, call: Call) -> Coroutine[Any, Any, Any]:
         """Return an awaitable that returns the recorded result of a call, or makes the call; see
         `StepContext.operation`.
         """
@@ -439,84 +446,86 @@ class Recorder:
         def carry_out(record: OperationRecord | None) -> Coroutine[Any, Any, Any]:
             if record is not None and not call.repeatable:
                 cause = None if record.lost is None else told_of(record.lost)
-                return self._settled(wanted, call, record, cause)
+                return self._resolve_unknown(request, call, record, cause)
             if record is not None and call.workspace is not None:
                 self.workspaces.expect(call.workspace, RESTORE)  # it runs again, on the files with which it started
-            return self._begun(wanted, call)
+            return self._start(request, call)
 
-        if self.once.beyond is None:
-            return self.once.run(wanted, carry_out)
-        inside = None
+        if self.operations.miss_policy is None:
+            return self.operations.run(request, carry_out)
+        workspace_ref = None
         if call.workspace is not None:
-            inside = self.workspaces.inside(call.workspace, wanted.place, wanted.operation_id)
-        beside = CallOptions(call.setting, call.within, call.noted, call.done, call.repeatable, inside)
-        return self.once.run(wanted, carry_out, beside)
+            workspace_ref = self.workspaces.reference(call.workspace, request.place, request.operation_id)
+        options = CallOptions(call.setting, call.within, call.extra_event, call.done, call.repeatable, workspace_ref)
+        return self.operations.run(request, carry_out, options)
 
-    async def _settled(
-        self, wanted: OperationRequest, call: Call, record: OperationRecord, cause: str | None = None
+    async def _resolve_unknown(
+        self, request: OperationRequest, call: Call, record: OperationRecord, cause: str | None = None
     ) -> Any:
         """Return the result that a person entered for a call that may have taken effect, or repeat the call.
 
         If the call has a workspace, the question mentions changed files. They are restored before the call is repeated,
         and kept otherwise.
         """
-        seen = "" if call.seen is None else call.seen()
+        effects = "" if call.effects is None else call.effects()
         if call.workspace is not None:
-            seen += await self.workspaces.difference(call.workspace, wanted.place)
-        settled = await self._unknown.settle(wanted.place, record, wanted.parameters, cause, done=call.done, seen=seen)
+            effects += await self.workspaces.difference(call.workspace, request.place)
+        decision = await self._unknown.settle(
+            request.place, record, request.parameters, cause, convert=call.done, effects=effects
+        )
         if call.workspace is not None:
-            self.workspaces.expect(call.workspace, RESTORE if settled.again else KEEP)
-        if settled.again:
-            return await self._begun(wanted, call)
-        if call.noted is not None:
-            self.once.record(wanted.place, call.noted(settled.result))
-        return settled.result
+            self.workspaces.expect(call.workspace, RESTORE if decision.again else KEEP)
+        if decision.again:
+            return await self._start(request, call)
+        if call.extra_event is not None:
+            self.operations.record(request.place, call.extra_event(decision.result))
+        return decision.result
 
-    def _begun(self, wanted: OperationRequest, call: Call) -> Coroutine[Any, Any, Any]:
-        return self._begin(wanted, call) if call.slot is None else self._in_slot(wanted, call, call.slot)
+    def _start(self, request: OperationRequest, call: Call) -> Coroutine[Any, Any, Any]:
+        return self._begin(request, call) if call.slot is None else self._in_slot(request, call, call.slot)
 
-    async def _in_slot(self, wanted: OperationRequest, call: Call, slot: Slot) -> Any:
+    async def _in_slot(self, request: OperationRequest, call: Call, slot: Slot) -> Any:
         while True:
             if call.reserved is not None:  # no slot is held while a person is asked
-                await self.asking.within_bounds(wanted.place, call.reserved)
+                await self.asking.within_bounds(request.place, call.reserved)
             async with slot:
                 if call.reserved is None or self.asking.is_within_bounds(call.reserved):
-                    return await self._begin(wanted, call)
+                    return await self._begin(request, call)
 
-    async def _begin(self, wanted: OperationRequest, call: Call) -> Any:
+    async def _begin(self, request: OperationRequest, call: Call) -> Any:
         if call.reserved is not None:
-            await self.asking.within_bounds(wanted.place, call.reserved)
+            await self.asking.within_bounds(request.place, call.reserved)
             with self.asking.model_call():
-                return await self._make(wanted, call)
+                return await self._make(request, call)
         if call.workspace is not None:
-            return await self._begin_inside(wanted, call, call.workspace)
-        return await self._make(wanted, call)
+            return await self._begin_in_workspace(request, call, call.workspace)
+        return await self._make(request, call)
 
-    async def _begin_inside(self, wanted: OperationRequest, call: Call, workspace: str) -> Any:
+    async def _begin_in_workspace(self, request: OperationRequest, call: Call, workspace: str) -> Any:
         """Make a call in a workspace, and record its file changes."""
-        entered = await self.workspaces.enter(workspace, wanted.place)
-        with entered.staying(wanted.operation_id, wanted.place):
-            inside = call._replace(make=entered.around(call.make), streamed=entered.heard(call.make))
-            return await self._make(wanted, inside, entered)
+        lease = await self.workspaces.enter(workspace, request.place)
+        with lease.mark_running(request.operation_id, request.place):
+            call_inside = call._replace(make=lease.wrap(call.make), streamed=lease.wrap_streamed(call.make))
+            return await self._make(request, call_inside, lease)
 
-    async def _make(self, wanted: OperationRequest, call: Call, entered: WorkspaceLease | None = None) -> Any:
-        self._under_way += not call.repeatable
+    async def _make(self, request: OperationRequest, call: Call, lease: WorkspaceLease | None = None) -> Any:
+        self._running_calls += not call.repeatable
         try:
-            record = self.once.begin(wanted, call.reserved, call.setting, call.within, call.undone)
+            record = self.operations.begin(request, call.reserved, call.setting, call.within, call.rollback_ref)
             await self.journal.durable()
-            carried_out = self._carried_out(wanted, call, record, entered)
-            if call.undone is not None:
-                carried_out = seen_through(carried_out, lambda: self.is_broken_off)
-            result = await carried_out
+            execution = self._execute(request, call, record, lease)
+            if call.rollback_ref is not None:
+                execution = run_to_end(execution, lambda: self.is_abandoned)
+            result = await execution
             if isinstance(result, Unknown):
-                return await self._settled(wanted, call, record, result.cause)
+                return await self._resolve_unknown(request, call, record, result.cause)
         finally:
             if not call.repeatable:
                 self._end()
         return result
 
-    async def _carried_out(
-        self, wanted: OperationRequest, call: Call, record: OperationRecord, entered: WorkspaceLease | None
+    async def _execute(
+        self, request: OperationRequest, call: Call, record: OperationRecord, lease: WorkspaceLease | None
     ) -> Any:
         """Run a started call and record its outcome. Return its result, or `Unknown` if it may have taken effect.
 
@@ -528,58 +537,59 @@ class Recorder:
         result = None
         has_returned = False
         try:
-            made = call.make() if call.streamed is None else self._streamed(record, call.make, call.streamed)
-            surround = self._surrounded.surround
+            awaitable = call.make() if call.streamed is None else self._streamed(record, call.make, call.streamed)
+            surround = self._tracing.surround
             if surround is None:
-                result = await contained(made, self.loop)
+                result = await contained(awaitable, self.loop)
             else:
                 with surround(self.journal.execution_id, record.started_sequence):
-                    result = await contained(made, self.loop)
+                    result = await contained(awaitable, self.loop)
             has_returned = True
             result = storable(result, "result")
         except Exception as error:  # any exception of the call is its recorded outcome
-            changed = () if entered is None else await entered.left(wanted.operation_id)
+            changed = () if lease is None else await lease.events_after(request.operation_id)
             # A call with a rollback has taken effect, but the log cannot store its result. A person enters the result,
             # which the rollback needs.
-            is_unheld = has_returned and call.undone is not None
+            is_unheld = has_returned and call.rollback_ref is not None
             if is_unheld or (not call.repeatable and leaves_outcome_unknown(error)):
-                self.workspaces.note(wanted.place, changed)
+                self.workspaces.note(request.place, changed)
                 return Unknown(clean_failure(error))
             lost = described(result) if has_returned else lost_in(error)
             if call.repeatable:
                 lost = None  # it is repeated anyway
             if lost is not None:
                 add_advice(error)
-            used = None
+            usage = None
             if call.usage is not None:
                 # A reply that was cut off, or that the log cannot store, was paid for.
-                used = call.usage(result) if has_returned else consumption_of(vars(error))
-                if used:
-                    setattr(error, CONSUMED, dict(used))
-            told = clean_text(error), names_of(error), used
-            failed = self.once.fail(wanted.place, record, *told, since=started_at, raised=error, lost=lost)
-            self.workspaces.note(wanted.place, changed)
-            raise failed from error
-        changed = () if entered is None else await entered.left(wanted.operation_id)
-        used = None if call.usage is None else call.usage(result)
+                usage = call.usage(result) if has_returned else consumption_of(vars(error))
+                if usage:
+                    setattr(error, CONSUMED, dict(usage))
+            details = clean_text(error), names_of(error), usage
+            failure = self.operations.fail(request.place, record, *details, since=started_at, raised=error, lost=lost)
+            self.workspaces.note(request.place, changed)
+            raise failure from error
+        changed = () if lease is None else await lease.events_after(request.operation_id)
+        usage = None if call.usage is None else call.usage(result)
         # A turn of an agent starts its next operation at once, and both records then share one commit.
-        self.once.complete(wanted.place, record, result, used, since=started_at, may_wait=call.within is not None)
-        if call.noted is not None:
-            self.once.record(wanted.place, call.noted(result))
-        self.workspaces.note(wanted.place, changed)
+        is_inner = call.within is not None
+        self.operations.complete(request.place, record, result, usage, since=started_at, may_wait=is_inner)
+        if call.extra_event is not None:
+            self.operations.record(request.place, call.extra_event(result))
+        self.workspaces.note(request.place, changed)
         return result
 
     def enclosing(
-        self, wanted: OperationRequest, body: Body, setting: Setting | None = None, within: str | None = None
+        self, request: OperationRequest, body: Body, setting: Setting | None = None, within: str | None = None
     ) -> Coroutine[Any, Any, Any]:
         """Return an awaitable of the result of an enclosing operation; see `StepContext.enclosing`."""
 
         async def carry_out(record: OperationRecord | None) -> Any:
             if record is None:
-                record = self.once.begin(wanted, None, setting, within)
-            return await entered(self.once, self.loop, wanted, record, body)
+                record = self.operations.begin(request, None, setting, within)
+            return await run_body(self.operations, self.loop, request, record, body)
 
-        return self.once.run(wanted, carry_out, CallOptions(setting, within))
+        return self.operations.run(request, carry_out, CallOptions(setting, within))
 
     def _streamed(
         self, record: OperationRecord, make: Callable[[], Awaitable[Any]], streamed: StreamedCall
@@ -590,6 +600,6 @@ class Recorder:
 
     def _end(self) -> None:
         """Note that a call that must not be repeated has ended."""
-        self._under_way -= 1
-        if self._at_rest is not None and not self._under_way:
-            self._at_rest()
+        self._running_calls -= 1
+        if self._on_idle is not None and not self._running_calls:
+            self._on_idle()

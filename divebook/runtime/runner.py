@@ -4,6 +4,17 @@ Each active path has one asyncio task, which follows its steps (`PathRunner`). T
 choose; this module only carries out. Step handlers are passed in as a mapping from step type to coroutine function, so
 the runner does not depend on agents or actions.
 
+One step of a path runs as follows:
+
+1. `decide_path` returns `RunStep`, and the runner records `step_started`.
+2. The handler runs. It records the start and the end of each operation (`divebook.runtime.recorder`).
+3. The runner records the variable, the rollback and `step_completed` together, or `step_failed`.
+4. `decide_path` returns the facts of the next edge, and the loop continues with the next step.
+
+If the process dies between two of these points, the fold of the log shows the step as open. `decide_path` then returns
+`RunStep` again with `resumed=True`, and the handler runs from its start with the recorded results of its operations. If
+`step_completed` is recorded, the step does not run again.
+
 Code that can be parked while it waits runs in a task of its own (`PausableTask`), apart from the task that waits for
 it.
 """
@@ -33,8 +44,8 @@ from divebook.engine.state import ExecutionState
 from divebook.errors import DivebookError
 from divebook.events import catalog
 from divebook.runtime.clock import Chance, StepLog
-from divebook.runtime.concurrency import ConcurrentCalls, GoesOnElsewhere, Group, Suspended, Waits, after_start
-from divebook.runtime.errors import OwnFacts, fault_of, own_facts
+from divebook.runtime.concurrency import ConcurrentCalls, ContinuedAsNew, Group, Suspended, Waits, after_start
+from divebook.runtime.errors import ErrorDetails, error_details, fault_of
 from divebook.runtime.journal import Journal
 from divebook.runtime.operations import MissPolicy, OperationLog
 from divebook.runtime.recorder import Recorder
@@ -126,11 +137,11 @@ class PathRunner(ABC):
                 result = await self._services.evaluate_condition(condition, names)
             except DivebookError as error:
                 step = self.workflow.step(instruction.step)
-                told = f'failed to evaluate condition "{condition}" in step "{step.name}": {error}'
+                message = f'failed to evaluate condition "{condition}" in step "{step.name}": {error}'
                 place = definition_place(self.workflow, step, error, condition)
-                failed = catalog.StepFailed(told, **own_facts(error, place)._asdict())
-                self.journal.record(failed, instruction.path, step.name)
-                self._fail(instruction.path, step, fault_of(error, place, told))
+                event = catalog.StepFailed(message, **error_details(error, place)._asdict())
+                self.journal.record(event, instruction.path, step.name)
+                self._fail(instruction.path, step, fault_of(error, place, message))
                 return False
             evaluated = catalog.ConditionEvaluated(condition, target, result)
             self.journal.record(evaluated, instruction.path, instruction.step)
@@ -144,12 +155,12 @@ class PathRunner(ABC):
         If the step is suspended, it runs again at once if a message for its path arrived meanwhile. Otherwise the path
         waits.
         """
-        if self._recorder.once.begins_nothing:
+        if self._recorder.operations.is_stopping:
             return False
         run = StepRun(self._recorder, self._services, self.workflow, instruction)
-        woken = self.journal.present.paths[instruction.path].woken
+        wakes = self.journal.present.paths[instruction.path].woken
         self.journal.record_all(instruction.first)
-        self._recorder.once.enter(instruction.path, is_new=not instruction.resumed)
+        self._recorder.operations.enter(instruction.path, is_new=not instruction.resumed)
         if not instruction.resumed:
             started = catalog.StepStarted(
                 run.step.type or "unknown", dict(run.step.parameters) or None, instruction.visit
@@ -159,29 +170,31 @@ class PathRunner(ABC):
             self._recorder.waits.enter(instruction.path)
             try:
                 outcome = await run.run()
-                self._recorder.once.require_agreement(instruction.path)
-            except GoesOnElsewhere as left:
-                return self._leave(run, instruction.path, left)
+                self._recorder.operations.require_agreement(instruction.path)
+            except ContinuedAsNew as continuation:
+                return self._leave(run, instruction.path, continuation)
             except Suspended:
-                seen = woken
-                woken = self.journal.state.paths[instruction.path].woken
-                if seen == woken:
+                wakes_before = wakes
+                wakes = self.journal.state.paths[instruction.path].woken
+                if wakes_before == wakes:
                     return False
-                self._recorder.once.enter(instruction.path, is_new=False)
+                self._recorder.operations.enter(instruction.path, is_new=False)
             except Exception as error:  # any exception of step code is the recorded failure of the step
                 if self.journal.error is not None:
                     raise self.journal.error from error
-                cause = self._recorder.once.diverged.get(instruction.path, error)
+                cause = self._recorder.operations.diverged.get(instruction.path, error)
                 return self._give_up(run, instruction.path, cause)
             else:
                 self._complete(run, instruction.path, outcome)
                 return True
 
-    def _leave(self, run: StepRun, path: str, left: GoesOnElsewhere) -> bool:
+    def _leave(self, run: StepRun, path: str, continuation: ContinuedAsNew) -> bool:
         """End the execution in one commit, because its successor has started."""
-        self.journal.record(catalog.StepCompleted(f"goes on as {left.successor}"), path, run.step.name)
+        self.journal.record(catalog.StepCompleted(f"goes on as {continuation.successor}"), path, run.step.name)
         self.journal.record(catalog.PathCompleted(run.step.name), path)
-        self.journal.record(catalog.ExecutionContinuedAsNew(left.successor, left.reason, left.inputs))
+        self.journal.record(
+            catalog.ExecutionContinuedAsNew(continuation.successor, continuation.reason, continuation.inputs)
+        )
         return False
 
     def _give_up(self, run: StepRun, path: str, error: Exception) -> bool:
@@ -194,10 +207,13 @@ class PathRunner(ABC):
         place = definition_place(self.workflow, run.step, error)
         failure = fault_of(error, place)
         policy = catching(step, failure)
-        gives_up = policy is None or self.journal.state.stopped is not None or path in self._recorder.once.diverged
-        causes = self._recorder.once.failures_behind(path, error) if gives_up else None
-        own = OwnFacts() if failure.item else own_facts(error, place)  # for an item, the log has the details already
-        self.journal.record(catalog.StepFailed(failure.message, causes, failure.index, *own), path, step.name)
+        operations = self._recorder.operations
+        gives_up = policy is None or self.journal.state.stopped is not None or path in operations.diverged
+        causes = operations.failures_behind(path, error) if gives_up else None
+        details = (
+            ErrorDetails() if failure.item else error_details(error, place)
+        )  # for an item, the log has the details already
+        self.journal.record(catalog.StepFailed(failure.message, causes, failure.index, *details), path, step.name)
         if policy is None or gives_up:
             self._fail(path, step, failure)
             return False
@@ -218,7 +234,7 @@ class PathRunner(ABC):
             self.journal.record(catalog.StateMutated((mutation,)), path_id, step.name)
         if outcome.rollback is not None and step.rollback is not None:
             self.journal.record(catalog.RollbackAdded(step.rollback.action, outcome.rollback), path_id, step.name)
-        usage = None if path_id in self._recorder.once.fresh else run.opened.usage.to_dict()
+        usage = None if path_id in self._recorder.operations.fresh else run.opened.usage.to_dict()
         completed = catalog.StepCompleted(outcome.text, step.store, usage or None)
         self.journal.record(completed, path_id, step.name)
 
@@ -248,10 +264,10 @@ class PathRunner(ABC):
 MICROSECONDS = 1_000_000
 
 
-class Woken(Protocol):
+class PathOwner(Protocol):
     """The owner of the paths that timers wake."""
 
-    def may_take(self) -> bool:
+    def may_continue(self) -> bool:
         """Return whether messages are read and paths may continue."""
 
     async def take(self) -> bool:
@@ -271,21 +287,21 @@ class Alarms:
     """
 
     def __init__(
-        self, journal: Journal, group: Group, woken: Woken, claim_expired: Callable[[str, str], Awaitable[object]]
+        self, journal: Journal, group: Group, owner: PathOwner, claim_expired: Callable[[str, str], Awaitable[object]]
     ) -> None:
         self._journal = journal
         self._group = group
-        self._woken = woken
+        self._owner = owner
         self._claim_expired = claim_expired
 
     def set(self, path: str, deadline: int) -> None:
         """Set a timer that checks a path at a time, in microseconds since 1970."""
-        self._group.start(self._ring(path, deadline), is_aside=True)
+        self._group.start(self._ring(path, deadline), is_background=True)
 
     async def expire(self, interrupt_id: str) -> None:
         """Expire an open question before its time, and continue its paths. An answer that came first counts."""
         await self._claim_expired(self._journal.execution_id, interrupt_id)
-        await self._woken.take()
+        await self._owner.take()
 
     def set_all(self) -> None:
         """Set the timers that the log requires."""
@@ -294,9 +310,9 @@ class Alarms:
 
     def stop(self) -> None:
         """Cancel all timers."""
-        self._group.cancel_aside()
+        self._group.cancel_background()
 
-    async def go_on(self) -> None:
+    async def restart(self) -> None:
         """Set the timers that the log requires after parking. Run overdue ones first."""
         for path, deadline in self._journal.state.deadlines():
             if deadline <= self._journal.clock.now():
@@ -306,21 +322,23 @@ class Alarms:
 
     async def _ring(self, path: str, deadline: int) -> None:
         """Wait for a time, mark questions that are still unanswered as expired, and continue the path."""
-        left = deadline - self._journal.clock.now()
-        while left > 0:
+        remaining = deadline - self._journal.clock.now()
+        while remaining > 0:
             with engine_code():  # a clock may be user code
-                await self._journal.clock.sleep(left / MICROSECONDS)
-            left = deadline - self._journal.clock.now()
-        if not self._woken.may_take():
+                await self._journal.clock.sleep(remaining / MICROSECONDS)
+            remaining = deadline - self._journal.clock.now()
+        if not self._owner.may_continue():
             return
         questions = self._journal.state.pending_interrupts()
-        expired = [found for found in questions if found.expires_us is not None and found.expires_us <= deadline]
+        expired = [
+            question for question in questions if question.expires_us is not None and question.expires_us <= deadline
+        ]
         for question in expired:
             await self._claim_expired(self._journal.execution_id, question.interrupt_id)
         if expired:
-            await self._woken.take()
-        if self._woken.may_take():
-            self._woken.wake(path)
+            await self._owner.take()
+        if self._owner.may_continue():
+            self._owner.wake(path)
 
 
 # --- pausable tasks --------------------------------------------------------------------------------------------------
@@ -330,10 +348,10 @@ class PausableTask:
     """A task that can be parked and continued. It outlives the callers that wait for its end or its next parking."""
 
     def __init__(self) -> None:
-        self.is_resting = False
+        self.is_parked = False
         """True if the work is parked and has no waiting caller."""
         self._task: asyncio.Task[None] | None = None
-        self._standstill: asyncio.Future[None] | None = None
+        self._pause_future: asyncio.Future[None] | None = None
         """Done when the work has ended or is parked."""
 
     @property
@@ -346,39 +364,40 @@ class PausableTask:
         self._task = asyncio.get_running_loop().create_task(work, name="divebook-paths")
         self._task.add_done_callback(self._note_end)
 
-    def rest(self) -> None:
+    def park(self) -> None:
         """Park the work, and wake the waiting caller."""
-        self.is_resting = True
+        self.is_parked = True
         self._end_wait()
 
     def _end_wait(self) -> None:
-        if self._standstill is not None and not self._standstill.done():
-            self._standstill.set_result(None)
+        if self._pause_future is not None and not self._pause_future.done():
+            self._pause_future.set_result(None)
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
-        if self.is_resting and not task.cancelled():
+        if self.is_parked and not task.cancelled():
             task.exception()  # the error of discarded code does not matter, because the code is replayed
         self._end_wait()
 
-    async def pursue(self, going_on: Coroutine[Any, Any, None] | None = None) -> None:
+    async def run(self, continuation: Coroutine[Any, Any, None] | None = None) -> None:
         """Continue the work, and return when it has ended or is parked. Raise the exception of the work.
 
         If this call is cancelled, it cancels the work and waits for its end.
         """
         assert self._task is not None  # noqa: S101 - `begin` comes first
-        self.is_resting, self._standstill = False, asyncio.get_running_loop().create_future()
+        self.is_parked = False
+        self._pause_future = asyncio.get_running_loop().create_future()
         try:
-            if going_on is not None:
-                await going_on
-            await self._standstill
+            if continuation is not None:
+                await continuation
+            await self._pause_future
         except BaseException:
             self._task.cancel()
-            await self.gone()
+            await self.wait_end()
             raise
-        if not self.is_resting:
+        if not self.is_parked:
             self._task.result()
 
-    async def gone(self) -> None:
+    async def wait_end(self) -> None:
         """Wait until the task has ended."""
         if self._task is not None:
             await asyncio.wait((self._task,))
@@ -398,17 +417,18 @@ class Runner(PathRunner):
     journal: Journal
 
     def __init__(
-        self, journal: Journal, recorder: Recorder, workflow: Workflow, services: Services, *, may_stay: bool = False
+        self, journal: Journal, recorder: Recorder, workflow: Workflow, services: Services, *, may_park: bool = False
     ) -> None:
         super().__init__(recorder, workflow, services)
-        self.journal, self._group = journal, Group()
+        self.journal = journal
+        self._group = Group()
         self._alarms = Alarms(self.journal, self._group, self, services.claim_expired)
         self._recorder.waits.idle = self._note_idle
         self._recorder.waits.changed = self._note_blocked
         self.blocked: Callable[[], None] = lambda: None
         """Called when the execution may have become blocked or unblocked; see `is_blocked`."""
-        self._apart = PausableTask() if may_stay else None
-        self._still: ConcurrentCalls | None = None
+        self._pausable_task = PausableTask() if may_park else None
+        self._parked_calls: ConcurrentCalls | None = None
         """The parked concurrent calls, if the code is parked."""
         self._cancel_reason: str | None = None
         self._pause_reason: str | None = None
@@ -427,7 +447,7 @@ class Runner(PathRunner):
     def _stop(self) -> None:
         """Cancel all paths at their next await."""
         self._recorder.leave()
-        self.journal.is_left = True
+        self.journal.is_stopping = True
         self._group.cancel()
 
     def pause(self, reason: str, *, gives_back: bool = False) -> None:
@@ -440,9 +460,9 @@ class Runner(PathRunner):
             self._gives_back = gives_back
             self._recorder.pause(self._stop)
 
-    def break_off(self) -> None:
+    def abandon_calls(self) -> None:
         """Stop waiting for calls to finish: the execution is left as if the process had ended."""
-        self._recorder.is_broken_off = True
+        self._recorder.is_abandoned = True
 
     async def leave_workspaces(self) -> None:
         """Leave the workspaces in which calls ran. The next call opens them again."""
@@ -454,31 +474,31 @@ class Runner(PathRunner):
         Order matters: reading a message before an earlier one would hide the earlier one for ever. Return False if this
         runner has ended. The next driver of the execution then reads the messages.
         """
-        woken = await self._take_in()
+        woken = await self._record_messages()
         for path in woken or ():
             self.wake(path)
         return woken is not None
 
-    async def _take_in(self) -> list[str] | None:
+    async def _record_messages(self) -> list[str] | None:
         """Record the unread messages. Return the paths that waited for them, or None if the runner has ended."""
-        if not self.may_take():
+        if not self.may_continue():
             return None
         messages = await self._services.inbox(self.journal.execution_id, self.journal.state.taken)
-        if not self.may_take():  # it ended meanwhile
+        if not self.may_continue():  # it ended meanwhile
             return None
         facts = facts_of(self.journal.state, messages)  # another call may have read some of them meanwhile
         before = self.journal.state.paths
         self.journal.record_all(facts)
         return [path.id for path in self.journal.state.active_paths() if path.woken != before[path.id].woken]
 
-    def may_take(self) -> bool:
+    def may_continue(self) -> bool:
         """Return whether messages are read and paths may continue."""
-        return self._group.is_open and not self._group.is_cancelled and not self.is_resting
+        return self._group.is_open and not self._group.is_cancelled and not self.is_parked
 
     def wake(self, path: str) -> None:
         """Make a path check whether the message it waits for has arrived."""
         if path in self._driven:
-            self._recorder.waits.strands(path).wake()
+            self._recorder.waits.concurrent_calls(path).wake()
         else:
             self._start(path)
 
@@ -493,26 +513,26 @@ class Runner(PathRunner):
             The log could not be written. The execution can be resumed from the events in the store.
         """
         try:
-            if self._apart is None:
+            if self._pausable_task is None:
                 first()
                 await self._run_paths()
             else:
-                await self._run_apart(self._apart, first)
+                await self._run_pausable(self._pausable_task, first)
         except Exception:
             if self.journal.error is not None:  # each path raised this error or an error caused by it
                 raise self.journal.error from None
             raise
-        if not self.is_resting:
+        if not self.is_parked:
             self._end()
         await self.journal.durable()
 
-    async def _run_apart(self, apart: PausableTask, first: Callable[[], object]) -> None:
-        if self._still is not None:
-            await apart.pursue(self._go_on(self._still, first))
+    async def _run_pausable(self, task: PausableTask, first: Callable[[], object]) -> None:
+        if self._parked_calls is not None:
+            await task.run(self._continue_parked(self._parked_calls, first))
         else:
-            apart.begin(self._run_paths())
+            task.begin(self._run_paths())
             first()  # after `begin`, so that the write at the end of the turn comes after the first work
-            await apart.pursue()
+            await task.run()
 
     async def _run_paths(self) -> None:
         async with self._group.running():
@@ -522,20 +542,20 @@ class Runner(PathRunner):
             self._recorder.waits.expire = self._alarms.expire
             self._alarms.set_all()
             if self.journal.written:  # before its first write, an execution can have no messages
-                await self._take_in()
+                await self._record_messages()
             await self._drive_active()
 
     # --- parking -----------------------------------------------------------------------------------------------------
 
     @property
-    def is_resting(self) -> bool:
+    def is_parked(self) -> bool:
         """True if its code is parked in memory, so that other processes may drive the execution."""
-        return self._still is not None
+        return self._parked_calls is not None
 
     @property
-    def strands(self) -> int:
+    def parked_strands(self) -> int:
         """Number of parked strands that can continue."""
-        return self._still.parked if self._still is not None and self._still.is_idle else 0
+        return self._parked_calls.parked if self._parked_calls is not None and self._parked_calls.is_idle else 0
 
     @property
     def is_blocked(self) -> bool:
@@ -549,32 +569,32 @@ class Runner(PathRunner):
     def _note_blocked(self) -> None:
         self.blocked()
 
-    def _note_idle(self, strands: ConcurrentCalls) -> None:
+    def _note_idle(self, calls: ConcurrentCalls) -> None:
         """Park the path, or unwind it. Called when it can only continue with a message from outside."""
-        if self._apart is None or not self.may_take():
-            strands.let_go()
+        if self._pausable_task is None or not self.may_continue():
+            calls.unwind()
             return
-        self._still = strands
-        strands.are_resting = True
+        self._parked_calls = calls
+        calls.are_parked = True
         self._alarms.stop()
-        self._apart.rest()
+        self._pausable_task.park()
 
-    async def _go_on(self, strands: ConcurrentCalls, first: Callable[[], object]) -> None:
+    async def _continue_parked(self, calls: ConcurrentCalls, first: Callable[[], object]) -> None:
         """Continue parked code with the messages that have arrived meanwhile."""
-        self._still = None
-        strands.are_resting = False
-        with self.journal.held():
+        self._parked_calls = None
+        calls.are_parked = False
+        with self.journal.delayed_writes():
             first()
             await self.take()
-        await self._alarms.go_on()
-        if strands.is_idle:
-            self._note_idle(strands)
+        await self._alarms.restart()
+        if calls.is_idle:
+            self._note_idle(calls)
 
-    def let_go(self) -> PausableTask | None:
+    def unwind(self) -> PausableTask | None:
         """Unwind parked code. Return the task, which ends then."""
-        if self._still is not None:
-            self._still.let_go()
-        return self._apart
+        if self._parked_calls is not None:
+            self._parked_calls.unwind()
+        return self._pausable_task
 
     # --- scheduling of paths -----------------------------------------------------------------------------------------
 
@@ -635,9 +655,9 @@ class Runner(PathRunner):
         if self._cancel_reason is None and self._pause_reason is None:
             settled = decide_settled(self.journal.present, path_id)
             self.journal.record_all(() if settled is None else settled.facts)
-        self._end_where_nothing_is_left()
+        self._end_if_idle()
 
-    def _end_where_nothing_is_left(self) -> None:
+    def _end_if_idle(self) -> None:
         """Record the end together with its cause, without waiting for the turns in which tasks end."""
         if self._driven or self._cancel_reason is not None or self._pause_reason is not None:
             return
@@ -681,39 +701,39 @@ class ParkedRuns:
 
     def __init__(self, most: int = MOST) -> None:
         self.most = most
-        self._kept: dict[ParkedRun, Runner] = {}
-        self._lost: list[dict[ParkedRun, Runner]] = []
+        self._parked: dict[ParkedRun, Runner] = {}
+        self._orphaned: list[dict[ParkedRun, Runner]] = []
         """Runners of a dead loop, or of the process from which this one was forked. They are kept referenced, because
         Python would unwind their coroutines when it frees them."""
 
     def __len__(self) -> int:
-        return sum(runner.strands for runner in self._kept.values())
+        return sum(runner.parked_strands for runner in self._parked.values())
 
-    def keep(self, standing: ParkedRun, runner: Runner) -> None:
+    def keep(self, parked: ParkedRun, runner: Runner) -> None:
         """Keep a parked runner. If there are too many, unwind the oldest ones."""
-        self._kept[standing] = runner
+        self._parked[parked] = runner
         while len(self) > self.most:
-            next(iter(self._kept)).let_go()
+            next(iter(self._parked)).unwind()
 
-    def take(self, standing: ParkedRun) -> Runner | None:
+    def take(self, parked: ParkedRun) -> Runner | None:
         """Remove and return the parked runner of an execution, or None."""
-        return self._kept.pop(standing, None)
+        return self._parked.pop(parked, None)
 
-    def let_all_go(self) -> list[ParkedRun]:
+    def unwind_all(self) -> list[ParkedRun]:
         """Unwind all parked code. Return the parked runs that had any."""
-        return [standing for standing in list(self._kept) if standing.let_go()]
+        return [parked for parked in list(self._parked) if parked.unwind()]
 
     def forget(self) -> None:
         """Forget all parked code, because its event loop is gone."""
-        self._lost += [self._kept] if self._kept else []
-        self._kept = {}
+        self._orphaned += [self._parked] if self._parked else []
+        self._parked = {}
 
 
-RESTING = ParkedRuns()
+PARKED_RUNS = ParkedRuns()
 """The parked code of this process."""
 
 
-class Given(Protocol):
+class RunnerDependencies(Protocol):
     """The dependencies of a runner."""
 
     @property
@@ -725,13 +745,13 @@ class Given(Protocol):
         """Source of random bits."""
 
 
-def _made_of(workflow: Workflow, given: Given) -> tuple[object, object]:
+def _code_identity(workflow: Workflow, dependencies: RunnerDependencies) -> tuple[object, object]:
     """Return the function and the agent of a single-step workflow. Both are None if its code cannot be parked."""
     if len(workflow.steps) != 1:
         return None, None
     step = workflow.start
     function = WORKFLOW_FUNCTIONS.get(workflow.name) if step.type == FUNCTION else None
-    return function, given.services.agent_of_step(step)
+    return function, dependencies.services.agent_of_step(step)
 
 
 class ParkedRun:
@@ -745,66 +765,74 @@ class ParkedRun:
 
     def __init__(self, owner: object) -> None:
         self._owner = owner
-        self._made_of: tuple[object, object] = (None, None)
+        self._identity: tuple[object, object] = (None, None)
         """The function and the agent of the single step, at the time its code started."""
         self._unwinding: list[PausableTask] = []
 
-    def begin(self, workflow: Workflow, journal: Journal, given: Given, beyond: MissPolicy | None = None) -> Runner:
+    def begin(
+        self,
+        workflow: Workflow,
+        journal: Journal,
+        dependencies: RunnerDependencies,
+        miss_policy: MissPolicy | None = None,
+    ) -> Runner:
         """Return a new runner. Its code can be parked if the workflow is a function or a single agent step.
 
-        Other workflows have few operations per step to replay. `beyond` is the miss policy of a what-if.
+        Other workflows have few operations per step to replay. `miss_policy` is the miss policy of a what-if.
         """
-        self._made_of = _made_of(workflow, given)
-        may_stay = (
-            RESTING.most > 0 and journal.state.rolling_back is None and any(part is not None for part in self._made_of)
+        self._identity = _code_identity(workflow, dependencies)
+        may_park = (
+            PARKED_RUNS.most > 0
+            and journal.state.rolling_back is None
+            and any(part is not None for part in self._identity)
         )
-        services = given.services
-        once = OperationLog(journal, beyond)
+        services = dependencies.services
+        operations = OperationLog(journal, miss_policy)
         waits = Waits(journal)
-        above = services.texts, services.policy, services.lender, services.surrounded
-        recorder = Recorder(once, waits, given.chance, *above)
-        return Runner(journal, recorder, services.as_written(workflow), services, may_stay=may_stay)
+        services_of_recorder = services.texts, services.policy, services.workspace_provider, services.tracing
+        recorder = Recorder(operations, waits, dependencies.chance, *services_of_recorder)
+        return Runner(journal, recorder, services.with_source(workflow), services, may_park=may_park)
 
     def keep(self, runner: Runner, *, is_stored: bool) -> None:
         """Keep the code of a runner parked, unless its log could not be written."""
-        runner.journal.rest()
-        if runner.strands and is_stored:
-            RESTING.keep(self, runner)
+        runner.journal.park()
+        if runner.parked_strands and is_stored:
+            PARKED_RUNS.keep(self, runner)
         else:
             self._unwind(runner)
 
-    def take(self, state: ExecutionState, code: Mapping[str, str], given: Given) -> Runner | None:
+    def take(self, state: ExecutionState, code: Mapping[str, str], dependencies: RunnerDependencies) -> Runner | None:
         """Return the parked runner if it can continue from `state` with the functions of these digests.
 
         Otherwise unwind it. If a function or agent was redefined, the code is replayed with the new definition, even if
         both are equal (test_a_function_that_was_defined_anew_is_replayed).
         """
-        runner = RESTING.take(self)
+        runner = PARKED_RUNS.take(self)
         if runner is None:
             return None
-        is_as_left = runner.strands and runner.journal.state is state
-        is_same = all(map(operator.is_, self._made_of, _made_of(runner.workflow, given)))
-        if is_as_left and is_same and code == dict(state.code):
+        is_unchanged = runner.parked_strands and runner.journal.state is state
+        is_same = all(map(operator.is_, self._identity, _code_identity(runner.workflow, dependencies)))
+        if is_unchanged and is_same and code == dict(state.code):
             return runner
         self._unwind(runner)
         return None
 
-    def let_go(self) -> ParkedRun | None:
+    def unwind(self) -> ParkedRun | None:
         """Unwind parked code. Return this object if there was any, else None."""
-        runner = RESTING.take(self)
+        runner = PARKED_RUNS.take(self)
         if runner is None:
             return None
         self._unwind(runner)
         return self
 
     def _unwind(self, runner: Runner) -> None:
-        apart = runner.let_go()
-        if apart is not None and not apart.has_ended:
-            self._unwinding.append(apart)
+        task = runner.unwind()
+        if task is not None and not task.has_ended:
+            self._unwinding.append(task)
 
-    async def gone(self) -> None:
+    async def wait_end(self) -> None:
         """Wait until all unwound code has ended."""
         while self._unwinding:
-            await (apart := self._unwinding[-1]).gone()
+            await (task := self._unwinding[-1]).wait_end()
             # Another caller may wait here at the same time, and more code may have been unwound meanwhile.
-            self._unwinding = [one for one in self._unwinding if one is not apart]
+            self._unwinding = [other for other in self._unwinding if other is not task]

@@ -36,11 +36,11 @@ from divebook.questions.question import RESOURCE_EXHAUSTED
 from divebook.runtime.compute.dask import Executors
 from divebook.runtime.concurrency import Group, Suspended, after_start
 from divebook.runtime.context import StepContext, has_one_attempt, retried
-from divebook.runtime.errors import fault_of, own_facts, source_place
-from divebook.runtime.operations import FindBeyond, nothing_beyond
-from divebook.runtime.recorder import Recorder, SurroundedCalls, contained
+from divebook.runtime.errors import error_details, fault_of, source_place
+from divebook.runtime.operations import FindMissPolicy, refuse_what_if
+from divebook.runtime.recorder import CallTracing, Recorder, contained
 from divebook.runtime.streaming import TextStreams
-from divebook.runtime.waiting import ApprovalPolicy
+from divebook.runtime.waiting import ApprovalPolicy, NoApprovalPolicy
 from divebook.runtime.workspaces import WorkspaceProvider
 from divebook.scripting.values import value_text
 from divebook.text.redaction import one_line
@@ -75,17 +75,17 @@ def code_place(workflow: Workflow, step: Step, code: str, line: int) -> Mapping[
     to the script.
     """
     lines = code.splitlines()
-    written = workflow.written
-    number = next(place for place, known in enumerate(workflow.steps) if known.name == step.name)
+    source = workflow.written
+    number = next(place for place, other in enumerate(workflow.steps) if other.name == step.name)
     text = lines[line - 1].strip() if line <= len(lines) else ""
-    if not written.name or not text:
+    if not source.name or not text:
         what = f"line {line} of the script" if len(lines) > 1 else one_line(code, MOST_CODE)
         return source_place(what, lines, line)
     problem = Problem(text, place=("Steps", number))
-    start = written.located(problem, re.escape(lines[0].strip()))
-    at = written.located(problem, re.escape(text)) if line == 1 else start.at(start.line + line - 1, start.column)
-    whole = [""] * written.above + written.text.splitlines()
-    return source_place(position_in(written.name, at.line, at.column), whole, at.line)
+    start = source.located(problem, re.escape(lines[0].strip()))
+    at = source.located(problem, re.escape(text)) if line == 1 else start.at(start.line + line - 1, start.column)
+    whole = [""] * source.above + source.text.splitlines()
+    return source_place(position_in(source.name, at.line, at.column), whole, at.line)
 
 
 # --- items of `Each` -------------------------------------------------------------------------------------------------
@@ -122,7 +122,9 @@ class Iterations:
 
     def __init__(self, recorder: Recorder, path: str, workflow: Workflow, step: Step, items: list[Any] | Keyed) -> None:
         assert step.each is not None, "only steps with `Each` have items"  # noqa: S101 - an invariant of the runner
-        self._recorder, self._journal, self._strands = recorder, recorder.journal, recorder.waits.strands(path)
+        self._recorder = recorder
+        self._journal = recorder.journal
+        self._concurrent_calls = recorder.waits.concurrent_calls(path)
         self._path = path
         self._workflow = workflow
         self._step = step
@@ -131,8 +133,8 @@ class Iterations:
         self._items: Sequence[Any] = list(items.values()) if isinstance(items, dict) else items
         self._keeps_text = False
         self._is_counted = False
-        tried = self._journal.state.only.get("item")
-        self._indexes = [index for index in range(len(self._items)) if tried in (None, index)]
+        only_index = self._journal.state.only.get("item")
+        self._indexes = [index for index in range(len(self._items)) if only_index in (None, index)]
 
     async def run(self, run_item: RunItem, *, keeps_text: bool = False) -> Outcome:
         """Run the items that have not ended yet, and return the combined outcome.
@@ -170,33 +172,33 @@ class Iterations:
         calls, which are paid for, are reused by a resumption.
         """
         ended = self._opened.iterations
-        left = deque(index for index in self._indexes if index not in ended)
+        remaining = deque(index for index in self._indexes if index not in ended)
         suspended: list[Suspended] = []
         failed: list[Exception] = []
 
         async def work(strand: Callable[[], AbstractContextManager[None]]) -> None:
             with strand():
-                while left and not (suspended and self._meets_bound()):  # the others would meet the same bound
-                    index = left.popleft()
+                while remaining and not (suspended and self._meets_bound()):  # the others would meet the same bound
+                    index = remaining.popleft()
                     try:
                         await self._run_one(run_item, index, self._items[index])
-                    except Suspended as stopped:
-                        suspended.append(stopped)
+                    except Suspended as suspension:
+                        suspended.append(suspension)
                     except Exception as error:
                         if self._journal.error is not None:
                             raise
                         failed.append(error)
-                        begun = [other for other in left if other in self._unknown_items()]
-                        left.clear()
-                        left.extend(begun)
-                        self._strands.end()
+                        to_settle = [other for other in remaining if other in self._unknown_items()]
+                        remaining.clear()
+                        remaining.extend(to_settle)
+                        self._concurrent_calls.end()
 
-        workers = min(self._each.parallel, len(left))
+        workers = min(self._each.parallel, len(remaining))
         tasks = Group()
-        with self._strands.side_by_side(workers) as strand:
+        with self._concurrent_calls.side_by_side(workers) as strand:
             async with tasks.running():
                 for number in range(1, workers + 1):
-                    if not left:  # the earlier workers took all items
+                    if not remaining:  # the earlier workers took all items
                         with strand():
                             continue
                     tasks.start(work(strand))
@@ -216,10 +218,13 @@ class Iterations:
     def _meets_bound(self) -> bool:
         """Return whether the path waits for a person to raise a bound."""
         pending = self._journal.state.pending_interrupts()
-        return any(asked.kind == RESOURCE_EXHAUSTED and self._path in (asked.path, *asked.waiting) for asked in pending)
+        return any(
+            question.kind == RESOURCE_EXHAUSTED and self._path in (question.path, *question.waiting)
+            for question in pending
+        )
 
     async def _run_one(self, run_item: RunItem, index: int, item: Any) -> None:
-        if self._recorder.once.begins_nothing:  # a start now would only be a long bar in views (test_pausing.py)
+        if self._recorder.operations.is_stopping:  # a start now would only be a long bar in views (test_pausing.py)
             raise Suspended
         key = None if self._keys is None else self._keys[index]
         total = None if self._is_counted else len(self._items)
@@ -241,23 +246,25 @@ class Iterations:
     def _note_failure(self, index: int, item: Any, error: Exception) -> None:
         """Record the final failure of an item. Raise ItemFailedError if it ends the step."""
         failure = fault_of(error)
-        goes_on = self._each.on_item_error in (KEEP, SKIP) and not any(
+        continues = self._each.on_item_error in (KEEP, SKIP) and not any(
             isinstance(link, THROUGH) for link in chain_of(error)
         )
         attempts = self._opened.failures.get(index, NO_FAILURE)[0] + 1
-        result = self._result_of(failure, index, item, attempts) if goes_on else None
+        result = self._result_of(failure, index, item, attempts) if continues else None
         names = names_of(recorded_chain(error)[-1])
-        own = own_facts(error, definition_place(self._workflow, self._step, error))
-        self._record(catalog.IterationFailed(index, failure.message, names, attempts, result, own.trace, own.place))
-        if not goes_on:
+        details = error_details(error, definition_place(self._workflow, self._step, error))
+        self._record(
+            catalog.IterationFailed(index, failure.message, names, attempts, result, details.trace, details.place)
+        )
+        if not continues:
             key = None if self._keys is None else self._keys[index]
             raise ItemFailedError(failure.message, index, item, self._results_so_far(), key) from error
 
     def _result_of(self, failure: Fault, index: int, item: Any, attempts: int) -> dict[str, Any]:
         if self._each.on_item_error == SKIP:
             return SKIPPED
-        told = {**failure.to_data(self._step.name, attempts), "iteration": index, "item": item}
-        return {"text": failure.message, "value": {"error": told}}
+        error = {**failure.to_data(self._step.name, attempts), "iteration": index, "item": item}
+        return {"text": failure.message, "value": {"error": error}}
 
     def _results_so_far(self) -> list[Any]:
         entries = [self._opened.iterations.get(index) for index in range(len(self._items))]
@@ -285,14 +292,14 @@ class Iterations:
         self._journal.record(data, self._path, self._step.name)
 
 
-def _joined(failed: Sequence[Exception]) -> Exception:
+def _joined(errors: Sequence[Exception]) -> Exception:
     """Return the first error of several items, with the others attached.
 
     A resumption repeats the calls of all of them.
     """
-    first, *others = failed
+    first, *other_errors = errors
     if isinstance(first, ItemFailedError):
-        first.beside += others
+        first.beside += other_errors
     return first
 
 
@@ -339,15 +346,15 @@ class Services:
     """Listeners to the text that models write."""
     executors: Executors = field(default_factory=Executors)
     """Executors of the functions of actions and steps."""
-    policy: ApprovalPolicy = field(default_factory=ApprovalPolicy)
+    policy: ApprovalPolicy = field(default_factory=NoApprovalPolicy)
     """Approval rules from outside the execution."""
-    as_written: Callable[[Workflow], Workflow] = lambda workflow: workflow
+    with_source: Callable[[Workflow], Workflow] = lambda workflow: workflow
     """Return a workflow with the source text of an equal one, if known, because a log does not contain the text."""
-    lender: WorkspaceProvider | None = None
+    workspace_provider: WorkspaceProvider | None = None
     """Provider of workspaces."""
-    surrounded: SurroundedCalls = field(default_factory=SurroundedCalls)
+    tracing: CallTracing = field(default_factory=CallTracing)
     """Context manager factory that surrounds calls."""
-    beyond: FindBeyond = nothing_beyond
+    find_miss_policy: FindMissPolicy = refuse_what_if
     """Returns the miss policy of a what-if."""
 
     def agent_of_step(self, step: Step) -> object | None:
@@ -355,8 +362,9 @@ class Services:
 
         The step handler knows it, if it has a method of this name.
         """
-        known: Callable[[Step], object | None] | None = getattr(self.handlers.get(step.type), "agent_of_step", None)
-        return None if known is None else known(step)
+        handler = self.handlers.get(step.type)
+        find_agent: Callable[[Step], object | None] | None = getattr(handler, "agent_of_step", None)
+        return None if find_agent is None else find_agent(step)
 
 
 class StepRun:
@@ -418,27 +426,27 @@ class StepRun:
 
     def _run_item(self, index: int | None, item: Any) -> Awaitable[Outcome]:
         """Run one item, or the whole step without `Each`, and compute the arguments of its rollback."""
-        made = self._made(index, item)
-        return made if self.step.rollback is None else self._with_rollback(self.step.rollback, made, item)
+        attempts = self._attempts(index, item)
+        return attempts if self.step.rollback is None else self._with_rollback(self.step.rollback, attempts, item)
 
-    async def _with_rollback(self, rollback: Rollback, made: Awaitable[Outcome], item: Any) -> Outcome:
-        outcome = await made
+    async def _with_rollback(self, rollback: Rollback, attempts: Awaitable[Outcome], item: Any) -> Outcome:
+        outcome = await attempts
         local = self._local(item)
-        stored = {self.step.store: outcome.value} if self.step.store and self.step.each is None else {}
-        variables = {**self._recorder.journal.present.paths[self._path].variables, **local, **stored}
+        saved = {self.step.store: outcome.value} if self.step.store and self.step.each is None else {}
+        variables = {**self._recorder.journal.present.paths[self._path].variables, **local, **saved}
         names = {"inputs": self._recorder.journal.present.inputs, "state": variables, **local, "result": outcome.value}
         try:
-            given = storable(await self._services.fill(rollback.parameters, names), "parameters")
+            arguments = storable(await self._services.fill(rollback.parameters, names), "parameters")
         except (ScriptError, UnstorableValueError) as error:
-            told = f"the parameters of its Rollback cannot be filled in, so that it would not be undone: {error}"
-            raise StepError(told) from None  # otherwise the error would not say where
-        return replace(outcome, rollback=given)
+            message = f"the parameters of its Rollback cannot be filled in, so that it would not be undone: {error}"
+            raise StepError(message) from None  # otherwise the error would not say where
+        return replace(outcome, rollback=arguments)
 
     def _local(self, item: Any) -> dict[str, Any]:
         each = self.step.each
         return {each.as_: item} if each is not None and each.as_ and item is not None else {}
 
-    def _made(self, index: int | None, item: Any) -> Awaitable[Outcome]:
+    def _attempts(self, index: int | None, item: Any) -> Awaitable[Outcome]:
         """Run one item, or the whole step without `Each`, with the attempts of its retry policy."""
         policy = self.step.retry
         is_of_rows = self.step.each is not None and self.step.each.rows is not None

@@ -125,9 +125,9 @@ class TextStreams:
 
     def _remove(self, execution_id: str, entry: _Entry) -> None:
         with self._lock:
-            left = tuple(known for known in self._listeners.pop(execution_id, ()) if known is not entry)
-            if left:
-                self._listeners[execution_id] = left
+            remaining = tuple(other for other in self._listeners.pop(execution_id, ()) if other is not entry)
+            if remaining:
+                self._listeners[execution_id] = remaining
 
     def _forget(self, execution_id: str, operation_id: str) -> None:
         with self._lock:

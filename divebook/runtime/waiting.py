@@ -17,7 +17,7 @@ from datetime import timedelta
 from numbers import Real
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from divebook.engine.approvals import ALWAYS, RUN, StandingRule, ToolCall, Verdict, rules_of_run, verdict_of
 from divebook.engine.bounds import Exhausted, call_bound, facts_about, fails_at_bounds, question_about, require_price
@@ -31,7 +31,7 @@ from divebook.events.values import normalize
 from divebook.questions import Question
 from divebook.questions.question import EXPIRED
 from divebook.runtime.concurrency import Suspended, Waits
-from divebook.runtime.errors import is_own, present_place
+from divebook.runtime.errors import is_user_code, present_place
 from divebook.runtime.operations import CallOptions, OperationLog, OperationRequest
 from divebook.text.format import parse_duration
 from divebook.text.ranges import MOST_SECONDS
@@ -44,15 +44,15 @@ MICROSECONDS = 1_000_000
 class Asking:
     """Questions of one execution. Each is asked once, and an answer stays with the question that was shown."""
 
-    def __init__(self, once: OperationLog, waits: Waits) -> None:
-        self._once = once
+    def __init__(self, operations: OperationLog, waits: Waits) -> None:
+        self._operations = operations
         self._waits = waits
         self._model_calls = 0
         """Number of running model calls. Each reserves its maximum cost until it ends."""
         self._next_end: asyncio.Event | None = None
         """Set when the next model call ends; None while no call waits for that."""
 
-    async def ask(self, place: Place, asked: Question, expires_in: float | None = None) -> Question:
+    async def ask(self, place: Place, question: Question, expires_in: float | None = None) -> Question:
         """Return the question at `place` with its answer. Ask it if the log does not have it.
 
         Raises
@@ -64,36 +64,36 @@ class Asking:
         DivergenceError
             The log has another question, or a call, at this place.
         """
-        wanted = asked._replace(id=self._once.question_id(place))
-        if await self._once.look_up_question(place, wanted) is None:
-            if self._once.only_settles(self._once.journal.present, place):
+        request = question._replace(id=self._operations.question_id(place))
+        if await self._operations.look_up_question(place, request) is None:
+            if self._operations.only_settles(self._operations.journal.present, place):
                 raise Suspended
-            self._raise(place, wanted, expires_in)
-            settled = None if self._once.beyond is None else self._once.beyond.settled(wanted)
+            self._raise(place, request, expires_in)
+            settled = None if self._operations.miss_policy is None else self._operations.miss_policy.settled(request)
             if settled is not None:
-                self._once.record(place, settled)
-        answered = await self._waits.answer(place.path, wanted.id)
+                self._operations.record(place, settled)
+        answered = await self._waits.answer(place.path, request.id)
         if answered.status == EXPIRED and answered.response is None:
             raise InterruptExpiredError(answered.id, answered.question)
         return answered
 
-    def _raise(self, place: Place, asked: Question, expires_in: float | None) -> None:
+    def _raise(self, place: Place, question: Question, expires_in: float | None) -> None:
         expires_at = None
         if expires_in is not None:
-            expires_at = self._once.journal.clock.now() + int(expires_in * MICROSECONDS)
-        raised = catalog.InterruptRaised(
-            asked.id,
-            asked.kind,
-            asked.question,
-            asked.message,
-            normalize(asked.data, "data"),
-            normalize(asked.schema, "schema"),
-            asked.operation_id,
+            expires_at = self._operations.journal.clock.now() + int(expires_in * MICROSECONDS)
+        event = catalog.InterruptRaised(
+            question.id,
+            question.kind,
+            question.question,
+            question.message,
+            normalize(question.data, "data"),
+            normalize(question.schema, "schema"),
+            question.operation_id,
             expires_at=expires_at,
-            default=asked.default,
-            optional=asked.optional or None,
+            default=question.default,
+            optional=question.optional or None,
         )
-        self._once.record(place, checked(raised))
+        self._operations.record(place, checked(event))
         self._waits.look_again(place.path, expires_at)
 
     def is_within_bounds(self, reserved: Reserved) -> bool:
@@ -101,7 +101,7 @@ class Asking:
         return self._reached(reserved) is None
 
     def _reached(self, reserved: Reserved) -> Exhausted | None:
-        return call_bound(self._once.journal.state, reserved, is_alone=not self._model_calls)
+        return call_bound(self._operations.journal.state, reserved, is_alone=not self._model_calls)
 
     async def within_bounds(self, place: Place, reserved: Reserved) -> None:
         """Wait until the bounds of the execution allow a model call with this maximum consumption.
@@ -114,17 +114,17 @@ class Asking:
         BoundExceededError
             The bound is reached, and a person stopped the execution or it fails at its bounds.
         """
-        journal = self._once.journal
+        journal = self._operations.journal
         require_price(journal.state.bounds, reserved)
-        while (found := self._reached(reserved)) is not None:
-            if found.may_pass and await self.model_call_ended():
+        while (exhausted := self._reached(reserved)) is not None:
+            if exhausted.may_pass and await self.model_call_ended():
                 continue
             if fails_at_bounds(journal.state):
-                raise BoundExceededError(str(found), found.bound, found.reason)
+                raise BoundExceededError(str(exhausted), exhausted.bound, exhausted.reason)
             if journal.state.stopped is not None:
-                raise BoundExceededError(journal.state.stopped[0], found.bound, journal.state.stopped[1])
-            interrupt_id = question_about(journal.state, found)
-            journal.record_all(facts_about(journal.state, found, place.path, place.step))
+                raise BoundExceededError(journal.state.stopped[0], exhausted.bound, journal.state.stopped[1])
+            interrupt_id = question_about(journal.state, exhausted)
+            journal.record_all(facts_about(journal.state, exhausted, place.path, place.step))
             await self._waits.answer(place.path, interrupt_id)
 
     @contextmanager
@@ -156,19 +156,33 @@ class Asking:
 # --- approval of tool calls: rules of the execution and of its environment -------------------------------------------
 
 
-class ApprovalPolicy:
-    """Approval rules from outside an execution. This default has none; `divebook.Environment` passes one that has."""
+class ApprovalPolicy(Protocol):
+    """Protocol of approval rules from outside an execution."""
 
-    def table(self, _agent: str) -> Approvals:
+    def table(self, agent: str, /) -> Approvals:
         """Return the rules and modes for the calls of an agent. An empty name stands for calls without an agent."""
-        return Approvals()
 
     async def lasting(self) -> Iterable[StandingRule]:
         """Return the current rules that people made for all executions."""
-        return ()
 
     async def keep(self, rule: StandingRule) -> None:
         """Apply a rule to all executions from now on. Repeated calls have no further effect."""
+
+
+class NoApprovalPolicy:
+    """Approval policy without rules, for runners outside an environment."""
+
+    def table(self, _agent: str, /) -> Approvals:
+        """Return an empty table."""
+        return Approvals()
+
+    async def lasting(self) -> Iterable[StandingRule]:
+        """Return no rules."""
+        return ()
+
+    async def keep(self, rule: StandingRule) -> None:
+        """Ignore the rule: there is nowhere to store it, and it applies to no other execution."""
+        del rule
 
 
 def _about_files(table: Approvals, files: FileSpellings) -> Approvals:
@@ -201,38 +215,38 @@ def _without_detours(rules: Iterable[StandingRule], files: FileSpellings | None)
 class Approving:
     """Approval decisions for the calls of one execution."""
 
-    def __init__(self, once: OperationLog, policy: ApprovalPolicy) -> None:
-        self._once = once
+    def __init__(self, operations: OperationLog, policy: ApprovalPolicy) -> None:
+        self._operations = operations
         self._policy = policy
 
     async def verdict(self, call: ToolCall) -> Verdict:
         """Return the decision on a call that the log does not have."""
         table = self._policy.table(call.agent)
-        now = self._once.journal.clock.now()
+        now = self._operations.journal.clock.now()
         files = call.files
         if files is not None:
             call = replace(call, spellings=tuple(files.spellings(call.arguments)))
             table = _about_files(table, files)
-        found = verdict_of(table, _without_detours(self.rules, files), call, now)
-        if found.outcome != ASK:
-            return found
+        verdict = verdict_of(table, _without_detours(self.rules, files), call, now)
+        if verdict.outcome != ASK:
+            return verdict
         return verdict_of(table, _without_detours(await self._policy.lasting(), files), call, now)
 
     @property
     def rules(self) -> list[StandingRule]:
         """Rules that people made in this execution, for it alone."""
-        return [rule for rule in self._made if rule.scope == RUN]
+        return [rule for rule in self._rules_made if rule.scope == RUN]
 
     @property
-    def _made(self) -> list[StandingRule]:
-        state = self._once.journal.state
+    def _rules_made(self) -> list[StandingRule]:
+        state = self._operations.journal.state
         return rules_of_run(state.execution_id, state.rules.values())
 
     async def keep(self, question: Question) -> None:
         """Apply the rule made by the answer to a question to all executions, if its scope is ``always``."""
-        made = next((rule for rule in self._made if rule.question == question.id), None)
-        if made is not None and made.scope == ALWAYS:
-            await self._policy.keep(made)
+        rule_of_question = next((rule for rule in self._rules_made if rule.question == question.id), None)
+        if rule_of_question is not None and rule_of_question.scope == ALWAYS:
+            await self._policy.keep(rule_of_question)
 
 
 # --- ban on clocks and races in workflow functions -------------------------------------------------------------------
@@ -246,7 +260,7 @@ class Approving:
 # Recorded calls (steps, actions, agents and their tools) may use all of them, because their results are in the log.
 
 
-_IS_OWN_CODE: ContextVar[bool] = ContextVar("divebook_own_code", default=False)
+_IS_WORKFLOW_CODE: ContextVar[bool] = ContextVar("divebook_own_code", default=False)
 """True while a workflow function's own code runs, False inside a recorded call that it makes."""
 _OURS = str(Path(__file__).parents[1]) + os.sep
 _BETWEEN = frozenset({"asyncio", "anyio", "contextlib"})
@@ -262,7 +276,7 @@ _RACING = frozenset({"asyncio.locks", "asyncio.queues"})
 """Modules whose waits end in an unrecorded order. Locks and semaphores only delay code and are allowed."""
 _HARMLESS = ("Lock.", "Semaphore.", "BoundedSemaphore.")
 _IN_STEP = "in an async @step function, whose result is recorded"
-_OTHERWISE = {
+_ADVICE = {
     "sleep": "write `await ctx.sleep(seconds)`",
     "time": "write `await ctx.now()`",
     "race": f"wait for all of them with `await ctx.gather(...)`, or let the first one win {_IN_STEP}",
@@ -273,7 +287,7 @@ _OTHERWISE = {
 }
 
 
-class _Asked(NamedTuple):
+class _LoopRequest(NamedTuple):
     """A request to the event loop."""
 
     name: str
@@ -291,27 +305,27 @@ class _CodeMark:
 
     __slots__ = ("_is_own", "_token")
 
-    def __init__(self, *, is_own: bool) -> None:
-        self._is_own = is_own
+    def __init__(self, *, is_user_code: bool) -> None:
+        self._is_own = is_user_code
 
     def __enter__(self) -> None:
-        self._token = _IS_OWN_CODE.set(self._is_own)
+        self._token = _IS_WORKFLOW_CODE.set(self._is_own)
 
     def __exit__(self, *_error: object) -> None:
         try:
-            _IS_OWN_CODE.reset(self._token)
+            _IS_WORKFLOW_CODE.reset(self._token)
         except ValueError:  # a coroutine that is closed ends in another context
             return
 
 
-def own_code() -> _CodeMark:
+def workflow_code() -> _CodeMark:
     """Mark the block as a workflow function's own code, including the tasks it creates."""
-    return _CodeMark(is_own=True)
+    return _CodeMark(is_user_code=True)
 
 
 def engine_code() -> _CodeMark:
     """Mark the block as not the function's own code, for example a call whose outcome is recorded."""
-    return _CodeMark(is_own=False)
+    return _CodeMark(is_user_code=False)
 
 
 def guard(loop: asyncio.AbstractEventLoop) -> None:
@@ -327,25 +341,26 @@ def guard(loop: asyncio.AbstractEventLoop) -> None:
     create_future = loop.create_future
 
     def guarded_time() -> float:
-        if _IS_OWN_CODE.get():
-            _refuse_time(_asked(_caller()), "time")
+        if _IS_WORKFLOW_CODE.get():
+            _refuse_time(_loop_request(_caller()), "time")
         return time()
 
-    def guarded_call_at(*given: Any, **more: Any) -> asyncio.TimerHandle:
-        if _IS_OWN_CODE.get():
-            _refuse_time(_asked(_caller()), "limit")
-        return call_at(*given, **more)
+    def guarded_call_at(*arguments: Any, **options: Any) -> asyncio.TimerHandle:
+        if _IS_WORKFLOW_CODE.get():
+            _refuse_time(_loop_request(_caller()), "limit")
+        return call_at(*arguments, **options)
 
-    def guarded_call_later(*given: Any, **more: Any) -> asyncio.TimerHandle:
-        if _IS_OWN_CODE.get():
-            _refuse_time(_asked(_caller()), "limit")
-        return call_later(*given, **more)
+    def guarded_call_later(*arguments: Any, **options: Any) -> asyncio.TimerHandle:
+        if _IS_WORKFLOW_CODE.get():
+            _refuse_time(_loop_request(_caller()), "limit")
+        return call_later(*arguments, **options)
 
     def guarded_create_future() -> asyncio.Future[Any]:
-        if _IS_OWN_CODE.get() and _is_race(frame := _caller()):
-            asked = _asked(frame)
-            if not asked.is_ours:
-                raise _refused(asked.name, "which call ends first", _OTHERWISE["race"])
+        if _IS_WORKFLOW_CODE.get():
+            frame = _caller()
+            request = _loop_request(frame) if _is_race(frame) else None
+            if request is not None and not request.is_ours:
+                raise _refused(request.name, "which call ends first", _ADVICE["race"])
         return create_future()
 
     target.time = guarded_time
@@ -359,17 +374,17 @@ def _caller() -> FrameType:
     return sys._getframe(2)  # noqa: SLF001 - `inspect.currentframe` is equal but typed as optional
 
 
-def _refuse_time(asked: _Asked, kind: str) -> None:
+def _refuse_time(request: _LoopRequest, kind: str) -> None:
     """Raise StepError for a request for time by user code, with the matching durable alternative.
 
     `kind` is ``time`` or ``limit``, used for a direct request to the loop. A function named ``sleep...`` gets the
     advice for pauses, any other function the advice for time limits.
     """
-    if asked.is_ours:
+    if request.is_ours:
         return
-    last = asked.name.rpartition(".")[2]
-    kind = "sleep" if last.startswith("sleep") else kind if not asked.name or last == "current_time" else "limit"
-    raise _refused(asked.name or f"loop.{'time' if kind == 'time' else 'call_later'}", "the clock", _OTHERWISE[kind])
+    last = request.name.rpartition(".")[2]
+    kind = "sleep" if last.startswith("sleep") else kind if not request.name or last == "current_time" else "limit"
+    raise _refused(request.name or f"loop.{'time' if kind == 'time' else 'call_later'}", "the clock", _ADVICE[kind])
 
 
 def _refused(name: str, what: str, way_on: str) -> StepError:
@@ -392,7 +407,7 @@ def _is_race(frame: FrameType) -> bool:
     return not waits_for_all and len(frame.f_locals.get("fs") or ()) > 1
 
 
-def _asked(frame: FrameType | None) -> _Asked:
+def _loop_request(frame: FrameType | None) -> _LoopRequest:
     """Return the function that user code called, and whether the request comes from divebook.
 
     Walks up the stack. Frames of asyncio and anyio give the name. The first frame of divebook or of user code decides.
@@ -406,16 +421,16 @@ def _asked(frame: FrameType | None) -> _Asked:
         if code.co_filename == _LOOP:
             break  # the loop itself: a task without user code, such as `asyncio.wait_for(...)`
         if code.co_filename.startswith(_OURS):
-            return _Asked(name, is_ours=code.co_qualname != _CALLER)
+            return _LoopRequest(name, is_ours=code.co_qualname != _CALLER)
         if library in ("asyncio", "anyio"):
             called = code.co_qualname.partition(".<locals>")[0]
             name = name if code.co_name in _RUNS else f"{library}.{_PUBLIC.get(called, called)}"
         elif library not in _BETWEEN:
-            if is_own(code.co_filename):
-                return _Asked(name, is_ours=False)
+            if is_user_code(code.co_filename):
+                return _LoopRequest(name, is_ours=False)
             is_of_library = True
         frame = frame.f_back
-    return _Asked(name, is_ours=is_of_library or not name)
+    return _LoopRequest(name, is_ours=is_of_library or not name)
 
 
 # --- timers and signals ----------------------------------------------------------------------------------------------
@@ -432,20 +447,20 @@ def seconds_of(value: Any, call: str) -> float:
     is_number = type(value) is not bool and isinstance(value, Real)
     if is_number and abs(value) <= MOST_SECONDS:
         return cast("float", value)
-    wanted = ""
+    advice = ""
     with suppress(ValueError):
-        wanted = f"; write {parse_duration(value):g}" if isinstance(value, str) else ""
+        advice = f"; write {parse_duration(value):g}" if isinstance(value, str) else ""
     if isinstance(value, timedelta):
-        wanted = "; write its total_seconds()"
+        advice = "; write its total_seconds()"
     allowed = f" of at most {MOST_SECONDS:,} (100 years)" if is_number and abs(value) > MOST_SECONDS else ""
-    raise StepError(f"{call} takes a number of seconds{allowed}, got {shown_number(value)}{wanted}")
+    raise StepError(f"{call} takes a number of seconds{allowed}, got {shown_number(value)}{advice}")
 
 
 class Signals:
     """Timers and signal waits of one execution."""
 
-    def __init__(self, once: OperationLog, waits: Waits) -> None:
-        self._once = once
+    def __init__(self, operations: OperationLog, waits: Waits) -> None:
+        self._operations = operations
         self._waits = waits
 
     async def sleep(self, place: Place, seconds: float, holder: str | None = None) -> None:
@@ -453,22 +468,22 @@ class Signals:
 
         `holder` is the id of the enclosing operation, if any.
         """
-        wanted = OperationRequest.of(place, TIMER, {"seconds": seconds})
+        request = OperationRequest.of(place, TIMER, {"seconds": seconds})
 
         async def carry_out(record: OperationRecord | None) -> None:
-            begun = record or self._once.begin(wanted, within=holder)
-            await self._once.journal.durable()
-            await self._let_pass(begun.started_at, seconds)
-            self._once.complete(place, begun)
+            started = record or self._operations.begin(request, within=holder)
+            await self._operations.journal.durable()
+            await self._let_pass(started.started_at, seconds)
+            self._operations.complete(place, started)
 
-        await self._once.run(wanted, carry_out, CallOptions(within=holder))
+        await self._operations.run(request, carry_out, CallOptions(within=holder))
 
     async def _let_pass(self, started_at: int, seconds: float) -> None:
-        clock = self._once.journal.clock
-        left = seconds - (clock.now() - started_at) / MICROSECONDS
-        if left > 0:
+        clock = self._operations.journal.clock
+        remaining = seconds - (clock.now() - started_at) / MICROSECONDS
+        if remaining > 0:
             with engine_code():  # a clock may be user code
-                await clock.sleep(min(left, seconds))
+                await clock.sleep(min(remaining, seconds))
 
     async def take(self, place: Place, name: str, within: float | None) -> Any:
         """Return the payload of the next signal of that name that no step has consumed yet.
@@ -479,24 +494,24 @@ class Signals:
             No signal came in time.
         """
         checked(catalog.SignalReceived(name))  # a signal that cannot be recorded never arrives
-        wanted = OperationRequest.of(place, SIGNAL_WAIT, {"signal": name, "seconds": within})
+        request = OperationRequest.of(place, SIGNAL_WAIT, {"signal": name, "seconds": within})
 
         async def carry_out(record: OperationRecord | None) -> Any:
-            begun = record or self._once.begin(wanted)
-            until = None if within is None else begun.started_at + int(within * MICROSECONDS)
+            started = record or self._operations.begin(request)
+            until = None if within is None else started.started_at + int(within * MICROSECONDS)
             self._waits.look_again(place.path, until)
             await self._arrived(place.path, name, until)
-            arrived = self._once.journal.state.signals.get(name)
-            if arrived is None:
+            payloads = self._operations.journal.state.signals.get(name)
+            if payloads is None:
                 error = TimeoutError(f"no signal {name!r} came within {within:g} seconds")
-                raise self._once.fail(place, begun, str(error), names_of(error))
-            self._once.complete(place, begun, arrived[0])
-            return arrived[0]
+                raise self._operations.fail(place, started, str(error), names_of(error))
+            self._operations.complete(place, started, payloads[0])
+            return payloads[0]
 
-        return await self._once.run(wanted, carry_out)
+        return await self._operations.run(request, carry_out)
 
     async def _arrived(self, path: str, name: str, until: int | None) -> None:
-        journal = self._once.journal
+        journal = self._operations.journal
 
         def is_ready() -> bool:
             return name in journal.state.signals or (until is not None and journal.clock.now() >= until)

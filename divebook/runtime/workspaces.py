@@ -57,7 +57,7 @@ from divebook.workspace.workspace import CURRENT_WORKSPACE, Workspace
 # --- entered workspaces ----------------------------------------------------------------------------------------------
 
 
-TellEgress: TypeAlias = Callable[[EgressAnswer], None]
+OnEgress: TypeAlias = Callable[[EgressAnswer], None]
 """Called for each network request to a host from a workspace, with the decision on it."""
 
 
@@ -79,7 +79,7 @@ class WorkspaceProvider(Protocol):
     def source_of(self, definition: WorkspaceDefinition) -> Path | None:
         """Return the folder whose files a workspace starts with, or None for an empty workspace."""
 
-    def made(self, definition: WorkspaceDefinition, folder: Path, told: TellEgress) -> Workspace:
+    def made(self, definition: WorkspaceDefinition, folder: Path, on_egress: OnEgress) -> Workspace:
         """Return a workspace over a folder, not entered yet. It calls a function for each network request to a host."""
 
     def content(self, digest: str) -> bytes:
@@ -93,15 +93,15 @@ class OpenWorkspace:
         self.workspace = workspace
         self.snapshots = snapshots
         self.is_copy = is_copy
-        self.known: Tree | None = None
+        self.recorded: Tree | None = None
         """The files according to the log."""
         self.at: int | None = None
         """Sequence number of the event with these files."""
-        self.found: TreeSnapshot | None = None
+        self.actual: TreeSnapshot | None = None
         """The actual files, if they differ from the log, until the difference is settled."""
         self.unrecorded: dict[str, bytes] = {}
         """Contents of files by digest that were read and are not in the log yet."""
-        self.under_way: dict[str, Place] = {}
+        self.running_calls: dict[str, Place] = {}
         """The calls that run in it, by operation id."""
         self.lock = asyncio.Lock()
         self.is_behind = False
@@ -117,11 +117,11 @@ class WorkspaceLease:
         Return the events to record about the files after the call with an id has ended.
     """
 
-    def __init__(self, opened: OpenWorkspace, left: Callable[[str], Awaitable[list[catalog.Payload]]]) -> None:
+    def __init__(self, opened: OpenWorkspace, events_after: Callable[[str], Awaitable[list[catalog.Payload]]]) -> None:
         self._open = opened
-        self.left = left
+        self.events_after = events_after
 
-    def around(self, call: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
+    def wrap(self, call: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
         """Return the call, run in the workspace."""
 
         async def made() -> Any:
@@ -133,9 +133,9 @@ class WorkspaceLease:
 
         return made
 
-    def heard(self, call: Callable[[], Awaitable[Any]]) -> StreamedCall:
+    def wrap_streamed(self, call: Callable[[], Awaitable[Any]]) -> StreamedCall:
         """Return the call, run in the workspace, with the output of its commands streamed."""
-        inside = self.around(call)
+        inside = self.wrap(call)
 
         async def made(write: Write) -> Any:
             token = PRINTED.set(lambda _, text: write(text, OUTPUT))
@@ -147,20 +147,20 @@ class WorkspaceLease:
         return made
 
     @contextmanager
-    def staying(self, operation_id: str, place: Place) -> Iterator[None]:
+    def mark_running(self, operation_id: str, place: Place) -> Iterator[None]:
         """Mark the call as running in the workspace."""
-        self._open.under_way[operation_id] = place
+        self._open.running_calls[operation_id] = place
         try:
             yield
         finally:
-            del self._open.under_way[operation_id]
+            del self._open.running_calls[operation_id]
 
 
-async def entered(
-    lender: WorkspaceProvider, definition: WorkspaceDefinition, told: TellEgress, folder: Path, *, is_copy: bool
+async def enter_workspace(
+    provider: WorkspaceProvider, definition: WorkspaceDefinition, on_egress: OnEgress, folder: Path, *, is_copy: bool
 ) -> OpenWorkspace:
     """Create a workspace over a folder and enter it."""
-    workspace = lender.made(definition, folder, told)
+    workspace = provider.made(definition, folder, on_egress)
     await workspace.__aenter__()
     # A store that snapshots its own files would double in size with each run.
     exclude = [*definition.exclude, *patterns_of_stores(folder)]
@@ -168,13 +168,13 @@ async def entered(
     return OpenWorkspace(workspace, snapshots, is_copy=is_copy)
 
 
-async def taken_of(opened: OpenWorkspace, *, everything: bool = False) -> TreeSnapshot | None:
+async def snapshot_of(opened: OpenWorkspace, *, everything: bool = False) -> TreeSnapshot | None:
     """Take a snapshot of the files, or return None if the workspace has no snapshots."""
     if opened.snapshots is None:
         return None
-    taken = await asyncio.to_thread(opened.snapshots.take, everything=everything)
-    opened.unrecorded |= taken.contents  # the caller may have been cancelled before it recorded these contents
-    return taken._replace(contents=opened.unrecorded)
+    snapshot = await asyncio.to_thread(opened.snapshots.take, everything=everything)
+    opened.unrecorded |= snapshot.contents  # the caller may have been cancelled before it recorded these contents
+    return snapshot._replace(contents=opened.unrecorded)
 
 
 # --- recorded file changes -------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ MOST_CHANGES = 1_000
 """Maximum number of file changes that an event lists by name."""
 
 
-def copied(source: Path, folder: Path, definition: WorkspaceDefinition) -> None:
+def copy_files(source: Path, folder: Path, definition: WorkspaceDefinition) -> None:
     """Copy the files of a folder to the folder of an execution, without the stores in it."""
     root = Root(source)
     target = Root(folder)
@@ -194,9 +194,9 @@ def copied(source: Path, folder: Path, definition: WorkspaceDefinition) -> None:
         # The protection of stores would not cover a copy.
         exclude = [*definition.exclude, JOURNAL_FOLDER, *patterns_of_stores(source)]
         with Snapshots(root, exclude=exclude, watch=False) as snapshots:
-            taken = snapshots.take()
+            snapshot = snapshots.take()
         with Snapshots(target, watch=False) as copies:
-            copies.restore(taken.tree, taken.contents.__getitem__)
+            copies.restore(snapshot.tree, snapshot.contents.__getitem__)
     finally:
         root.close()
         target.close()
@@ -245,7 +245,7 @@ class OwnChanges(NamedTuple):
             root.close()
 
 
-class ToldChanges(NamedTuple):
+class ChangeSummary(NamedTuple):
     """Recorded changes of the files of a workspace."""
 
     changes: list[dict[str, Any]]
@@ -255,50 +255,54 @@ class ToldChanges(NamedTuple):
     """The changes in the form of a manifest."""
 
 
-def told_of(known: Tree, taken: TreeSnapshot, content: Callable[[str], bytes]) -> ToldChanges:
+def summary_of_changes(recorded: Tree, snapshot: TreeSnapshot, content: Callable[[str], bytes]) -> ChangeSummary:
     """Return the changes since the known tree, for readers and as a manifest."""
-    entries = taken.tree.entries
-    changes = changes_between(known.entries, entries)
+    entries = snapshot.tree.entries
+    changes = changes_between(recorded.entries, entries)
     paths = {path for change in changes for path in (change.path, change.was) if path is not None}
-    mtimes = {path for path in taken.delta if known.entries.get(path) != entries.get(path)}
+    mtimes = {path for path in snapshot.delta if recorded.entries.get(path) != entries.get(path)}
     delta = {path: entries.get(path) for path in paths | mtimes}
 
     def get(digest: str) -> bytes:
-        return taken.contents[digest] if digest in taken.contents else content(digest)
+        return snapshot.contents[digest] if digest in snapshot.contents else content(digest)
 
-    told = summary_of(changes[:MOST_CHANGES], get)
-    return ToldChanges(told, len(changes), manifest_of(delta, taken.contents))
+    summary = summary_of(changes[:MOST_CHANGES], get)
+    return ChangeSummary(summary, len(changes), manifest_of(delta, snapshot.contents))
 
 
-def plain(change: FileChange) -> dict[str, Any]:
+def change_data(change: FileChange) -> dict[str, Any]:
     """Return a change as plain data for an event or a question."""
-    told = {"path": shown_path(change.path), "kind": change.kind}
-    return told if change.was is None else {**told, "was": shown_path(change.was)}
+    data = {"path": shown_path(change.path), "kind": change.kind}
+    return data if change.was is None else {**data, "was": shown_path(change.was)}
 
 
-def problems(taken: TreeSnapshot) -> list[dict[str, Any]] | None:
+def problems(snapshot: TreeSnapshot) -> list[dict[str, Any]] | None:
     """Return the files that a snapshot could not include, as plain data, or None."""
-    told = [{"path": shown_path(path), "reason": reason} for path, reason in taken.tree.problems]
-    return told or None
+    rows = [{"path": shown_path(path), "reason": reason} for path, reason in snapshot.tree.problems]
+    return rows or None
 
 
-RESTORE, KEEP = "restore", "keep"
+RESTORE = "restore"
+KEEP = "keep"
 """Treatments of files that differ from the log."""
-MOST_ANSWERS, MOST_OF_HOST = 1_000, 255
-"""Maximum number of recorded network requests per opening, and of characters of a host name."""
+MOST_ANSWERS = 1_000
+"""Maximum number of recorded network requests per opening."""
+MOST_OF_HOST = 255
+"""Maximum number of characters of a recorded host name."""
 Enter: TypeAlias = Callable[..., Awaitable[OpenWorkspace]]
 """Function that enters a workspace over a folder, and receives whether the folder is a copy."""
-OUTSIDE, RESTORED = "outside", "restored"
+OUTSIDE = "outside"
+RESTORED = "restored"
 """Causes of file changes that no recorded call made."""
 
 
 class Workspaces:
     """Workspaces of one execution in this process. Lives on the engine's event loop."""
 
-    def __init__(self, once: OperationLog, waits: Waits, lender: WorkspaceProvider | None) -> None:
-        self._once = once
+    def __init__(self, operations: OperationLog, waits: Waits, provider: WorkspaceProvider | None) -> None:
+        self._operations = operations
         self._waits = waits
-        self._lender = lender
+        self._provider = provider
         self._opened: dict[str, OpenWorkspace] = {}
         self._opening = asyncio.Lock()
         self._serving = asyncio.Lock()
@@ -309,7 +313,7 @@ class Workspaces:
 
     @property
     def _journal(self) -> Any:
-        return self._once.journal
+        return self._operations.journal
 
     def expect(self, name: str, outcome: str) -> None:
         """Set the treatment of files of a workspace that differ from the log. A person or a rule has decided it."""
@@ -327,32 +331,33 @@ class Workspaces:
         while True:
             opened = await self._open(name, place)
             async with opened.lock:
-                if opened is self._opened.get(name) and await self._agrees(name, opened, place, expected):
-                    return WorkspaceLease(opened, functools.partial(self._left, name, opened))
-                known = opened.known
-                found = opened.found
-            if known is not None and found is not None:  # the workspace may be closed while a person is asked
-                await self._ask(name, known, found.tree, place)
+                if opened is self._opened.get(name) and await self._reconcile(name, opened, place, expected):
+                    return WorkspaceLease(opened, functools.partial(self._events_after, name, opened))
+                recorded = opened.recorded
+                actual = opened.actual
+            if recorded is not None and actual is not None:  # the workspace may be closed while a person is asked
+                await self._ask(name, recorded, actual.tree, place)
 
-    async def _agrees(self, name: str, opened: OpenWorkspace, place: Place, expected: str | None) -> bool:
+    async def _reconcile(self, name: str, opened: OpenWorkspace, place: Place, expected: str | None) -> bool:
         """Make the log and the files match, if it is decided how. Return whether they match.
 
         In order: apply changes that the log took from elsewhere; record changes made since the last call; settle a
         difference found on opening.
         """
-        if opened.is_behind and opened.snapshots is not None and opened.known is not None and not opened.under_way:
-            assert self._lender is not None  # noqa: S101 - it provided the workspace
-            await asyncio.to_thread(opened.snapshots.restore, opened.known, self._lender.content)
+        snapshots = opened.snapshots
+        if opened.is_behind and snapshots is not None and opened.recorded is not None and not opened.running_calls:
+            assert self._provider is not None  # noqa: S101 - it provided the workspace
+            await asyncio.to_thread(snapshots.restore, opened.recorded, self._provider.content)
             opened.is_behind = False
-        if opened.found is None:
-            if opened.snapshots is not None and not opened.under_way:
-                self._note(place, await self._looked_at(name, opened, None))
+        if opened.actual is None:
+            if opened.snapshots is not None and not opened.running_calls:
+                self._note(place, await self._new_changes(name, opened, None))
             return True
-        known = opened.known
-        assert known is not None  # noqa: S101 - the found files were compared with it
+        recorded = opened.recorded
+        assert recorded is not None  # noqa: S101 - the found files were compared with it
         outcome = expected
         if outcome is None or (outcome == RESTORE and not opened.is_copy):  # maybe a user's own edits
-            outcome = self._answer_about(name, known, opened.found.tree)
+            outcome = self._answer_about(name, recorded, opened.actual.tree)
         if outcome is None:
             return False
         await self._settle(name, opened, place, outcome)
@@ -364,23 +369,23 @@ class Workspaces:
         Return an empty string if they match.
         """
         opened = await self._open(name, place)
-        if opened.found is None or opened.known is None:
+        if opened.actual is None or opened.recorded is None:
             return ""
-        changes = changes_between(opened.known.entries, opened.found.tree.entries)
+        changes = changes_between(opened.recorded.entries, opened.actual.tree.entries)
         return f" Its workspace {name} has other files than before: {short_summary(changes)}."
 
-    def inside(self, name: str, place: Place, operation_id: str) -> WorkspaceRef:
+    def reference(self, name: str, place: Place, operation_id: str) -> WorkspaceRef:
         """Return the reference to a workspace with which a miss policy answers a call that works in it."""
 
         def tree() -> str | None:
-            self._require_begun(name, place)
+            self._open_as_recorded(name, place)
             held = self._journal.state.workspaces.get(name)
             return None if held is None else held.tree
 
-        return WorkspaceRef(name, tree, functools.partial(self._bringing, name, place, operation_id))
+        return WorkspaceRef(name, tree, functools.partial(self._with_files, name, place, operation_id))
 
     @asynccontextmanager
-    async def _bringing(
+    async def _with_files(
         self, name: str, place: Place, operation_id: str, files: FileEvents
     ) -> AsyncIterator[Callable[[], None]]:
         """Surround a call that another log answers. Yields a function that records its file changes as made here.
@@ -392,18 +397,18 @@ class Workspaces:
             tree: Tree | None = None
             if files and held is not None and held.tree is not None and held.tree != files[0].before:
                 tree = await self._tree(held)
-            yield lambda: self._bring(name, place, operation_id, files, tree)
+            yield lambda: self._record_files(name, place, operation_id, files, tree)
 
-    def _require_begun(self, name: str, place: Place) -> None:
+    def _open_as_recorded(self, name: str, place: Place) -> None:
         """Open a workspace with the files that it had in the answering log, if that log has it."""
-        if name in self._journal.state.workspaces or self._once.beyond is None:
+        if name in self._journal.state.workspaces or self._operations.miss_policy is None:
             return
-        begun = self._once.beyond.opened(name)
-        if begun is not None:
-            folder = begun.source or begun.reference.get("folder")
-            self._once.record(place, replace(begun, workspace=name, reference={}, source=folder))
+        event = self._operations.miss_policy.opened(name)
+        if event is not None:
+            folder = event.source or event.reference.get("folder")
+            self._operations.record(place, replace(event, workspace=name, reference={}, source=folder))
 
-    def _bring(self, name: str, place: Place, operation_id: str, files: FileEvents, tree: Tree | None) -> None:
+    def _record_files(self, name: str, place: Place, operation_id: str, files: FileEvents, tree: Tree | None) -> None:
         """Record the file changes of an answered call as made here.
 
         The trees before and after are computed again, because the files here may differ from those in the answering
@@ -414,15 +419,15 @@ class Workspaces:
             held: HeldWorkspace | None = self._journal.state.workspaces.get(name)
             if held is None or held.tree is None:
                 return
-            if opened is not None and opened.known is not None:
-                tree = opened.known
+            if opened is not None and opened.recorded is not None:
+                tree = opened.recorded
             if tree is not None:
                 tree = changed_tree(tree.entries, [data.files or ()])
             after = data.after if tree is None else tree.digest
-            kept = replace(data, workspace=name, before=held.tree, after=after, previous=held.at, beside=None)
-            self._once.record(place, replace(kept, operation_id=operation_id))
+            event = replace(data, workspace=name, before=held.tree, after=after, previous=held.at, beside=None)
+            self._operations.record(place, replace(event, operation_id=operation_id))
             if opened is not None:
-                opened.known = tree
+                opened.recorded = tree
                 opened.at = self._journal.recorded
                 opened.is_behind = True
 
@@ -438,12 +443,12 @@ class Workspaces:
         held: HeldWorkspace | None = self._journal.state.workspaces.get(name)
         if held is not None and "folder" in held.reference:
             return Path(held.reference["folder"]), None
-        source = None if self._lender is None else self._lender.source_of(self._lender.definition(name))
+        source = None if self._provider is None else self._provider.source_of(self._provider.definition(name))
         return None if source is None else (source, None)
 
     def may_go_unasked(self, name: str) -> bool:
         """Return whether the workflow may apply changes of a workspace without a question."""
-        return self._lender is not None and self._lender.may_go_unasked(name, self._journal.state.fingerprint)
+        return self._provider is not None and self._provider.may_go_unasked(name, self._journal.state.fingerprint)
 
     async def own_changes(self, name: str, place: Place, tree: str | None = None) -> OwnChanges:
         """Return the differences between the files of a workspace and those it started with; raises like `enter`.
@@ -457,23 +462,23 @@ class Workspaces:
         """
         await self.enter(name, place)
         held = self._journal.state.workspaces[name]
-        lender = self._lender
-        assert lender is not None  # noqa: S101 - the workspace was entered
-        folder = None if held.source is None else lender.source_of(lender.definition(name))
+        provider = self._provider
+        assert provider is not None  # noqa: S101 - the workspace was entered
+        folder = None if held.source is None else provider.source_of(provider.definition(name))
         if held.tree is None or folder is None:
             why = "its files are not kept" if held.tree is None else "it is no copy of a folder"
             raise StepError(f"there is nothing to take over from workspace {name}: {why}")
         if str(folder) != held.source:
             raise StepError(f"workspace {name} began with {held.source}, and is now said to be of {folder}")
         manifests = await self._manifests(held, tree)
-        return await asyncio.to_thread(OwnChanges.of, folder, tree or held.tree, manifests, lender.content)
+        return await asyncio.to_thread(OwnChanges.of, folder, tree or held.tree, manifests, provider.content)
 
-    async def _left(self, name: str, opened: OpenWorkspace, operation_id: str) -> list[catalog.Payload]:
+    async def _events_after(self, name: str, opened: OpenWorkspace, operation_id: str) -> list[catalog.Payload]:
         """Return the events to record about a workspace after a call in it has ended."""
         if opened.snapshots is None:
             return []
         async with opened.lock:
-            return await self._looked_at(name, opened, operation_id)
+            return await self._new_changes(name, opened, operation_id)
 
     async def close(self) -> None:
         """Close all workspaces. Each is opened again from the log."""
@@ -488,74 +493,75 @@ class Workspaces:
 
     async def _open(self, name: str, place: Place) -> OpenWorkspace:
         async with self._opening:
-            known = self._opened.get(name)
-            if known is None:
-                known = self._opened[name] = await self._begun(name, place)
-            return known
+            opened = self._opened.get(name)
+            if opened is None:
+                opened = self._opened[name] = await self._open_for_run(name, place)
+            return opened
 
-    async def _begun(self, name: str, place: Place) -> OpenWorkspace:
-        lender = self._lender
-        if lender is None:
+    async def _open_for_run(self, name: str, place: Place) -> OpenWorkspace:
+        provider = self._provider
+        if provider is None:
             raise StepError(f"workspace {name} cannot be used here: no environment lends one")
-        definition = lender.definition(name)
-        self._require_begun(name, place)
-        enter = functools.partial(entered, lender, definition, functools.partial(self._tell_egress, name, place))
+        definition = provider.definition(name)
+        self._open_as_recorded(name, place)
+        on_egress = functools.partial(self._record_egress, name, place)
+        enter = functools.partial(enter_workspace, provider, definition, on_egress)
         held: HeldWorkspace | None = self._journal.state.workspaces.get(name)
         if held is None:
-            return await self._begin_first(enter, lender, definition, place)
-        if held.is_own and not lender.is_of_another(Path(held.reference["folder"]), self._journal.execution_id):
-            return await self._found_again(enter, definition, held)
-        return await self._of_source(enter, lender, definition, held, place)
+            return await self._create(enter, provider, definition, place)
+        if held.is_own and not provider.is_of_another(Path(held.reference["folder"]), self._journal.execution_id):
+            return await self._reopen(enter, definition, held)
+        return await self._open_from_fork(enter, provider, definition, held, place)
 
-    async def _begin_first(
-        self, enter: Enter, lender: WorkspaceProvider, definition: WorkspaceDefinition, place: Place
+    async def _create(
+        self, enter: Enter, provider: WorkspaceProvider, definition: WorkspaceDefinition, place: Place
     ) -> OpenWorkspace:
-        source = lender.source_of(definition)
+        source = provider.source_of(definition)
         if definition.in_place and source is not None:
             opened = await enter(source, is_copy=False)
         else:
-            folder = lender.folder_for(self._journal.execution_id, definition.name)
+            folder = provider.folder_for(self._journal.execution_id, definition.name)
             if source is not None:
-                await asyncio.to_thread(copied, source, folder, definition)
+                await asyncio.to_thread(copy_files, source, folder, definition)
             opened = await enter(folder, is_copy=True)
-        taken = await taken_of(opened, everything=True)
+        snapshot = await snapshot_of(opened, everything=True)
         came_from = None if source is None or definition.in_place else str(source)
-        self._record_opened(definition, opened, taken, place, came_from)
+        self._record_opened(definition, opened, snapshot, place, came_from)
         return opened
 
-    async def _found_again(self, enter: Enter, definition: WorkspaceDefinition, held: HeldWorkspace) -> OpenWorkspace:
+    async def _reopen(self, enter: Enter, definition: WorkspaceDefinition, held: HeldWorkspace) -> OpenWorkspace:
         is_copy = held.source is not None or not definition.in_place
         opened = await enter(Path(held.reference["folder"]), is_copy=is_copy)
-        taken = await taken_of(opened, everything=True)
-        if taken is not None and held.tree is not None:
-            opened.known = await self._tree(held)
+        snapshot = await snapshot_of(opened, everything=True)
+        if snapshot is not None and held.tree is not None:
+            opened.recorded = await self._tree(held)
             opened.at = held.at
-            if taken.tree.digest != held.tree:
-                opened.found = taken
+            if snapshot.tree.digest != held.tree:
+                opened.actual = snapshot
         return opened
 
-    async def _of_source(
+    async def _open_from_fork(
         self,
         enter: Enter,
-        lender: WorkspaceProvider,
+        provider: WorkspaceProvider,
         definition: WorkspaceDefinition,
         held: HeldWorkspace,
         place: Place,
     ) -> OpenWorkspace:
         """Create a folder with the files that the source execution had at the event of the fork."""
-        folder = lender.folder_for(self._journal.execution_id, definition.name)
+        folder = provider.folder_for(self._journal.execution_id, definition.name)
         opened = await enter(folder, is_copy=True)
         if held.tree is None or opened.snapshots is None:
             raise StepError(
                 f"workspace {definition.name} has no snapshots, so a fork cannot have its files: set Snapshots: true"
             )
         tree = await self._tree(held)
-        await asyncio.to_thread(opened.snapshots.restore, tree, lender.content)
+        await asyncio.to_thread(opened.snapshots.restore, tree, provider.content)
         source = held.source or held.reference.get("folder")
         reference = opened.workspace.reference
-        told = catalog.WorkspaceOpened(definition.name, definition.kind, reference, source, held.tree)
-        self._once.record(place, told)
-        opened.known = tree
+        event = catalog.WorkspaceOpened(definition.name, definition.kind, reference, source, held.tree)
+        self._operations.record(place, event)
+        opened.recorded = tree
         opened.at = held.at
         return opened
 
@@ -563,22 +569,24 @@ class Workspaces:
         self,
         definition: WorkspaceDefinition,
         opened: OpenWorkspace,
-        taken: TreeSnapshot | None,
+        snapshot: TreeSnapshot | None,
         place: Place,
         source: str | None,
     ) -> None:
-        told: dict[str, Any] = {}
-        if taken is not None:
-            delta = dict(taken.tree.entries)
-            told = {
-                "tree": taken.tree.digest,
-                "files": manifest_of(delta, taken.contents),
-                "problems": problems(taken),
+        fields: dict[str, Any] = {}
+        if snapshot is not None:
+            delta = dict(snapshot.tree.entries)
+            fields = {
+                "tree": snapshot.tree.digest,
+                "files": manifest_of(delta, snapshot.contents),
+                "problems": problems(snapshot),
             }
         reference = opened.workspace.reference
-        self._once.record(place, catalog.WorkspaceOpened(definition.name, definition.kind, reference, source, **told))
-        if taken is not None:
-            opened.known = taken.tree
+        self._operations.record(
+            place, catalog.WorkspaceOpened(definition.name, definition.kind, reference, source, **fields)
+        )
+        if snapshot is not None:
+            opened.recorded = snapshot.tree
             opened.at = self._journal.recorded
             opened.unrecorded = {}
 
@@ -594,104 +602,109 @@ class Workspaces:
         at: int | None = held.at
         while at:
             data = (await self._journal.event(at)).data
-            came, at = (data.after, data.previous) if isinstance(data, catalog.FilesChanged) else (data.tree, None)
-            if manifests or tree in (None, came):
+            if isinstance(data, catalog.FilesChanged):
+                digest = data.after
+                at = data.previous
+            else:
+                digest = data.tree
+                at = None
+            if manifests or tree in (None, digest):
                 manifests.append(data.files or ())
         return manifests[::-1]
 
-    def _tell_egress(self, name: str, place: Place, answer: EgressAnswer) -> None:
+    def _record_egress(self, name: str, place: Place, answer: EgressAnswer) -> None:
         """Record a network request to a host, if the workspace is being opened or a call is running in it."""
         opened = self._opened.get(name)
-        calls = {} if opened is None else opened.under_way
-        asked = self._egress[name] = self._egress.get(name, 0) + 1
-        if (opened is not None and not calls) or asked > MOST_ANSWERS:
+        calls = {} if opened is None else opened.running_calls
+        count = self._egress[name] = self._egress.get(name, 0) + 1
+        if (opened is not None and not calls) or count > MOST_ANSWERS:
             return
         operation_id = next(iter(calls)) if len(calls) == 1 else None
-        told = catalog.EgressAnswered(name, answer.host[:MOST_OF_HOST], answer.port, answer.refused, operation_id)
-        self._once.record(next(iter(calls.values()), place), told)
+        event = catalog.EgressAnswered(name, answer.host[:MOST_OF_HOST], answer.port, answer.refused, operation_id)
+        self._operations.record(next(iter(calls.values()), place), event)
 
     # --- files that differ from the log ------------------------------------------------------------------------------
 
     async def _settle(self, name: str, opened: OpenWorkspace, place: Place, outcome: str) -> None:
         """Restore the files of the log, or record the present files as a change from outside."""
-        found = opened.found
-        known = opened.known
-        lender = self._lender
+        actual = opened.actual
+        recorded = opened.recorded
+        provider = self._provider
         snapshots = opened.snapshots
-        assert found and known and lender and snapshots  # noqa: S101, PT018 - a difference was found
+        assert actual and recorded and provider and snapshots  # noqa: S101, PT018 - a difference was found
         if outcome == RESTORE:
-            await asyncio.to_thread(snapshots.restore, known, lender.content)
+            await asyncio.to_thread(snapshots.restore, recorded, provider.content)
         else:
-            self._note(place, [await self._changed(name, opened, found, None, OUTSIDE)])
-        opened.found = None
+            self._note(place, [await self._change_event(name, opened, actual, None, OUTSIDE)])
+        opened.actual = None
 
-    def _question_about(self, name: str, known: Tree, found: Tree) -> str:
-        question_id: str = self._journal.state.question_id("files", name, known.digest, found.digest)
+    def _question_about(self, name: str, recorded: Tree, actual: Tree) -> str:
+        question_id: str = self._journal.state.question_id("files", name, recorded.digest, actual.digest)
         return question_id
 
-    def _answer_about(self, name: str, known: Tree, found: Tree) -> str | None:
+    def _answer_about(self, name: str, recorded: Tree, actual: Tree) -> str | None:
         """Return a person's decision, or None if the question is open or not asked."""
-        asked = self._journal.state.interrupts.get(self._question_about(name, known, found))
-        return None if asked is None or asked.is_open else str(value_of(asked))
+        question = self._journal.state.interrupts.get(self._question_about(name, recorded, actual))
+        return None if question is None or question.is_open else str(value_of(question))
 
-    async def _ask(self, name: str, known: Tree, found: Tree, place: Place) -> None:
+    async def _ask(self, name: str, recorded: Tree, actual: Tree, place: Place) -> None:
         """Ask a person how to treat the files, and return when the question is answered."""
-        question_id = self._question_about(name, known, found)
+        question_id = self._question_about(name, recorded, actual)
         if question_id not in self._journal.state.interrupts:
-            changes = changes_between(known.entries, found.entries)
-            asked = catalog.InterruptRaised(
+            changes = changes_between(recorded.entries, actual.entries)
+            question = catalog.InterruptRaised(
                 question_id,
                 CLARIFICATION,
                 f"The files of workspace {name} are not as the run left them. What is to be done?",
                 f"{short_summary(changes)}. {RESTORE}: put back what the run had; {KEEP}: go on with these.",
-                data={"workspace": name, "changes": [plain(change) for change in changes[:MOST_CHANGES]]},
+                data={"workspace": name, "changes": [change_data(change) for change in changes[:MOST_CHANGES]]},
                 schema={"enum": [RESTORE, KEEP]},
                 operation_id=f"{ABOUT_FILES}{name}",
             )
-            self._once.record(place, asked)
-        self._once.pass_over(question_id)
+            self._operations.record(place, question)
+        self._operations.skip(question_id)
         await self._waits.answer(place.path, question_id)
 
     # --- looking for changes -----------------------------------------------------------------------------------------
 
-    async def _looked_at(self, name: str, opened: OpenWorkspace, operation_id: str | None) -> list[catalog.Payload]:
-        taken = await taken_of(opened)
-        if taken is None or opened.known is None or taken.tree.digest == opened.known.digest:
+    async def _new_changes(self, name: str, opened: OpenWorkspace, operation_id: str | None) -> list[catalog.Payload]:
+        snapshot = await snapshot_of(opened)
+        if snapshot is None or opened.recorded is None or snapshot.tree.digest == opened.recorded.digest:
             return []
-        return [await self._changed(name, opened, taken, operation_id, None if operation_id else OUTSIDE)]
+        return [await self._change_event(name, opened, snapshot, operation_id, None if operation_id else OUTSIDE)]
 
-    async def _changed(
-        self, name: str, opened: OpenWorkspace, taken: TreeSnapshot, operation_id: str | None, cause: str | None
+    async def _change_event(
+        self, name: str, opened: OpenWorkspace, snapshot: TreeSnapshot, operation_id: str | None, cause: str | None
     ) -> catalog.FilesChanged:
-        known = opened.known
-        assert known is not None and self._lender is not None  # noqa: S101, PT018 - the caller has compared the files
-        tell = functools.partial(told_of, known, taken, self._lender.content)
+        recorded = opened.recorded
+        assert recorded is not None and self._provider is not None  # noqa: S101, PT018 - the caller has compared the files
+        tell = functools.partial(summary_of_changes, recorded, snapshot, self._provider.content)
         changed = await asyncio.to_thread(tell)
-        beside = [other for other in opened.under_way if other != operation_id]
-        told = catalog.FilesChanged(
+        concurrent = [other for other in opened.running_calls if other != operation_id]
+        event = catalog.FilesChanged(
             name,
-            known.digest,
-            taken.tree.digest,
+            recorded.digest,
+            snapshot.tree.digest,
             operation_id,
             cause,
             changed.files,
             opened.at,
             changed.changes,
             changed.number,
-            beside or None,
-            problems(taken),
+            concurrent or None,
+            problems(snapshot),
         )
-        opened.known = taken.tree
+        opened.recorded = snapshot.tree
         opened.at = None  # set when the event is recorded
-        return told
+        return event
 
-    def note(self, place: Place, told: Sequence[catalog.Payload]) -> None:
+    def note(self, place: Place, events: Sequence[catalog.Payload]) -> None:
         """Record events about files, directly after the end of the call that changed them."""
-        self._note(place, told)
+        self._note(place, events)
 
-    def _note(self, place: Place, told: Sequence[catalog.Payload]) -> None:
-        for data in told:
-            self._once.record(place, data)
+    def _note(self, place: Place, events: Sequence[catalog.Payload]) -> None:
+        for data in events:
+            self._operations.record(place, data)
             if isinstance(data, catalog.FilesChanged) and data.workspace in self._opened:
                 opened = self._opened[data.workspace]
                 opened.at = self._journal.recorded

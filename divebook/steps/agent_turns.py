@@ -95,7 +95,7 @@ async def run_turn(
         if not recorded_turn.has_run:
             for spent in _consumption_of(context, context.record_of(key)):
                 count_spent(spent)
-    if task.thread is not None and (context.beyond is None or context.beyond.writes):
+    if task.thread is not None and (context.miss_policy is None or context.miss_policy.writes):
         await _append_to_thread(context, services, conditions["thread"], key, result["messages"])
     return Answer(result.get("text", result["output"]), result["output"])
 
@@ -228,8 +228,8 @@ async def _turn_conditions(
         is_again = record is not None and record.status == PENDING
         share = above.share(ASSIGN_WORK, recorded.get(SHARE), is_again=is_again)
         conditions |= {} if share is None else {SHARE: share}
-    if record is None and context.beyond is not None:
-        recorded = context.beyond.setting_of(context.place(key).operation_id)
+    if record is None and context.miss_policy is not None:
+        recorded = context.miss_policy.setting_of(context.place(key).operation_id)
     if isinstance(agent.model, ScriptedModel) and not agent.model.is_texts:
         conditions["script"] = agent.model.turn(run_id_of(context, key), recorded.get("script"))
     if task.thread is not None:

@@ -102,7 +102,7 @@ async def _decision_of(
         verdict = await context.approving.verdict(replace(call, arguments=arguments))
         if verdict.outcome == DENY:
             return await denied(verdict)
-    if context.beyond is None or context.beyond.writes:
+    if context.miss_policy is None or context.miss_policy.writes:
         await context.approving.keep(question)
     return Approved(arguments, f"question {question.id}")
 

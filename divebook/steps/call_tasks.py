@@ -83,7 +83,7 @@ class CallTasks:
             self._under_way.begin()
         is_created_task = task not in self._ordered_tasks
         if is_created_task:  # the function may be doing anything meanwhile
-            self._strands.forbid_staying()
+            self._strands.forbid_parking()
         return is_created_task
 
     def __exit__(self, *_: object) -> None:

@@ -29,7 +29,7 @@ from divebook.runtime.concurrency import Group, Suspended
 from divebook.runtime.context import STRAND, StepContext
 from divebook.runtime.errors import as_recorded
 from divebook.runtime.step import THROUGH, Outcome
-from divebook.runtime.waiting import own_code, seconds_of
+from divebook.runtime.waiting import seconds_of, workflow_code
 from divebook.scripting import value_text
 from divebook.steps.call import call, named_workspace
 from divebook.steps.call_tasks import CallTasks
@@ -550,7 +550,7 @@ class FunctionStep:
         workflow_context = WorkflowContext(context, *self._services)
         token = CURRENT.set(workflow_context)
         try:
-            with own_code():
+            with workflow_code():
                 value = await WORKFLOW_FUNCTIONS[name].function(workflow_context, **opened(dict(context.inputs)))
             if (call := workflow_context.unawaited()) is not None:
                 raise StepError(f"{call} was not awaited, so it was never made; write `await` before the call")

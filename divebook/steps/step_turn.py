@@ -342,7 +342,7 @@ def run_id_of(context: StepContext, key: str) -> str:
 def agent_for_run(context: StepContext, agent: Agent, services: AgentServices) -> Agent:
     """Return an agent with the model of the run, if it has one, and without a key if the run does not ask models."""
     agent = agent.with_model(context.model).under(services.policy_for_agent(agent.name))
-    return agent if context.beyond is None or context.beyond.asks_models else unasked(agent)
+    return agent if context.miss_policy is None or context.miss_policy.asks_models else unasked(agent)
 
 
 def _slot(tool: ToolFunction, compute: Compute, *, limited: bool) -> Slot | None:

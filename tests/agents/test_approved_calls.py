@@ -9,7 +9,7 @@ from pydantic_ai.exceptions import ApprovalRequired, CallDeferred
 
 from divebook import Agent, ScriptedModel, tool
 from divebook.agents.scripted_model import ScriptedFunction
-from divebook.runtime.runner import RESTING
+from divebook.runtime.runner import PARKED_RUNS
 from divebook.workflow.servers import ApprovalRule
 from divebook.workflow.tools import ToolFunction
 from tests.agents.test_tool_limits import returns_of
@@ -31,7 +31,7 @@ THREE = [
 def goes_on(request, monkeypatch):
     """Have a turn that waits stay in memory, or be let go and replayed."""
     if request.param == "replayed":
-        monkeypatch.setattr(RESTING, "most", 0)
+        monkeypatch.setattr(PARKED_RUNS, "most", 0)
     return request.param
 
 
@@ -239,7 +239,7 @@ class TakesAllErrors(AbstractCapability):
 
 
 def test_a_hook_that_makes_a_result_of_every_error_does_not_end_a_waiting_turn(monkeypatch):
-    monkeypatch.setattr(RESTING, "most", 0)
+    monkeypatch.setattr(PARKED_RUNS, "most", 0)
     post = Post()
     agent = Agent("a", model=ScriptedModel(THREE), tools=post.tools, capabilities=[TakesAllErrors()])
     execution = environment(ASK, agents=[agent]).start("ask").wait(20)

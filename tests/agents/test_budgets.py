@@ -177,7 +177,7 @@ def test_while_a_bound_above_is_asked_about_those_below_may_be_reached():
 
 def test_a_request_waits_for_what_another_one_of_its_agent_gives_back():
     async def both():
-        strands = ConcurrentCalls(ConcurrentCalls.let_go)
+        strands = ConcurrentCalls(ConcurrentCalls.unwind)
         _, one, other = two_below(max_tokens=10)
         with strands.side_by_side(2) as strand, one.holding(Reserved(6)):
 

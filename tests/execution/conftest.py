@@ -1,7 +1,7 @@
 import pytest
 
 from divebook.runtime import commit
-from divebook.runtime.runner import RESTING
+from divebook.runtime.runner import PARKED_RUNS
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS
 from tests.execution import worlds
 from tests.store.remote import RemoteStore
@@ -42,7 +42,7 @@ def functions():
 @pytest.fixture
 def replayed(monkeypatch):
     """Have all code that waits unwound and replayed, whatever changed, instead of going on where it stands."""
-    monkeypatch.setattr(RESTING, "most", 0)
+    monkeypatch.setattr(PARKED_RUNS, "most", 0)
 
 
 def pytest_generate_tests(metafunc):
@@ -66,6 +66,6 @@ def stores_are(request, monkeypatch):
         for module in (worlds, request.module):
             if hasattr(module, "MemoryStore"):
                 monkeypatch.setattr(module, "MemoryStore", Remote)
-        monkeypatch.setattr(commit, "SHORTEST", 0.001)
+        monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
     yield
     assert [store.on_the_loop for store in made if store.on_the_loop] == []

@@ -196,7 +196,7 @@ def test_waiting_needs_neither_task_nor_thread():
     _, _, execution = asked()
     assert execution.status == "waiting"
     execution.wait(20)
-    assert becomes(lambda: ENGINE.submit(tasks()).result() == [])  # the mailroom looks for the last time
+    assert becomes(lambda: ENGINE.submit(tasks()).result() == [])  # the inbox delivery looks for the last time
     assert becomes(lambda: threads() <= before + 2)  # the engine's own and a worker that waits for more to do
 
 

@@ -144,7 +144,7 @@ def test_executions_that_have_ended_leave_memory():
 
 
 def alive():
-    ENGINE.submit(asyncio.sleep(0.12)).result()  # the mailroom looks for the last time
+    ENGINE.submit(asyncio.sleep(0.12)).result()  # the inbox delivery looks for the last time
     gc.collect()
     kinds = (Driver, Execution, Journal, Runner, asyncio.Task)
     return {kind: sum(isinstance(found, kind) for found in gc.get_objects()) for kind in kinds}
@@ -155,4 +155,4 @@ def test_a_store_that_nobody_uses_any_more_leaves_memory():
     world.start("sum").wait(20)
     store = weakref.ref(world.store)
     del world
-    assert becomes(lambda: gc.collect() >= 0 and store() is None)  # the mailroom looks for the last time
+    assert becomes(lambda: gc.collect() >= 0 and store() is None)  # the inbox delivery looks for the last time

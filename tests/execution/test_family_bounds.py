@@ -229,8 +229,8 @@ def test_one_line_at_exit_for_a_whole_tree(capsys):
     farewell = ExitNotice()
     tree = [Left("exec_0"), *(Left(f"exec_{n}", f"exec_{n - 1}") for n in range(1, 40)), Left("exec_x", "exec_gone")]
     for left in tree:
-        farewell.mind(left)
-    farewell.say()
+        farewell.add(left)
+    farewell.print_running()
     told = capsys.readouterr().err.splitlines()
     assert [line.split(";")[0] for line in told] == [
         "divebook: the process ends while execution exec_0 is running (and 39 executions that it has started)",
@@ -238,8 +238,8 @@ def test_one_line_at_exit_for_a_whole_tree(capsys):
     ]
     many = [Left(f"exec_{n:03}") for n in range(MOST_LINES + 5)]
     for left in many:
-        farewell.mind(left)
-    farewell.say()
+        farewell.add(left)
+    farewell.print_running()
     assert len(capsys.readouterr().err.splitlines()) == MOST_LINES + 1
 
 

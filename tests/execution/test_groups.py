@@ -57,7 +57,7 @@ def test_what_is_aside_is_cancelled_once_nothing_else_is_left():
             seen.append("worked")
 
         async with group.running():
-            group.start(for_ever(), is_aside=True)
+            group.start(for_ever(), is_background=True)
             group.start(work())
         seen.append(asyncio.current_task().cancelling())
 

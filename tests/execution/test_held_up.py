@@ -25,9 +25,9 @@ PAYING = Workflow("w", [Step("pay", action="gate", store="paid"), Step("after", 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setattr("divebook.runtime.commit.LONGEST", 0.001)
-    monkeypatch.setattr(commit, "SHORTEST", 0.001)
-    monkeypatch.setattr("divebook.runtime.commit.SHORTEST", 0.001)
+    monkeypatch.setattr("divebook.runtime.commit.LONGEST_PAUSE", 0.001)
+    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("divebook.runtime.commit.FIRST_PAUSE", 0.001)
 
 
 @pytest.mark.parametrize("refusals", [1, 2, 7, 40])

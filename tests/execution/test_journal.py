@@ -163,7 +163,7 @@ def test_a_large_value_is_written_by_a_thread_and_everybody_else_goes_on(busy):
         own = threading.get_ident()
         assert {name for name, thread in store.threads if thread == own} >= {"exec_2"}
         assert {name for name, thread in store.threads if thread != own} == {"exec_1"}
-        assert not commit._apart
+        assert not commit._heavy_writes
 
     asyncio.run(main())
 

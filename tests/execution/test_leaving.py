@@ -85,9 +85,9 @@ class Ending:
 @pytest.mark.parametrize("error", [None, TimeoutError(), StoreError("the disk is full")])
 def test_an_execution_that_has_just_ended_is_left_behind_only_if_that_cannot_be_written_down(error, capsys):
     farewell = ExitNotice()
-    farewell.mind(ending := Ending(error))
-    atexit.unregister(farewell.say)
-    farewell.say()
+    farewell.add(ending := Ending(error))
+    atexit.unregister(farewell.print_running)
+    farewell.print_running()
     assert (ending.id in capsys.readouterr().err) == (error is not None)
 
 

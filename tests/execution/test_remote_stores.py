@@ -22,8 +22,8 @@ from tests.store.remote import AFTER, BEFORE, RemoteStore
 
 @pytest.fixture
 def store(monkeypatch):
-    monkeypatch.setattr(commit, "SHORTEST", 0.001)
-    monkeypatch.setattr(commit, "LONGEST", 0.001)
+    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(commit, "LONGEST_PAUSE", 0.001)
     made = RemoteStore()
     yield made
     assert made.on_the_loop == []
@@ -159,7 +159,7 @@ def test_nothing_that_comes_at_the_end_is_forgotten(store, loss):
         sent = Message(execution.id, SIGNAL, "sig_1", signal_payload("go", None), "ada", 0)
         store.post(sent)
         store.losses["_acquire"].append(loss)
-        assert world._control.go_on(execution._driver).is_live
+        assert world._control.continue_parked(execution._driver).is_live
     beginning.join(20)
     assert execution.wait(20).status == "completed"
 

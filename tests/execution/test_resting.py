@@ -13,7 +13,7 @@ from divebook import Environment
 from divebook.engine.state import awaited_signals
 from divebook.runtime import runner
 from divebook.runtime.loop import ENGINE
-from divebook.runtime.runner import RESTING, ParkedRun, PausableTask
+from divebook.runtime.runner import PARKED_RUNS, ParkedRun, PausableTask
 from divebook.store import MemoryStore
 from divebook.workflow.functions import step, workflow
 from tests.execution.worlds import becomes, environment, unwind
@@ -56,7 +56,7 @@ def question_of(execution):
 
 
 def standing():
-    return ENGINE.call(lambda: len(RESTING))
+    return ENGINE.call(lambda: len(PARKED_RUNS))
 
 
 def settle():
@@ -86,7 +86,7 @@ def test_where_there_is_no_room_it_is_let_go_at_once_and_replayed():
 
 
 def test_the_least_recently_used_are_let_go(monkeypatch):
-    monkeypatch.setattr(RESTING, "most", 2)
+    monkeypatch.setattr(PARKED_RUNS, "most", 2)
     world, asks = environment(), asking()
     waiting = [world.start(asks).wait(20) for _ in range(4)]
     settle()
@@ -194,10 +194,10 @@ def test_all_who_wait_for_code_that_was_let_go_are_there_until_its_end(order):
     """As the close of an environment and a cancellation do, while more of the same execution is let go."""
 
     class Left:
-        strands = 1
+        parked_strands = 1
 
         def __init__(self, apart):
-            self.let_go = lambda: apart
+            self.unwind = lambda: apart
 
     async def wait_beside_one_another():
         ends = [asyncio.Event() for _ in order]
@@ -206,16 +206,16 @@ def test_all_who_wait_for_code_that_was_let_go_are_there_until_its_end(order):
             apart.begin(end.wait())
         at_rest, waiting = ParkedRun(None), []
         for apart in aparts:
-            RESTING.keep(at_rest, Left(apart))
-            at_rest.let_go()
-            waiting += [asyncio.create_task(at_rest.gone()) for _ in range(2)]
+            PARKED_RUNS.keep(at_rest, Left(apart))
+            at_rest.unwind()
+            waiting += [asyncio.create_task(at_rest.wait_end()) for _ in range(2)]
             await asyncio.sleep(0)
         for number in order:
             assert not any(one.done() for one in waiting)
             ends[number].set()
             for _ in range(TURNS):
                 await asyncio.sleep(0)
-        await asyncio.wait_for(asyncio.gather(*waiting, at_rest.gone()), 5)
+        await asyncio.wait_for(asyncio.gather(*waiting, at_rest.wait_end()), 5)
         assert all(apart.has_ended for apart in aparts)
 
     asyncio.run(wait_beside_one_another())
@@ -358,7 +358,7 @@ def plain(data):
 def test_what_went_on_in_memory_and_what_was_replayed_record_the_same(program, seed):
     stood = lived(program, Random(seed))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RESTING, "most", 0)
+        patch.setattr(PARKED_RUNS, "most", 0)
         replayed = lived(program, Random(seed))
     assert stood[:2] == replayed[:2]
     assert stood[1:] == ("completed", 1)

@@ -33,7 +33,7 @@ def test_a_call_that_waits_for_the_others_can_be_cancelled_with_them(names):
     assert asyncio.run(cancelled()) == ([asyncio.CancelledError] * 2, 1)
 
 
-@pytest.mark.parametrize("released", [ConcurrentCalls.wake, ConcurrentCalls.let_go])
+@pytest.mark.parametrize("released", [ConcurrentCalls.wake, ConcurrentCalls.unwind])
 @pytest.mark.parametrize("is_cancelled_first", [True, False])
 def test_a_parked_strand_that_is_cancelled_and_released_at_once_counts_once(released, is_cancelled_first):
     async def parked():

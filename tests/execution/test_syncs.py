@@ -153,11 +153,11 @@ def test_a_disk_that_refuses_is_an_error_for_everyone_who_waits_for_it(disk):
         commit = GroupCommit(StoreCalls(disk))
         journals = [begun(commit, f"exec_{number}") for number in range(3)]
         for journal in journals:
-            journal.first_written = Future()
+            journal.first_commit = Future()
         waiting = (journal.durable() for journal in journals)
         outcomes = await asyncio.gather(*waiting, return_exceptions=True)
         assert outcomes == [disk.error] * 3
-        assert not any(journal.first_written.done() for journal in journals)
+        assert not any(journal.first_commit.done() for journal in journals)
         with pytest.raises(StoreError, match="the disk is gone"):
             journals[0].record(catalog.SignalReceived("tick"))
 

@@ -34,7 +34,7 @@ def one_thread():
     """Have the engine's loop give a single place to calls that block."""
 
     async def replace(limiter):
-        home = threads.home_of_loop()
+        home = threads.handle_of_loop()
         home.limiter, before = limiter, home.limiter
         return before
 
@@ -97,7 +97,7 @@ def played(game):
     """Run a coroutine function on a loop of its own, whose calls returned at once so far."""
 
     async def play():
-        threads.home_of_loop().is_quick = True
+        threads.handle_of_loop().is_quick = True
         return await asyncio.wait_for(game(), 60)
 
     return asyncio.run(play())
@@ -182,7 +182,7 @@ def test_threads_go_once_they_are_idle_and_many_or_the_engine_has_stopped():
     actions = [Action("meet", lambda: together.wait(30) * 0)]
     run(Workflow("w", [Step("a", action="meet", each=EVERY)]), actions=actions)
     left = ours()
-    assert len(threads._CREW._idle) <= threads.MOST_IDLE
+    assert len(threads._THREAD_POOL._idle) <= threads.MOST_IDLE
     ENGINE.stop()
     for thread in left:
         thread.join(20)
@@ -215,7 +215,7 @@ def test_a_call_whose_caller_is_cancelled_comes_to_its_end_whenever_that_is():
                 await asyncio.sleep(0)
                 if when == "as it returns":
                     let_go.set()
-                    while not threads.home_of_loop()._returned:  # the loop is not to turn
+                    while not threads.handle_of_loop()._returned:  # the loop is not to turn
                         pass
                 scope.cancel()
                 threading.Timer(0.01, let_go.set).start()

@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from divebook import Environment, Step, Workflow
 from divebook.errors import StoreBusyError
 from divebook.runtime.loop import ENGINE
-from divebook.runtime.runner import RESTING
+from divebook.runtime.runner import PARKED_RUNS
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
 
@@ -91,8 +91,8 @@ def becomes(condition):
 
 def unwind():
     """Let go all code that stands still in this process, as other tests have left it; return once it is gone."""
-    for left in ENGINE.call(RESTING.let_all_go):
-        ENGINE.submit(left.gone()).result(20)
+    for left in ENGINE.call(PARKED_RUNS.unwind_all):
+        ENGINE.submit(left.wait_end()).result(20)
 
 
 @contextmanager

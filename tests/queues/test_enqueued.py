@@ -374,7 +374,7 @@ def test_only_a_pending_execution_is_enqueued():
     with environment() as made:
         execution = made.start(SUM, {"n": 1}).wait()
         with pytest.raises(ExecutionError, match="is completed; only a pending one can be enqueued"):
-            made._control.enqueue(execution._driver, None)
+            made._control.queues.enqueue(execution._driver, None)
 
 
 def test_what_a_worker_has_claimed_is_resumed_by_nobody_else():

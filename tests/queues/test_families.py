@@ -178,19 +178,19 @@ def test_what_is_claimed_at_this_moment_is_taken_for_left_by_nobody(monkeypatch)
             return leases
 
         monkeypatch.setattr(made.store, "claim", claimed)
-        leases = made._control.claim(["default"], {"sum": SUM.fingerprint}, 1)
+        leases = made._control.queues.claim(["default"], {"sum": SUM.fingerprint}, 1)
         assert becomes(lambda: resumed)
         assert isinstance(resumed[0], LeaseHeldError)
-        made._control.take_up(leases[0], Worker(made))
+        made._control.queues.take_up(leases[0], Worker(made))
         assert execution.wait(PATIENCE).status == "completed"
 
 
 def test_no_worker_begins_to_drive_what_is_being_cancelled(monkeypatch):
     with environment() as made:
         execution = made.enqueue(SUM, {"n": 1})
-        (lease,) = made._control.claim(["default"], {"sum": SUM.fingerprint}, 1)
+        (lease,) = made._control.queues.claim(["default"], {"sum": SUM.fingerprint}, 1)
         acquire = made.store.acquire
-        taking = threading.Thread(target=lambda: made._control.take_up(lease, Worker(made)))
+        taking = threading.Thread(target=lambda: made._control.queues.take_up(lease, Worker(made)))
 
         def acquired(*given, **options):
             if "instead_of" in options:  # `cancel` has found that nothing drives the execution
@@ -209,11 +209,11 @@ def test_what_a_draining_execution_begins_is_given_back_at_once():
     with environment(HELD, actions=[gate.action(), Gate().action("more")]) as made:
         first, second = (made._control.create(HELD, ExecutionStarted("inner", {})) for _ in range(2))
         first._paused = ("worker drains", True)
-        second.come_from(first)
+        second.inherit_queue(first)
         assert second._paused == first._paused
         first._paused = ("lunch", False)
         third = made._control.create(HELD, ExecutionStarted("inner", {}))
-        third.come_from(first)
+        third.inherit_queue(first)
         assert third._paused is None
 
 

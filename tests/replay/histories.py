@@ -205,7 +205,7 @@ def _enqueued(made: Environment) -> Execution:
     execution = made.enqueue("script", {"n": 3}, queue="labels", priority=2)
     fingerprint = made.workflow("script").fingerprint
     (lease,) = made.store.claim(["labels"], {"script": fingerprint}, Owner.current(), 1)
-    made._control.take_up(lease, _RunningWorker())
+    made._control.queues.take_up(lease, _RunningWorker())
     return execution.wait(PATIENCE)
 
 

@@ -84,7 +84,7 @@ class KnownModules:
     def have_changed(self) -> bool:
         """Return whether an imported file has changed since its import. Called before each call."""
         self._began = time.time_ns()
-        return any(_stamp(file, found) != found for file, found in self._known.items())
+        return any(_stamp(file, stamp) != stamp for file, stamp in self._known.items())
 
     def look(self) -> None:
         """Add the files that a call has imported."""
@@ -93,10 +93,10 @@ class KnownModules:
             file = getattr(sys.modules.get(name), "__file__", None)
             if not isinstance(file, str) or name.partition(".")[0] == "divebook" or _is_installed(file):
                 continue
-            found = _stamp(file, _NEVER)
-            if found != _NEVER:
-                is_late = self._began <= found[0] <= time.time_ns()  # it may have changed after its import
-                self._known[file] = _NEVER if is_late else found
+            stamp = _stamp(file, _NEVER)
+            if stamp != _NEVER:
+                is_late = self._began <= stamp[0] <= time.time_ns()  # it may have changed after its import
+                self._known[file] = _NEVER if is_late else stamp
 
 
 def _is_installed(file: str) -> bool:
@@ -178,10 +178,10 @@ def make_shipped(call: bytes) -> bytes:
     try:
         return _dumped((result, None))
     except Exception as error:  # noqa: BLE001 - pickling of user classes may raise anything
-        told = f"the result of {label} ({type(result).__name__}) cannot come back from its process: {error}. Return"
+        message = f"the result of {label} ({type(result).__name__}) cannot come back from its process: {error}. Return"
         from divebook.runtime.clock import mark_lost
 
-        unpicklable = UnpicklableError(f"{told} plain data, frames or arrays, {_HERE}")
+        unpicklable = UnpicklableError(f"{message} plain data, frames or arrays, {_HERE}")
         mark_lost(unpicklable, result)
         return _dumped((None, _Raised.of(unpicklable)))
 
@@ -198,7 +198,7 @@ def unship(outcome: bytes) -> Any:
         mark_lost(error, f"a pickled result of {len(outcome):,} bytes")
         raise
     if raised is not None:
-        raise raised.again()
+        raise raised.error()
     return result
 
 
@@ -227,18 +227,18 @@ class _Raised(NamedTuple):
         parts = _travels((type(error), args, fields)) or _travels((Exception, (clean_text(error),), {})) or b""
         return cls(_travels(error), parts, clean_text(error), names_of(error), frames_of(error), behind)
 
-    def again(self) -> BaseException:
+    def error(self) -> BaseException:
         """Return the error with its frames and causes."""
         from divebook.runtime.errors import ELSEWHERE
 
-        error = self._made()
+        error = self._new_error()
         if self.frames:
             setattr(error, ELSEWHERE, self.frames)
         if self.cause is not None:
-            error.__cause__ = self.cause.again()
+            error.__cause__ = self.cause.error()
         return error
 
-    def _made(self) -> BaseException:
+    def _new_error(self) -> BaseException:
         import cloudpickle
 
         try:
@@ -320,14 +320,14 @@ def _named(function: Callable[..., Any]) -> _Named | None:
     path = getattr(function, "__qualname__", "<")
     if not isinstance(module, str) or not _is_importable(module) or "<" in path:
         return None
-    found: Any = sys.modules.get(module)
+    target: Any = sys.modules.get(module)
     for part in path.split("."):
-        found = getattr(found, part, None)
+        target = getattr(target, part, None)
     depth = 0
-    while found is not None and found is not function:
-        found = getattr(found, "__wrapped__", None)
+    while target is not None and target is not function:
+        target = getattr(target, "__wrapped__", None)
         depth = depth + 1
-    return _Named(module, path, depth) if depth and found is function else None
+    return _Named(module, path, depth) if depth and target is function else None
 
 
 @functools.lru_cache(maxsize=1024)

@@ -20,12 +20,10 @@ from concurrent.futures import Future as FuturesFuture
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
-import anyio
-
 from divebook.errors import AlreadyRegisteredError, NotFoundError, OutcomeUnknownError, SetupError, StepError
 from divebook.runtime.compute.around import make_shipped, ship, unship
 from divebook.runtime.compute.processes import Processes
-from divebook.runtime.compute.threads import THREADS, Compute, LimitedSlot, Places, Task, carried_out, in_thread
+from divebook.runtime.compute.threads import THREADS, Compute, LimitedSlot, SlotPool, Task, await_task, in_thread
 from divebook.text.redaction import logger
 
 if TYPE_CHECKING:
@@ -60,18 +58,18 @@ class Dashboards:
     def note(self, execution_id: str, address: str) -> None:
         """Note that calls of an execution go to the cluster with this dashboard."""
         with self._lock:
-            known = self._known.pop(execution_id, ())  # moves the execution to the end
-            self._known[execution_id] = known if address in known else (*known, address)
+            addresses = self._known.pop(execution_id, ())  # moves the execution to the end
+            self._known[execution_id] = addresses if address in addresses else (*addresses, address)
             if len(self._known) > MOST:
                 del self._known[next(iter(self._known))]
 
     def forget(self, address: str) -> None:
         """Forget a dashboard, because its cluster gets no more calls."""
         with self._lock:
-            for execution_id, known in [*self._known.items()]:
-                left = tuple(one for one in known if one != address)
-                if left != known:
-                    self._known[execution_id] = left
+            for execution_id, addresses in [*self._known.items()]:
+                remaining = tuple(other for other in addresses if other != address)
+                if remaining != addresses:
+                    self._known[execution_id] = remaining
 
     def of(self, execution_id: str) -> list[str]:
         """Return the dashboards of the clusters to which calls of an execution were sent."""
@@ -123,21 +121,21 @@ class Claims:
 
     def __init__(self, scheduler: Any) -> None:
         self._scheduler = scheduler
-        self._taken = set[str]()
+        self._granted = set[str]()
 
     def claim(self, key: str) -> bool:
         """Return whether the requesting task may start."""
-        if key in self._taken or key not in self._scheduler.tasks:
+        if key in self._granted or key not in self._scheduler.tasks:
             return False
-        if len(self._taken) >= MOST_TAKEN:
-            self._taken.intersection_update(self._scheduler.tasks)
-        self._taken.add(key)
+        if len(self._granted) >= MOST_TAKEN:
+            self._granted.intersection_update(self._scheduler.tasks)
+        self._granted.add(key)
         return True
 
 
-WINDOW, WINDOW_OF_THREAD = 64, 16
-"""Maximum number of repeatable calls in the cluster at a time: a constant, and a number for each
-thread of the cluster."""
+WINDOW = 64
+"""Maximum number of repeatable calls in the cluster at a time, in addition to `WINDOW_OF_THREAD` for each thread."""
+WINDOW_OF_THREAD = 16
 CONNECT_SECONDS = 10
 LONG = 0.5
 """Seconds after which a call is published in the scheduler, which costs two messages, so that it can be found again."""
@@ -202,12 +200,13 @@ class DaskCluster:
         if not isinstance(cluster, str) and cluster.asynchronous:
             kind = type(cluster).__name__
             raise SetupError(f"this {kind} is asynchronous, and shares its loop: give an ordinary one, or its address")
-        self._given = cluster
+        self._cluster_or_address = cluster
         self._keep = keep
         self._options = {"resources": dict(resources or {}), "priority": priority}
         self._connection: _Connection | None = None
         self._lock = threading.Lock()
-        self._places, self._places_of_one = Places(WINDOW), Places(1)
+        self._shared_slots = SlotPool(WINDOW)
+        self._exclusive_slots = SlotPool(1)
 
     @property
     def dashboard(self) -> str | None:
@@ -219,7 +218,7 @@ class DaskCluster:
 
         Non-repeatable and time-limited calls start only if a thread is free.
         """
-        return (self._places if repeatable and not limited else self._places_of_one).slot()
+        return (self._shared_slots if repeatable and not limited else self._exclusive_slots).slot()
 
     async def run(self, task: Task) -> Any:
         """Run a task and return its result. A cancelled call is withdrawn if it has not started; otherwise it runs on.
@@ -236,24 +235,24 @@ class DaskCluster:
         """
         call = ship(task.label, task.function, task.args, task.kwargs)
         try:
-            return unship(await self._made(task, call))
+            return unship(await self._run(task, call))
         except _LostError as lost:
             if not task.repeatable:
                 raise OutcomeUnknownError(str(lost)) from lost
-            told = str(lost)
+            message = str(lost)
         try:
-            return unship(await self._made(task, call))
+            return unship(await self._run(task, call))
         except (_LostError, StepError) as again:
-            raise OutcomeUnknownError(f"{told}. {again}") from again
+            raise OutcomeUnknownError(f"{message}. {again}") from again
 
-    async def _made(self, task: Task, call: bytes) -> bytes:
+    async def _run(self, task: Task, call: bytes) -> bytes:
         connection = await in_thread(lambda: self._connected(task.label))
         self._fit(connection.threads)
         if connection.dashboard is not None:
             DASHBOARDS.note(task.key.partition("/")[0], connection.dashboard)
-        making = asyncio.run_coroutine_threadsafe(connection.make(task, call, self._options), connection.loop)
-        made = asyncio.wrap_future(making)
-        outcome: bytes = await carried_out(task, made, made.cancel)
+        call_future = asyncio.run_coroutine_threadsafe(connection.make(task, call, self._options), connection.loop)
+        future = asyncio.wrap_future(call_future)
+        outcome: bytes = await await_task(task, future, future.cancel)
         return outcome
 
     def close(self) -> None:
@@ -265,7 +264,7 @@ class DaskCluster:
             if connection.dashboard is not None:
                 DASHBOARDS.forget(connection.dashboard)
             connection.close()
-            if not is_client(self._given):
+            if not is_client(self._cluster_or_address):
                 connection.client.close()
 
     def _connected(self, label: str) -> _Connection:
@@ -280,23 +279,23 @@ class DaskCluster:
     def _client(self, label: str) -> Client:
         from distributed import Client
 
-        if is_client(self._given):
-            if self._given.status in {"closed", "closing"}:
+        if is_client(self._cluster_or_address):
+            if self._cluster_or_address.status in {"closed", "closing"}:
                 raise StepError(
                     f"{label} was not called: its Client of Dask is closed; make another environment with a new one"
                 )
-            return self._given
+            return self._cluster_or_address
         try:
-            return Client(self._given, timeout=CONNECT_SECONDS, set_as_default=False, name="divebook")
+            return Client(self._cluster_or_address, timeout=CONNECT_SECONDS, set_as_default=False, name="divebook")
         except OSError as error:
             raise StepError(
-                f"{label} was not called: no scheduler of Dask answers at {self._given}: {error}. Start one (dask "
-                "scheduler), or look whether the address is right"
+                f"{label} was not called: no scheduler of Dask answers at {self._cluster_or_address}: {error}. Start "
+                "one (dask scheduler), or look whether the address is right"
             ) from None  # a TimeoutError as cause would mean that the call may have started
 
     def _fit(self, threads: int) -> None:
-        self._places.resize(WINDOW + WINDOW_OF_THREAD * threads)
-        self._places_of_one.resize(max(1, threads))
+        self._shared_slots.resize(WINDOW + WINDOW_OF_THREAD * threads)
+        self._exclusive_slots.resize(max(1, threads))
 
 
 class _LostError(Exception):
@@ -314,13 +313,13 @@ class _Connection:
         self.threads: int = sum(client.nthreads().values())
         self._scheduler: str | None = None
         """Id of the scheduler that has the claim handler."""
-        self._meeting = asyncio.Lock()
-        self._left: set[str] = set()
+        self._setup_lock = asyncio.Lock()
+        self._abandoned: set[str] = set()
         """Names under which another process has left calls or results in the cluster."""
-        self._looked: set[str] = set()
+        self._checked: set[str] = set()
         """Executions checked for such calls. Calls that another process leaves later belong to other executions, or are
         resumed here."""
-        self._over: list[str] = []
+        self._returned: list[str] = []
         """Names of returned calls."""
 
     @property
@@ -337,16 +336,16 @@ class _Connection:
     async def make(self, task: Task, call: bytes, options: Mapping[str, Any]) -> bytes:
         """Make a pickled call in the cluster and return its pickled outcome; see `DaskCluster.run`."""
         try:
-            await self._meet()
+            await self._install_claims()
             if self._keep and task.repeatable:
-                await self._look(task.key.partition("/")[0])
+                await self._find_abandoned(task.key.partition("/")[0])
             if options["resources"]:
                 await self._require(task.label, options["resources"])
         except (ImportError, OSError) as error:
-            told = f"{task.label} was not called: the cluster at {self.client.scheduler.address} does not take it"
+            message = f"{task.label} was not called: the cluster at {self.client.scheduler.address} does not take it"
             way_on = "its scheduler and workers need divebook as it is here, and to be reached"
-            raise StepError(f"{told}: {type(error).__name__}: {error}; {way_on}") from None  # no cause, as above
-        outcome = await self._made(task, call, options)
+            raise StepError(f"{message}: {type(error).__name__}: {error}; {way_on}") from None  # no cause, as above
+        outcome = await self._run(task, call, options)
         if outcome is None:
             raise _LostError(
                 f"{task.label} may or may not have taken effect: it was begun by a worker of the cluster that was lost "
@@ -354,13 +353,13 @@ class _Connection:
             )
         return outcome
 
-    async def _made(self, task: Task, call: bytes, options: Mapping[str, Any]) -> bytes | None:
+    async def _run(self, task: Task, call: bytes, options: Mapping[str, Any]) -> bytes | None:
         name = PUBLISHED + task.key if self._keep and task.repeatable else None
-        future = await self._found(name)
+        future = await self._published(name)
         is_named = future is not None
         outcome: bytes | None = None
         if future is None:
-            future = self._submitted(task, call, options)
+            future = self._submit(task, call, options)
         try:
             if name is not None and not is_named and not await _ends_soon(future):
                 is_named = True
@@ -370,74 +369,82 @@ class _Connection:
             await future.cancel(force=True)
             raise
         except Exception as error:  # any error of the cluster; those of the function are results
-            told = f"{type(error).__name__}: {error}"
-            raise _LostError(f"{task.label} may or may not have taken effect: {told}") from error
+            cause = f"{type(error).__name__}: {error}"
+            raise _LostError(f"{task.label} may or may not have taken effect: {cause}") from error
         finally:
             if name is not None and (is_named or outcome is not None):  # another process may have published it
                 self._end(name)
         return outcome
 
-    async def _found(self, name: str | None) -> Future | None:
+    async def _published(self, name: str | None) -> Future | None:
         """Return the call that another process left under a name, or None."""
-        if name not in self._left:
+        if name not in self._abandoned:
             return None
-        self._left.discard(name)
+        self._abandoned.discard(name)
         return await self.client.get_dataset(name, default=None)
 
-    def _submitted(self, task: Task, call: bytes, options: Mapping[str, Any]) -> Future:
+    def _submit(self, task: Task, call: bytes, options: Mapping[str, Any]) -> Future:
         import dask
 
-        shown = re.sub(r"\W+", "_", task.label)  # the dashboard shows the part before the hyphen
-        key = f"{shown}-{task.key}"
+        label = re.sub(r"\W+", "_", task.label)  # the dashboard shows the part before the hyphen
+        key = f"{label}-{task.key}"
         if not task.repeatable:  # a new key for each attempt, because a granted key means that its task has started
             key = f"{key}/{uuid.uuid4().hex}"
-        claimed = None if task.repeatable else key
-        sooner = SOONER if task.is_limited or not task.repeatable else 0
-        given = {**options, "priority": options["priority"] + sooner, "key": key, "pure": False, "retries": 0}
+        claim_key = None if task.repeatable else key
+        extra_priority = SOONER if task.is_limited or not task.repeatable else 0
+        submit_options = {
+            **options,
+            "priority": options["priority"] + extra_priority,
+            "key": key,
+            "pure": False,
+            "retries": 0,
+        }
         if len(call) < LARGE:
-            return self.client.submit(begin, call, claimed, **given)
+            return self.client.submit(begin, call, claim_key, **submit_options)
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": MUCH}):  # it must be sent anyway
-            return self.client.submit(begin, call, claimed, **given)
+            return self.client.submit(begin, call, claim_key, **submit_options)
 
     # --- before the first call ---------------------------------------------------------------------------------------
 
-    async def _meet(self) -> None:
+    async def _install_claims(self) -> None:
         """Install the claim handler, once for each scheduler."""
-        async with self._meeting:
+        async with self._setup_lock:
             while self.client.status == "connecting":  # noqa: ASYNC110 - calls submitted too early are lost silently
                 await asyncio.sleep(0.05)
-            about = self.client.scheduler_info()  # cached by the client: sends no request on this loop
-            self.threads = about["total_threads"]
-            if about["id"] == self._scheduler:
+            info = self.client.scheduler_info()  # cached by the client: sends no request on this loop
+            self.threads = info["total_threads"]
+            if info["id"] == self._scheduler:
                 return
             await self.client.run_on_scheduler(install)
-            self._looked.clear()
-            self._scheduler = about["id"]
+            self._checked.clear()
+            self._scheduler = info["id"]
 
-    async def _look(self, execution_id: str) -> None:
+    async def _find_abandoned(self, execution_id: str) -> None:
         """Find calls that another process left in the cluster, before the first call of an execution here."""
-        async with self._meeting:
-            if execution_id in self._looked:
+        async with self._setup_lock:
+            if execution_id in self._checked:
                 return
-            if len(self._looked) >= MOST_LOOKED:
-                self._looked.clear()
-            self._looked.add(execution_id)
-            begin = f"{PUBLISHED}{execution_id}/"
-            self._left |= {name for name in await self.client.list_datasets() if str(name).startswith(begin)}
+            if len(self._checked) >= MOST_LOOKED:
+                self._checked.clear()
+            self._checked.add(execution_id)
+            prefix = f"{PUBLISHED}{execution_id}/"
+            self._abandoned |= {name for name in await self.client.list_datasets() if str(name).startswith(prefix)}
 
     async def _require(self, label: str, resources: Mapping[str, float]) -> None:
         """Raise StepError if no worker has the required resources, because the call would wait for ever.
 
         A cluster without workers passes, because workers can join later.
         """
-        about = await self.client.scheduler.identity(n_workers=-1)
-        there = [worker["resources"] for worker in about["workers"].values()]
-        fits = (all(has.get(name, 0) >= amount for name, amount in resources.items()) for has in there)
-        if there and not any(fits):
-            having = sorted({_listed(has) for has in there})
+        identity = await self.client.scheduler.identity(n_workers=-1)
+        resources_of_workers = [worker["resources"] for worker in identity["workers"].values()]
+        fits = (
+            all(offer.get(name, 0) >= amount for name, amount in resources.items()) for offer in resources_of_workers
+        )
+        if resources_of_workers and not any(fits):
+            offers = sorted({_listed(offer) for offer in resources_of_workers})
             raise StepError(
-                f"{label} was not called: it takes {_listed(resources)}, and of {len(there)} workers of the cluster at "
-                f"{about['address']} none has that (they have {'; '.join(having)}): start one with "
+                f"{label} was not called: it takes {_listed(resources)}, and of {len(resources_of_workers)} workers of "
+                f"the cluster at {identity['address']} none has that (they have {'; '.join(offers)}): start one with "
                 f'dask worker --resources "{_listed(resources)}"'
             )
 
@@ -445,16 +452,16 @@ class _Connection:
 
     def _end(self, name: str) -> None:
         """Unpublish a call after a delay, together with others. Its result is in the log by then."""
-        self._over.append(name)
-        if len(self._over) == 1:
+        self._returned.append(name)
+        if len(self._returned) == 1:
             self.loop.call_later(KEPT_SECONDS, lambda: asyncio.ensure_future(self._unpublish()))
 
     async def _unpublish(self) -> None:
-        over = self._over
-        self._over = []
-        if over:
+        names = self._returned
+        self._returned = []
+        if names:
             with suppress(OSError):  # a closed cluster keeps nothing
-                await self.client.unpublish_dataset(over)
+                await self.client.unpublish_dataset(names)
 
 
 async def _ends_soon(future: Future) -> bool:
@@ -467,23 +474,23 @@ async def _ends_soon(future: Future) -> bool:
         ended.cancel()
 
 
-def is_client(asked: object) -> TypeGuard[Client]:
+def is_client(value: object) -> TypeGuard[Client]:
     """Return whether an object is a Dask client, without importing Dask."""
-    return _is_of_dask(asked, "Client")
+    return _is_of_dask(value, "Client")
 
 
-def is_cluster(asked: object) -> TypeGuard[Cluster]:
+def is_cluster(value: object) -> TypeGuard[Cluster]:
     """Return whether an object is a Dask cluster, without importing Dask."""
-    return _is_of_dask(asked, "Cluster")
+    return _is_of_dask(value, "Cluster")
 
 
-def _is_of_dask(asked: object, name: str) -> bool:
-    return any(kind.__name__ == name and kind.__module__.startswith("distributed.") for kind in type(asked).__mro__)
+def _is_of_dask(value: object, name: str) -> bool:
+    return any(kind.__name__ == name and kind.__module__.startswith("distributed.") for kind in type(value).__mro__)
 
 
-def is_address(asked: object) -> bool:
+def is_address(value: object) -> bool:
     """Return whether an object is the address of a scheduler."""
-    return isinstance(asked, str) and asked.partition("://")[0] in {"tcp", "tls", "ws", "wss", "ucx", "inproc"}
+    return isinstance(value, str) and value.partition("://")[0] in {"tcp", "tls", "ws", "wss", "ucx", "inproc"}
 
 
 def _listed(resources: Mapping[str, float]) -> str:
@@ -510,56 +517,42 @@ Given = Executor | Callable[[], Executor]
 """An executor, or a function that creates one when needed."""
 
 
-class _Workers(Places):
+class _WorkerSlots:
     """Slots for the workers of an executor. A slot is free when its worker is, because some calls are not awaited."""
 
     def __init__(self, size: int) -> None:
-        super().__init__(size)
-        self._awaited = 0
+        self._pool = SlotPool(size)
+        self._unfinished = 0
         """Number of slots to keep among those released next. It does not matter which ones."""
-        self._kept: list[_Place] = []
+        self._kept_slots: list[LimitedSlot] = []
 
     def slot(self) -> LimitedSlot:
         """Return a slot. Call on the event loop that waits for it."""
-        return _Place(self.limiter(), self)
+        return LimitedSlot(self._pool.limiter(), self._must_keep)
+
+    def resize(self, size: int) -> None:
+        """Change the number of slots. Call on their event loop."""
+        self._pool.resize(size)
 
     def keep_until(self, busy: asyncio.Future[Any]) -> None:
         """Keep the slot of a call that is given up until the call has ended."""
-        self._awaited += 1
-        busy.add_done_callback(self._let_go)
+        self._unfinished += 1
+        busy.add_done_callback(self._on_end)
 
-    def keeps(self, place: _Place) -> bool:
-        """Return whether a released slot is kept."""
-        if self._awaited:
-            self._awaited -= 1
-            self._kept.append(place)
+    def _must_keep(self, slot: LimitedSlot) -> bool:
+        """Return whether a released slot is kept, because its worker may still be busy."""
+        if self._unfinished:
+            self._unfinished -= 1
+            self._kept_slots.append(slot)
             return True
         return False
 
-    def _let_go(self, busy: asyncio.Future[Any]) -> None:
+    def _on_end(self, busy: asyncio.Future[Any]) -> None:
         _ = busy.cancelled() or busy.exception()  # the outcome is not used
-        if self._kept:
-            self._kept.pop().let_go()
+        if self._kept_slots:
+            self._kept_slots.pop().free()
         else:
-            self._awaited -= 1
-
-
-class _Place(LimitedSlot):
-    """The slot of one worker."""
-
-    def __init__(self, places: anyio.CapacityLimiter, workers: _Workers) -> None:
-        super().__init__(places)
-        self._workers = workers
-
-    def release(self) -> None:
-        """Free the slot for the next call, as soon as its worker is free."""
-        if self._is_held and not self._workers.keeps(self):
-            self.let_go()
-        self._is_held = False
-
-    def let_go(self) -> None:
-        """Free the slot for the next call."""
-        self._places.release_on_behalf_of(self)
+            self._unfinished -= 1
 
 
 class Pool:
@@ -570,10 +563,10 @@ class Pool:
     unknown, all calls are submitted.
     """
 
-    def __init__(self, given: Given) -> None:
-        self._make = None if isinstance(given, Executor) else given
-        self._executor = given if isinstance(given, Executor) else None
-        self._places: _Workers | None = None
+    def __init__(self, executor: Given) -> None:
+        self._make = None if isinstance(executor, Executor) else executor
+        self._executor = executor if isinstance(executor, Executor) else None
+        self._slots: _WorkerSlots | None = None
 
     @property
     def shares_memory(self) -> bool:
@@ -593,10 +586,10 @@ class Pool:
         workers = getattr(self._present(), "_max_workers", None)
         if not isinstance(workers, int) or workers < 1:
             return None
-        if self._places is None:
-            self._places = _Workers(workers)
-        self._places.resize(workers)
-        return self._places.slot()
+        if self._slots is None:
+            self._slots = _WorkerSlots(workers)
+        self._slots.resize(workers)
+        return self._slots.slot()
 
     async def run(self, task: Task) -> Any:
         """Run a task and return its result.
@@ -612,35 +605,35 @@ class Pool:
             The executor accepts no calls; nothing was called.
         """
         try:
-            return await self._made(task)
+            return await self._run(task)
         except BrokenExecutor as error:
-            broke = error
-            told = f"{task.label} may or may not have taken effect: {_said(error)} while it was under way"
+            cause = error
+            message = f"{task.label} may or may not have taken effect: {_error_text(error)} while it was under way"
         if not task.repeatable:
-            raise OutcomeUnknownError(told) from broke
+            raise OutcomeUnknownError(message) from cause
         try:
-            return await self._made(task)
+            return await self._run(task)
         except StepError as error:
-            raise OutcomeUnknownError(f"{told}. {error}") from broke
+            raise OutcomeUnknownError(f"{message}. {error}") from cause
         except BrokenExecutor as error:
-            raise OutcomeUnknownError(f"{told}; it was made twice") from error
+            raise OutcomeUnknownError(f"{message}; it was made twice") from error
 
-    async def _made(self, task: Task) -> Any:
+    async def _run(self, task: Task) -> Any:
         submitted = self._submit(task)
-        made = asyncio.wrap_future(submitted)
+        future = asyncio.wrap_future(submitted)
         # A thread cannot be ended in the middle of a call, as in `Threads`.
-        given = task._replace(repeatable=False, is_given_up=submitted.cancel) if self.shares_memory else task
+        cancellable = task._replace(repeatable=False, is_given_up=submitted.cancel) if self.shares_memory else task
         is_cut = False
 
         def cut() -> None:
             nonlocal is_cut
-            is_cut = made.cancel()
+            is_cut = future.cancel()
 
         try:
-            outcome = await carried_out(given, made, cut)
+            outcome = await await_task(cancellable, future, cut)
         except asyncio.CancelledError:
-            if is_cut and not submitted.done() and self._places is not None:
-                self._places.keep_until(asyncio.wrap_future(submitted))
+            if is_cut and not submitted.done() and self._slots is not None:
+                self._slots.keep_until(asyncio.wrap_future(submitted))
             if is_cut or not submitted.cancelled():
                 raise
             raise StepError(
@@ -651,11 +644,11 @@ class Pool:
 
     def _submit(self, task: Task) -> FuturesFuture[Any]:
         if self.shares_memory:
-            within = contextvars.copy_context()  # keeps the tracing context and workspace of the call
-            return self._handed_over(task, within.run, task.function, *task.args, **task.kwargs)
-        return self._handed_over(task, make_shipped, ship(task.label, task.function, task.args, task.kwargs))
+            context = contextvars.copy_context()  # keeps the tracing context and workspace of the call
+            return self._submit_to(task, context.run, task.function, *task.args, **task.kwargs)
+        return self._submit_to(task, make_shipped, ship(task.label, task.function, task.args, task.kwargs))
 
-    def _handed_over(self, task: Task, *args: Any, **kwargs: Any) -> FuturesFuture[Any]:
+    def _submit_to(self, task: Task, *args: Any, **kwargs: Any) -> FuturesFuture[Any]:
         try:
             return self._present().submit(*args, **kwargs)
         except RuntimeError as error:  # includes BrokenExecutor
@@ -675,7 +668,7 @@ class Pool:
             self._executor = None
 
 
-def _said(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
@@ -690,14 +683,14 @@ class Executors:
         Additional executors by name, besides ``thread`` and ``process``.
     """
 
-    def __init__(self, default: object = None, named: Mapping[str, object] | None = None) -> None:
+    def __init__(self, default: object = None, executors: Mapping[str, object] | None = None) -> None:
         self._processes: Processes | None = None
         self._pools: dict[int, Pool] = {}
         """By id of the given object: each executor has one pool."""
         self._clusters: dict[object, DaskCluster] = {}
         """By client or address."""
         self._named: dict[str, Compute] = {}
-        for name, executor in (named or {}).items():
+        for name, executor in (executors or {}).items():
             self.add(name, executor)
         self.default: Compute = THREADS if default is None else self.find(default)
 
@@ -708,12 +701,12 @@ class Executors:
 
     def add(self, name: str, executor: object, *, replace: bool = False) -> None:
         """Register an executor under a name. Registering the same one again has no effect."""
-        found = self.find(executor)
-        if name in self.names and self._named.get(name) is not found and not replace:
+        compute = self.find(executor)
+        if name in self.names and self._named.get(name) is not compute and not replace:
             raise AlreadyRegisteredError("executor", name)
-        self._named[name] = found
+        self._named[name] = compute
 
-    def find(self, asked: object) -> Compute:
+    def find(self, executor: object) -> Compute:
         """Return an executor by its name, or wrap an object that can run tasks.
 
         Raises
@@ -723,23 +716,23 @@ class Executors:
         SetupError
             The object is not an executor.
         """
-        if is_client(asked) or is_cluster(asked) or is_address(asked):
-            return self._cluster(asked)
-        if isinstance(asked, str):
-            return self.named(asked)
-        if isinstance(asked, Compute):
-            return asked
-        if isinstance(asked, Executor) or callable(asked):
-            return self._pools.setdefault(id(asked), Pool(cast("Given", asked)))
+        if is_client(executor) or is_cluster(executor) or is_address(executor):
+            return self._cluster(executor)
+        if isinstance(executor, str):
+            return self.named(executor)
+        if isinstance(executor, Compute):
+            return executor
+        if isinstance(executor, Executor) or callable(executor):
+            return self._pools.setdefault(id(executor), Pool(cast("Given", executor)))
         raise SetupError(
             f"an executor is a name ({', '.join(self.names)}), a concurrent.futures.Executor or a function that makes "
-            f"one, or a Dask client, cluster or address, not {asked!r}"
+            f"one, or a Dask client, cluster or address, not {executor!r}"
         )
 
-    def _cluster(self, asked: Any) -> DaskCluster:
-        if asked not in self._clusters:
-            self._clusters[asked] = DaskCluster(asked)
-        return self._clusters[asked]
+    def _cluster(self, cluster: Any) -> DaskCluster:
+        if cluster not in self._clusters:
+            self._clusters[cluster] = DaskCluster(cluster)
+        return self._clusters[cluster]
 
     def named(self, name: str) -> Compute:
         """Return the executor of a name.
@@ -765,7 +758,7 @@ class Executors:
             raise NotFoundError("executor", name, self.names)
         return self._named[name]
 
-    def take_in(self, other: Executors) -> None:
+    def merge_from(self, other: Executors) -> None:
         """Copy the named executors and the default of another environment."""
         self._named |= other._named
         if other.default is not THREADS:

@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any
 
 from divebook.errors import ExecutionError, OutcomeUnknownError
 from divebook.runtime.compute.around import ProcessEnvironment, ship, unship
-from divebook.runtime.compute.threads import LimitedSlot, Places, Task, carried_out, in_thread
-from divebook.runtime.compute.worker import AROUND, CALL, ENDED, LOGGED, PRINTED, STALE, START, Wire
+from divebook.runtime.compute.threads import LimitedSlot, SlotPool, Task, await_task, in_thread
+from divebook.runtime.compute.worker import CALL, ENDED, ENVIRONMENT, LOGGED, PRINTED, STALE, START, Wire
 from divebook.text.redaction import hand_on, logger
 
 if TYPE_CHECKING:
@@ -56,14 +56,14 @@ class Processes:
         self._idle: list[_Worker] = []
         self._all: set[_Worker] = set()
         self._lock = threading.Lock()
-        self._places = Places(self.size)
+        self._slots = SlotPool(self.size)
         self.close = weakref.finalize(self, _end, self._idle, self._all, self._lock)
         """Ends its processes. Also called when the pool is garbage collected."""
         self.close.atexit = False  # they end with this process, which waits for its last calls
 
     def slot(self, *, repeatable: bool, limited: bool) -> LimitedSlot:  # noqa: ARG002 - the same for all calls
         """Return the slot that a call must hold: only as many calls start as there are processes."""
-        return self._places.slot()
+        return self._slots.slot()
 
     async def run(self, task: Task) -> Any:
         """Run a task and return its result.
@@ -78,44 +78,42 @@ class Processes:
         UnpicklableError
             Its code or an argument cannot be pickled; nothing was called.
         """
-        errand = _Job(task)
-        return await carried_out(
-            task, asyncio.ensure_future(in_thread(functools.partial(self._make, errand))), errand.cut
-        )
+        job = _Job(task)
+        return await await_task(task, asyncio.ensure_future(in_thread(functools.partial(self._make, job))), job.cut)
 
-    def _make(self, errand: _Job) -> Any:
+    def _make(self, job: _Job) -> Any:
         """Make a call, in a thread that waits for it.
 
         If the process dies, a repeatable call is made once more in another process. Any other call, or one that was
         given up, raises OutcomeUnknownError.
         """
-        task = errand.task
-        shipped = ship(task.label, task.function, task.args, task.kwargs)
+        task = job.task
+        call = ship(task.label, task.function, task.args, task.kwargs)
         try:
-            return unship(self._ask(errand, shipped))
+            return unship(self._ask(job, call))
         except _DiedError as died:
-            if not task.repeatable or errand.is_cut:
+            if not task.repeatable or job.is_cut:
                 raise OutcomeUnknownError(str(died)) from died
         try:
-            return unship(self._ask(errand, shipped))
+            return unship(self._ask(job, call))
         except _DiedError as died:
             raise OutcomeUnknownError(f"{died}; it was made twice") from died
 
-    def _ask(self, errand: _Job, shipped: bytes) -> bytes:
+    def _ask(self, job: _Job, call: bytes) -> bytes:
         while True:
             worker = self._take()
-            outcome = self._asked(worker, errand, shipped)
+            outcome = self._asked(worker, job, call)
             if outcome is not None:
                 return outcome
 
-    def _asked(self, worker: _Worker, errand: _Job, shipped: bytes) -> bytes | None:
+    def _asked(self, worker: _Worker, job: _Job, call: bytes) -> bytes | None:
         """Return the outcome of a call. Return None if the process has old code, made no call, and was ended."""
         try:
-            outcome = errand.carry_out(worker, shipped)
+            outcome = job.carry_out(worker, call)
         except (EOFError, OSError) as error:
             self._all.discard(worker)
-            told = f"{errand.task.label} may or may not have taken effect: its process {worker.end()}"
-            raise _DiedError(told) from error
+            message = f"{job.task.label} may or may not have taken effect: its process {worker.end()}"
+            raise _DiedError(message) from error
         except BaseException:
             self._all.discard(worker)
             worker.end()
@@ -150,11 +148,11 @@ class _DiedError(Exception):
 def _end(idle: list[_Worker], workers: set[_Worker], lock: threading.Lock) -> None:
     with lock:
         idle.clear()
-        left = list(workers)
+        ended_workers = list(workers)
         workers.clear()
-    for worker in left:
+    for worker in ended_workers:
         worker.kill()
-    for worker in left:
+    for worker in ended_workers:
         worker.end()
 
 
@@ -191,23 +189,23 @@ class _Worker:
     """A worker process in a session of its own, and the pipes to it."""
 
     def __init__(self) -> None:
-        around = ProcessEnvironment.of_now()
-        command = [sys.executable, "-c", START, str(logging.root.level), json.dumps(around.imports)]
+        environment = ProcessEnvironment.of_now()
+        command = [sys.executable, "-c", START, str(logging.root.level), json.dumps(environment.imports)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
         assert self._process.stdin is not None  # noqa: S101 - requested above
         assert self._process.stdout is not None  # noqa: S101 - same
         self._ends = (self._process.stdout, self._process.stdin)
-        self._look = _Look(self._process)
-        reads = _UntilItEnds(self._process.stdout.fileno(), self._look) if hasattr(select, "poll") else None
+        self._end_check = _EndCheck(self._process)
+        reads = _OutputUntilEnd(self._process.stdout.fileno(), self._end_check) if hasattr(select, "poll") else None
         self._wire = Wire(self._process.stdout if reads is None else io.BufferedReader(reads), self._process.stdin)
-        self._around: ProcessEnvironment | None = None
+        self._environment: ProcessEnvironment | None = None
         """The environment last sent to it."""
         self._asking = threading.Lock()
         self._is_over = False
 
     def lives(self) -> bool:
         """Return whether the process is alive. Clean up if it is not."""
-        if not self._look.has_ended():
+        if not self._end_check.has_ended():
             return True
         self.end()
         return False
@@ -221,10 +219,10 @@ class _Worker:
             return self._asked(call)
 
     def _asked(self, call: bytes) -> bytes | None:
-        around = ProcessEnvironment.of_now()
-        if around != self._around:
-            self._wire.send(AROUND, pickle.dumps(tuple(around)))
-            self._around = around
+        environment = ProcessEnvironment.of_now()
+        if environment != self._environment:
+            self._wire.send(ENVIRONMENT, pickle.dumps(tuple(environment)))
+            self._environment = environment
         self._wire.send(CALL, call)
         while True:
             kind, payload = self._wire.receive()
@@ -243,20 +241,20 @@ class _Worker:
 
     def end(self) -> str:
         """End the process if it is alive, and return a description of its end."""
-        has_ended = self._look.has_ended(LEAVING_SECONDS)  # its pipes are closed, so it may be exiting
+        has_ended = self._end_check.has_ended(LEAVING_SECONDS)  # its pipes are closed, so it may be exiting
         self.kill()  # its children may still be alive
         code = self._process.wait()
         self._is_over = True
         if self._asking.acquire(timeout=LEAVING_SECONDS):  # otherwise the caller is printing and reads no more
-            self._look.close()
+            self._end_check.close()
             for end in self._ends:
                 with suppress(OSError):
                     end.close()
             self._asking.release()
-        return f"({self._process.pid}) {_told(code if has_ended else None)}"
+        return f"({self._process.pid}) {_exit_text(code if has_ended else None)}"
 
 
-class _Look:
+class _EndCheck:
     """Check for the end of a process without reaping it: until it is reaped, its process group id stays reserved."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -285,36 +283,36 @@ class _Look:
             self.descriptor = None
 
 
-class _UntilItEnds(io.RawIOBase):
+class _OutputUntilEnd(io.RawIOBase):
     """Output of a process until it ends. Its children may keep the pipe open for longer."""
 
-    def __init__(self, descriptor: int, look: _Look) -> None:
+    def __init__(self, descriptor: int, look: _EndCheck) -> None:
         self._descriptor = descriptor
-        self._look = look
+        self._end_check = look
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Buffer, /) -> int:
-        ends = self._look.descriptor
+        ends = self._end_check.descriptor
         if ends is not None:
             is_there = self._descriptor in _ready(self._descriptor, ends)
         else:
             while not (is_there := bool(_ready(self._descriptor, seconds=LOOK_SECONDS))):
-                if self._look.has_ended():
+                if self._end_check.has_ended():
                     break
         return os.readv(self._descriptor, [buffer]) if is_there else 0
 
 
 def _ready(*descriptors: int, seconds: float | None = None) -> list[int]:
     """Return the readable descriptors. Wait until one is readable, or for some seconds."""
-    asked = select.poll()
+    poll = select.poll()
     for descriptor in descriptors:
-        asked.register(descriptor, select.POLLIN)
-    return [descriptor for descriptor, _ in asked.poll(None if seconds is None else seconds * 1000)]
+        poll.register(descriptor, select.POLLIN)
+    return [descriptor for descriptor, _ in poll.poll(None if seconds is None else seconds * 1000)]
 
 
-def _told(code: int | None) -> str:
+def _exit_text(code: int | None) -> str:
     if code is None:
         return "was killed"
     if code >= 0:
@@ -329,13 +327,13 @@ def _told(code: int | None) -> str:
 
 def _hand_on(kind: bytes, payload: bytes) -> None:
     """Print or log here the output or log record of a worker. Errors do not affect the call."""
-    told = pickle.loads(payload)  # noqa: S301 - sent by our own process
+    message = pickle.loads(payload)  # noqa: S301 - sent by our own process
     try:
         if kind == PRINTED:
-            stream = getattr(sys, told[0])
+            stream = getattr(sys, message[0])
             if stream is not None:  # None in a program without a terminal
-                stream.write(told[1])
+                stream.write(message[1])
         elif kind == LOGGED:
-            hand_on(logging.makeLogRecord(told))
+            hand_on(logging.makeLogRecord(message))
     except Exception as error:  # noqa: BLE001 - a user's stream or handler may be closed or broken
         _log.debug("what a process printed or logged is lost: %s: %s", type(error).__name__, error)

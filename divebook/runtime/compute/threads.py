@@ -38,8 +38,10 @@ MOST_THREADS = 256
 """Maximum number of blocking calls at a time, and of those made by libraries. Further calls wait."""
 MOST_IDLE = 32
 """Maximum number of idle threads."""
-QUICK_SECONDS, MOMENT_SECONDS = 0.0001, 0.0002
-"""Maximum duration of a call that counts as immediate, and time that the loop then blocks for the next call."""
+QUICK_SECONDS = 0.0001
+"""Maximum duration of a call that counts as immediate."""
+MOMENT_SECONDS = 0.0002
+"""Time that the loop blocks for the next call after an immediate one."""
 TURNS_TO_COMMIT = 4
 """Turns of the loop from the return of a call to the commit of its result: future set, result recorded, written."""
 
@@ -55,20 +57,20 @@ async def in_thread(function: Callable[[], T], *, abandoned: bool = False) -> T:
         The function raised GeneratorExit, with which asyncio would close the awaiting coroutine.
     """
     await checkpoint_if_cancelled()
-    home = home_of_loop()
-    place = object()
+    handle = handle_of_loop()
+    borrower = object()
     try:
-        home.limiter.acquire_on_behalf_of_nowait(place)
+        handle.limiter.acquire_on_behalf_of_nowait(borrower)
     except anyio.WouldBlock:
-        await home.limiter.acquire_on_behalf_of(place)
+        await handle.limiter.acquire_on_behalf_of(borrower)
     try:
-        call = ThreadCall(home, function)
-        _CREW.make(call)
-        result, error = call.at_once() or await (call.end() if abandoned else _to_its_end(call))
+        call = ThreadCall(handle, function)
+        _THREAD_POOL.make(call)
+        result, error = call.at_once() or await (call.end() if abandoned else _wait_for_end(call))
     finally:
-        home.limiter.release_on_behalf_of(place)
+        handle.limiter.release_on_behalf_of(borrower)
     # the traceback of an error references the call
-    home.is_quick = call.seconds < QUICK_SECONDS
+    handle.is_quick = call.seconds < QUICK_SECONDS
     call.outcome = None
     if error is None:
         return cast("T", result)
@@ -88,21 +90,21 @@ async def open_to_libraries() -> None:
     anyio.to_thread.current_default_thread_limiter().total_tokens = MOST_THREADS
 
 
-async def aside(function: Callable[[], None]) -> None:
+async def run_engine_call(function: Callable[[], None]) -> None:
     """Make a quick call of the engine in a thread, however many calls block."""
-    _, error = await begun_aside(function).end()
+    _, error = await start_engine_call(function).end()
     if error is not None:
         raise error
 
 
-def begun_aside(function: Callable[[], Any]) -> ThreadCall:
+def start_engine_call(function: Callable[[], Any]) -> ThreadCall:
     """Start a call of the engine in a thread. The running loop gets its outcome."""
-    call = ThreadCall(home_of_loop(), function)
-    _CREW.make(call)
+    call = ThreadCall(handle_of_loop(), function)
+    _THREAD_POOL.make(call)
     return call
 
 
-async def _to_its_end(call: ThreadCall) -> Outcome:
+async def _wait_for_end(call: ThreadCall) -> Outcome:
     """Return the outcome of a call, even if the scope of the caller is cancelled meanwhile.
 
     A shield around each call would cost as much as all other Python code here.
@@ -128,7 +130,7 @@ class LoopHandle:
         self._returned: deque[ThreadCall] = deque()
         self._is_woken = False
 
-    def take_back(self, call: ThreadCall) -> None:
+    def queue_returned(self, call: ThreadCall) -> None:
         """Queue a returned call, in its thread, if the loop awaits it."""
         self._returned.append(call)
         if not self._is_woken:  # `_settle` clears the flag before it reads the queue, so nothing is missed
@@ -156,10 +158,10 @@ class LoopHandle:
 class ThreadCall:
     """A blocking call. Created on the loop, in the context of the caller."""
 
-    __slots__ = ("_returned", "context", "ended", "function", "home", "outcome", "seconds")
+    __slots__ = ("_returned", "context", "ended", "function", "handle", "outcome", "seconds")
 
-    def __init__(self, home: LoopHandle, function: Callable[[], Any]) -> None:
-        self.home = home
+    def __init__(self, handle: LoopHandle, function: Callable[[], Any]) -> None:
+        self.handle = handle
         self.function = function
         self.context = contextvars.copy_context()
         self.ended: asyncio.Future[None] | None = None
@@ -172,13 +174,13 @@ class ThreadCall:
 
     def make(self) -> None:
         """Run the function in this thread, and store its outcome."""
-        began = time.perf_counter()
+        started_at = time.perf_counter()
         outcome: Outcome
         try:
             outcome = self.context.run(self.function), None
         except BaseException as raised:  # noqa: BLE001 - the exception belongs to the caller
             outcome = None, raised
-        self.seconds = time.perf_counter() - began
+        self.seconds = time.perf_counter() - started_at
         self.outcome = outcome
         del outcome
 
@@ -190,13 +192,13 @@ class ThreadCall:
         """
         self._returned.release()
         if self.ended is not None:
-            self.home.take_back(self)
+            self.handle.queue_returned(self)
 
     def at_once(self) -> Outcome | None:
         """Return the outcome if the call returns within a moment, which is tried only if the previous call was
         immediate.
         """
-        return self.within(MOMENT_SECONDS) if self.home.is_quick else self.outcome
+        return self.within(MOMENT_SECONDS) if self.handle.is_quick else self.outcome
 
     def within(self, seconds: float) -> Outcome | None:
         """Return the outcome, or None if the call takes longer. The loop blocks meanwhile."""
@@ -205,7 +207,7 @@ class ThreadCall:
 
     async def end(self) -> Outcome:
         """Return the outcome, while the loop continues."""
-        self.ended = self.home.loop.create_future()
+        self.ended = self.handle.loop.create_future()
         if self.outcome is None:
             await self.ended
         assert self.outcome is not None  # noqa: S101 - stored before the future was done
@@ -215,20 +217,20 @@ class ThreadCall:
 class _WorkerThread(threading.Thread):
     """A thread that makes calls. It is a daemon: `_ThreadPool.leave` decides for which calls the process must wait."""
 
-    def __init__(self, crew: _ThreadPool) -> None:
+    def __init__(self, pool: _ThreadPool) -> None:
         super().__init__(name="divebook-call", daemon=True)
         self.calls: SimpleQueue[ThreadCall | None] = SimpleQueue()
         self.call: ThreadCall | None = None
-        self._crew = crew
+        self._pool = pool
 
     def run(self) -> None:
         """Run queued calls until the pool stops this thread."""
-        goes_on = True
-        while goes_on and (call := self.calls.get()) is not None:
-            _present.home = call.home
+        is_kept = True
+        while is_kept and (call := self.calls.get()) is not None:
+            _present.handle = call.handle
             call.make()
-            _present.home = self.call = None
-            goes_on = self._crew.has_back(self)
+            _present.handle = self.call = None
+            is_kept = self._pool.put_back(self)
             call.hand_over()
             del call  # an idle thread must not reference a call
 
@@ -242,36 +244,36 @@ class _ThreadPool:
             os.register_at_fork(after_in_child=self._forget)  # only the forking thread exists in the child
 
     def _forget(self) -> None:
-        _present.home = _present.latest = None
+        _present.handle = _present.latest = None
         self._idle: list[_WorkerThread] = []
         self._busy: set[_WorkerThread] = set()
-        self.homes: weakref.WeakSet[LoopHandle] = weakref.WeakSet()
+        self.handles: weakref.WeakSet[LoopHandle] = weakref.WeakSet()
         self._has_begun = self._is_leaving = False
 
     def make(self, call: ThreadCall) -> None:
         """Make a call in an idle thread, or in a new one."""
         try:
-            hand = self._idle.pop()
+            thread = self._idle.pop()
         except IndexError:
-            hand = self._begun()
-        hand.call = call
-        self._busy.add(hand)
-        hand.calls.put(call)
+            thread = self._new_thread()
+        thread.call = call
+        self._busy.add(thread)
+        thread.calls.put(call)
 
-    def _begun(self) -> _WorkerThread:
+    def _new_thread(self) -> _WorkerThread:
         if not self._has_begun:
             self._has_begun = True
             atexit.register(self.leave)  # runs before earlier registrations, such as the engine's own
-        hand = _WorkerThread(self)
-        hand.start()
-        return hand
+        thread = _WorkerThread(self)
+        thread.start()
+        return thread
 
-    def has_back(self, hand: _WorkerThread) -> bool:
+    def put_back(self, thread: _WorkerThread) -> bool:
         """Return a thread to the pool after its call. Return whether it may get more calls."""
-        self._busy.discard(hand)
+        self._busy.discard(thread)
         if self._is_leaving or len(self._idle) >= MOST_IDLE:
             return False
-        self._idle.append(hand)
+        self._idle.append(thread)
         return True
 
     def rest(self) -> None:
@@ -281,8 +283,8 @@ class _ThreadPool:
             while True:
                 ended.append(self._idle.pop())
                 ended[-1].calls.put(None)
-        for hand in ended:
-            hand.join()  # immediate, because it is idle (test_unloading_leaves_no_thread_file_or_socket)
+        for thread in ended:
+            thread.join()  # immediate, because it is idle (test_unloading_leaves_no_thread_file_or_socket)
 
     def leave(self) -> None:
         """Wait at exit for awaited calls, and for the commit of their results.
@@ -291,60 +293,60 @@ class _ThreadPool:
         """
         self._is_leaving = True
         self.rest()
-        for hand in list(self._busy):
-            call = hand.call
+        for thread in list(self._busy):
+            call = thread.call
             if call is not None and (call.ended is None or not call.ended.done()):
-                hand.join()
-        for home in list(self.homes):
-            home.turn(TURNS_TO_COMMIT)
+                thread.join()
+        for handle in list(self.handles):
+            handle.turn(TURNS_TO_COMMIT)
 
 
 class _Present(threading.local):
     """Loop handles of a thread."""
 
-    home: LoopHandle | None = None
+    handle: LoopHandle | None = None
     """Loop on whose limit the present call of this thread counts."""
     latest: LoopHandle | None = None
     """Handle of the loop that last ran on this thread."""
 
 
 _present = _Present()
-_CREW = _ThreadPool()
-rest = _CREW.rest
-_home: RunVar[LoopHandle] = RunVar("divebook blocking calls")
+_THREAD_POOL = _ThreadPool()
+rest = _THREAD_POOL.rest
+_handle: RunVar[LoopHandle] = RunVar("divebook blocking calls")
 
 
-def home_of_loop() -> LoopHandle:
+def handle_of_loop() -> LoopHandle:
     """Return the handle of the running loop."""
     latest = _present.latest
     if latest is not None and latest.loop is asyncio.get_running_loop():
         return latest
     try:
-        found = _home.get()
+        handle = _handle.get()
     except LookupError:
-        found = LoopHandle()
-        _home.set(found)
-        _CREW.homes.add(found)
-    _present.latest = found
-    return found
+        handle = LoopHandle()
+        _handle.set(handle)
+        _THREAD_POOL.handles.add(handle)
+    _present.latest = handle
+    return handle
 
 
 @contextmanager
-def lending_place() -> Iterator[None]:
+def lend_slot() -> Iterator[None]:
     """Free the place of this thread for another call, while the block waits for an execution.
 
     Otherwise steps that wait for executions could take all places, and those executions would wait for a place for
     ever.
     """
-    home = _present.home
-    if home is None:
+    handle = _present.handle
+    if handle is None:
         yield
         return
-    home.loop.call_soon_threadsafe(_add_places, home.limiter, 1)
+    handle.loop.call_soon_threadsafe(_add_places, handle.limiter, 1)
     try:
         yield
     finally:
-        home.loop.call_soon_threadsafe(_add_places, home.limiter, -1)
+        handle.loop.call_soon_threadsafe(_add_places, handle.limiter, -1)
 
 
 def _add_places(limiter: anyio.CapacityLimiter, count: int) -> None:
@@ -379,14 +381,23 @@ class Task(NamedTuple):
 
 
 class LimitedSlot:
-    """One slot of a limited number of concurrent calls."""
+    """One slot of a limited number of concurrent calls.
 
-    def __init__(self, places: anyio.CapacityLimiter) -> None:
-        self._places = places
+    Parameters
+    ----------
+    must_keep
+        Return whether a released slot stays occupied. `free` frees such a slot later.
+    """
+
+    def __init__(
+        self, limiter: anyio.CapacityLimiter, must_keep: Callable[[LimitedSlot], bool] = lambda _: False
+    ) -> None:
+        self._limiter = limiter
+        self._must_keep = must_keep
         self._is_held = False
 
     async def __aenter__(self) -> Self:
-        await self._places.acquire_on_behalf_of(self)
+        await self._limiter.acquire_on_behalf_of(self)
         self._is_held = True
         return self
 
@@ -394,13 +405,18 @@ class LimitedSlot:
         self.release()
 
     def release(self) -> None:
-        """Free the slot for the next call. Idempotent."""
+        """Free the slot for the next call, unless it must be kept. Idempotent."""
         if self._is_held:
             self._is_held = False
-            self._places.release_on_behalf_of(self)
+            if not self._must_keep(self):
+                self.free()
+
+    def free(self) -> None:
+        """Free a kept slot for the next call."""
+        self._limiter.release_on_behalf_of(self)
 
 
-class Places:
+class SlotPool:
     """A limited number of slots, on any event loop."""
 
     def __init__(self, size: int) -> None:
@@ -467,27 +483,27 @@ class Compute(Protocol):
         """Run a task and return its result. Cancelling the await gives the task up."""
 
 
-async def carried_out(task: Task, made: asyncio.Future[Any], cut: Callable[[], object]) -> Any:
+async def await_task(task: Task, future: asyncio.Future[Any], give_up: Callable[[], object]) -> Any:
     """Await a task that another thread or process runs, and return its result.
 
-    If cancelled, it gives the task up with `cut` if the task has a time limit, is repeatable, or belongs to a cancelled
-    execution. It waits for any other task, so that its outcome is known.
+    If cancelled, it calls `give_up` if the task has a time limit, is repeatable, or belongs to a cancelled execution.
+    It waits for any other task, so that its outcome is known.
     """
     try:
-        return await asyncio.shield(made)
+        return await asyncio.shield(future)
     except asyncio.CancelledError:
-        if made.cancelled():  # raised by the function
+        if future.cancelled():  # raised by the function
             raise
         is_ours = anyio.current_effective_deadline() == -math.inf  # False for a direct `Task.cancel`
         is_cut = task.is_limited or task.repeatable or task.is_given_up() or not is_ours
         if is_cut:
-            cut()
+            give_up()
         with anyio.CancelScope(shield=True):
-            await asyncio.wait((made,))
+            await asyncio.wait((future,))
         if is_cut:
-            _ = made.cancelled() or made.exception()  # the outcome is not used
+            _ = future.cancelled() or future.exception()  # the outcome is not used
             raise
-        return made.result()
+        return future.result()
 
 
 class Threads:

@@ -23,9 +23,19 @@ from typing import IO, TextIO
 
 from divebook.runtime.compute.around import KnownModules, PrintedThere, ProcessEnvironment, make_shipped, stream_of
 
-AROUND, CALL, STALE, ENDED, PRINTED, LOGGED = b"a", b"c", b"s", b"e", b"p", b"l"
-"""Kinds of frames: environment of the next calls, a call, refusal because this process has old code, outcome of a call,
-and printed and logged output during the call."""
+# --- kinds of frames ---
+
+ENVIRONMENT = b"a"
+"""Environment of the next calls."""
+CALL = b"c"
+STALE = b"s"
+"""Refusal of a call, because this process has old code."""
+ENDED = b"e"
+"""Outcome of a call."""
+PRINTED = b"p"
+"""Output printed during a call."""
+LOGGED = b"l"
+"""Log record of a call."""
 _HEAD = struct.Struct("!cQ")
 START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); "
@@ -41,12 +51,12 @@ class Wire:
         self._reads = reads
         self._writes = writes
         self._lock = threading.Lock()
-        self.is_let_go = False
+        self.is_detached = False
         """True in a process that was forked from the one that uses the pipes."""
 
     def send(self, kind: bytes, payload: bytes) -> None:
         """Send a frame. Raises OSError if the other side is gone."""
-        if self.is_let_go:
+        if self.is_detached:
             return
         with self._lock:
             self._writes.write(_HEAD.pack(kind, len(payload)))
@@ -59,17 +69,17 @@ class Wire:
         return kind, self._read(length)
 
     def _read(self, size: int) -> bytes:
-        found = self._reads.read(size)
-        if len(found) < size:
+        data = self._reads.read(size)
+        if len(data) < size:
             raise EOFError
-        return found
+        return data
 
-    def let_go(self) -> None:
+    def detach(self) -> None:
         """Detach a forked process from the pipes, so that the other side notices the end of the original process.
 
         The descriptors stay open on the null device, because open file objects still use their numbers.
         """
-        self.is_let_go = True
+        self.is_detached = True
         with Path(os.devnull).open("r+b") as nothing:
             for end in (self._reads, self._writes):
                 with suppress(OSError, ValueError):  # a call has closed it
@@ -84,36 +94,38 @@ def serve(level: int) -> None:
     os.dup2(2, 1)  # output of libraries and programs is not a frame
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the owner handles Ctrl-C
     faulthandler.enable()
-    sys.stdout, sys.stderr = own = _printed(wire, "stdout", 1), _printed(wire, "stderr", 2)
+    sys.stdout = _printed(wire, "stdout", 1)
+    sys.stderr = _printed(wire, "stderr", 2)
+    streams = (sys.stdout, sys.stderr)
     logging.basicConfig(level=level, handlers=[_Logged(wire)])
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=lambda: _begin_as_child(wire))
     calls: SimpleQueue[tuple[bytes, bytes]] = SimpleQueue()
     threading.Thread(target=_receive, args=(wire, calls), daemon=True).start()
-    _make(wire, calls, own)
+    _make(wire, calls, streams)
 
 
 def _printed(wire: Wire, name: str, number: int) -> TextIO:
-    return stream_of(PrintedThere(name, number, lambda told: wire.send(PRINTED, pickle.dumps(told))))
+    return stream_of(PrintedThere(name, number, lambda text: wire.send(PRINTED, pickle.dumps(text))))
 
 
-def _make(wire: Wire, calls: SimpleQueue[tuple[bytes, bytes]], own: tuple[TextIO, ...]) -> None:
+def _make(wire: Wire, calls: SimpleQueue[tuple[bytes, bytes]], streams: tuple[TextIO, ...]) -> None:
     """Make calls in the owner's present environment. Refuse calls once an imported file has changed."""
-    around = ProcessEnvironment.of_now()
+    environment = ProcessEnvironment.of_now()
     modules = KnownModules()
     while True:
         kind, payload = calls.get()
-        if kind == AROUND:
-            around = ProcessEnvironment(*pickle.loads(payload))  # noqa: S301 - sent by the owner
+        if kind == ENVIRONMENT:
+            environment = ProcessEnvironment(*pickle.loads(payload))  # noqa: S301 - sent by the owner
             continue
-        around.enter()
+        environment.enter()
         if modules.have_changed():
             wire.send(STALE, b"")
             continue
         outcome = make_shipped(payload)
-        if wire.is_let_go:  # this is a fork made by the call, which has returned
+        if wire.is_detached:  # this is a fork made by the call, which has returned
             os._exit(0)
-        for stream in own:
+        for stream in streams:
             with suppress(OSError, ValueError):  # the call has closed it
                 stream.flush()
         wire.send(ENDED, outcome)
@@ -139,7 +151,7 @@ _BEFORE_FORKING: list[TextIO] = []
 
 def _begin_as_child(wire: Wire) -> None:
     """Make a process that was forked from a worker print and log by itself."""
-    wire.let_go()
+    wire.detach()
     _BEFORE_FORKING.extend(stream for stream in (sys.stdout, sys.stderr) if stream is not None)
     sys.stdout, sys.stderr = (
         os.fdopen(number, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False) for number in (1, 2)
@@ -154,11 +166,11 @@ class _Logged(logging.Handler):
         self._wire = wire
 
     def emit(self, record: logging.LogRecord) -> None:
-        if self._wire.is_let_go:
+        if self._wire.is_detached:
             print(self.format(record), file=sys.stderr)  # noqa: T201 - such a process has no other output
             return
         trace = self.formatter or logging.Formatter()
-        told = {
+        fields = {
             "name": record.name,
             "levelno": record.levelno,
             "levelname": record.levelname,
@@ -169,4 +181,4 @@ class _Logged(logging.Handler):
             "funcName": record.funcName,
             "exc_text": trace.formatException(record.exc_info) if record.exc_info else None,
         }
-        self._wire.send(LOGGED, pickle.dumps(told))
+        self._wire.send(LOGGED, pickle.dumps(fields))

@@ -180,7 +180,7 @@ class Connections:
     @contextmanager
     def _reader(self) -> Iterator[Link]:
         # An interrupt between acquiring a slot and releasing it could lose the slot for ever.
-        with INTERRUPTS.kept_back(), self._reader_slots:
+        with INTERRUPTS.deferred(), self._reader_slots:
             with self._lock:
                 link = self._idle_readers.popitem()[0] if self._idle_readers else None
             if link is not None and not _is_idle(link):
