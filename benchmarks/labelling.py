@@ -187,7 +187,7 @@ def durable(rows: int, store: str, timeout: float) -> tuple[Took, Any]:
 
 def measure(rows: int, store: str, server: str) -> dict[str, Any]:
     """Run the job with and without divebook; return the figures."""
-    from divebook.agents import single_request as warm  # noqa: F401 - its import is not part of the job
+    from divebook.agents import batches as warm  # noqa: F401 - its import is not part of the job
 
     timeout = SERVERS[server].timeout
     with served(rows, server):

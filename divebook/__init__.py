@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from divebook.store import MemoryStore, SqliteStore, open_store
     from divebook.workers import Worker
     from divebook.workflow.definition import Workflow
-    from divebook.workflow.lint import lint
+    from divebook.workflow.functions import lint
     from divebook.workflow.resources import ScheduleDefinition
     from divebook.workflow.servers import ApprovalRule, MCPServerDefinition, WorkspaceDefinition
     from divebook.workflow.step import Catch, Each, Edge, Retry, Rollback, Step
@@ -63,10 +63,10 @@ _NAMES = {
     "divebook.errors": "DefinitionError DeterminismWarning DivebookError",
     "divebook.events": "Event",
     "divebook.events.classes": "allow",
-    "divebook.notebook.session_functions": "answer compare define frames inbox resume run runs show",
     "divebook.notebook.map_rows": "map",
     "divebook.notebook.run": "Run",
     "divebook.notebook.saved_notebook": "open_notebook",
+    "divebook.notebook.session_functions": "answer compare define frames inbox resume run runs show",
     "divebook.pipeline": "AgentStage Pipeline PipelineConfig",
     "divebook.pipeline.envelope": (
         "Envelope FlowInterrupt InterruptKind InterruptResponse InterruptService "
@@ -82,7 +82,7 @@ _NAMES = {
     "divebook.store": "MemoryStore SqliteStore open_store",
     "divebook.workers": "Worker",
     "divebook.workflow.definition": "Workflow",
-    "divebook.workflow.lint": "lint",
+    "divebook.workflow.functions": "lint",
     "divebook.workflow.resources": "ScheduleDefinition",
     "divebook.workflow.servers": "ApprovalRule MCPServerDefinition WorkspaceDefinition",
     "divebook.workflow.step": "Catch Each Edge Retry Rollback Step",

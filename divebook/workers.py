@@ -20,7 +20,7 @@ from typing import Any, Self
 
 from divebook.config.schedules import Schedules
 from divebook.environment.environment import Environment
-from divebook.environment.queues import DEFAULT_QUEUE
+from divebook.environment.starts import DEFAULT_QUEUE
 from divebook.errors import (
     DivebookError,
     NeedsPersonError,

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from divebook.agents.turn import AgentTask, TurnContext
 
 
-DURABLE = "divebook.agents.single_request"
+DURABLE = "divebook.agents.batches"
 LOOP = "divebook.agents.agent_loop"
 _LOADED: dict[str, ModuleType] = {}
 """Modules that are loaded when they are first needed."""

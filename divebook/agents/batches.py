@@ -6,14 +6,17 @@ its batches with their input files, so a batch whose submission was interrupted 
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pydantic_ai
 from pydantic import TypeAdapter
+from pydantic_ai.direct import model_request
 from pydantic_ai.exceptions import (
     ModelAPIError,
     ModelHTTPError,
@@ -21,29 +24,246 @@ from pydantic_ai.exceptions import (
     UnexpectedModelBehavior,
     UserError,
 )
-from pydantic_ai.messages import ModelMessage, ModelResponse
-from pydantic_ai.models import Model, ModelRequestParameters
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, UserContent, UserPromptPart
+from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
 from pydantic_ai.models.batch import Batch, BatchRequest, BatchResult, EncodedBatchRequest
+from pydantic_ai.models.fallback import FallbackModel
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
+from pydantic_ai.tools import RunContext
 
-from divebook.agents.conversions import (
+from divebook.agents.budget import note_reply, paid_replies, stream_response
+from divebook.agents.clients import CLIENTS, REQUEST_LIMITERS, RequestLimiters
+from divebook.agents.models import RECORDED, estimate, tokens_of, tokens_of_definitions
+from divebook.agents.request_record import (
+    in_time,
+    keepable_errors,
+    make_keepable,
     plain_json,
     plain_response,
+    readable_replies,
+    require_whole,
+    response_of,
     settings_of,
     usage_of,
+    user_block,
+    with_values,
 )
-from divebook.agents.model_errors import make_keepable
-from divebook.agents.models import estimate, tokens_of, tokens_of_definitions
-from divebook.agents.output_types import output_type
-from divebook.engine.operations import Reserved
+from divebook.agents.scripted import ScriptedModel
+from divebook.agents.scripted_model import ScriptedFunction
+from divebook.agents.signatures import output_type
+from divebook.engine.operations import AGENT_RESPONSE, Reserved, RunOperation, Write
 from divebook.engine.retries import names_of
 from divebook.errors import OutcomeUnknownError, StepError
+from divebook.projections.model_requests import request_messages
 from divebook.text.redaction import shared
 
 if TYPE_CHECKING:
     from divebook.agents.agent import Agent
-from divebook.agents.single_request import Request, resolved
+
+
+# --- fallbacks -------------------------------------------------------------------------------------------------------
+#
+# Fallback models whose parts report their outcomes to their own request limiters.
+#
+# A `FallbackModel` asks its models in order and reports only the final outcome. Its request waits at the limiter of the
+# first model (`divebook.agents.clients`), and each model reports its own outcome to its own limiter
+# (`test_each_model_behind_another_one_is_limited_by_what_its_own_provider_says`).
+
+
+if TYPE_CHECKING:
+    pass
+
+
+def reporting_model(model: Model, limiters: RequestLimiters = REQUEST_LIMITERS) -> Model:
+    """Return a model whose parts, if it has any, report their outcomes to their limiters."""
+    return _reporting(model, limiters, is_first=True) if isinstance(model, FallbackModel) else model
+
+
+def _reporting(model: Model, limiters: RequestLimiters, *, is_first: bool) -> Model:
+    if not isinstance(model, FallbackModel):
+        return ReportingModel(model, limiters, is_counted=is_first)
+    copied = copy.copy(model)  # the user's model stays unchanged
+    copied.models = [
+        _reporting(each, limiters, is_first=is_first and not place) for place, each in enumerate(model.models)
+    ]
+    return copied
+
+
+class ReportingModel(WrapperModel):
+    """One of several models. It reports the outcome of its requests to its limiter.
+
+    Parameters
+    ----------
+    is_counted
+        True if the caller already holds a slot of this limiter. Other parts take a slot without waiting: waiting at two
+        limiters in different orders could deadlock.
+    """
+
+    def __init__(self, wrapped: Model, limiters: RequestLimiters, *, is_counted: bool) -> None:
+        super().__init__(wrapped)
+        self._limiters = limiters
+        self._is_counted = is_counted
+
+    async def request(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        """Make the request."""
+        with self._limiters.observed(self.wrapped, is_counted=self._is_counted):
+            return await super().request(messages, model_settings, model_request_parameters)
+
+    @asynccontextmanager
+    async def request_stream(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+        run_context: RunContext[Any] | None = None,
+    ) -> AsyncGenerator[StreamedResponse]:
+        """Make the request and yield its stream."""
+        with self._limiters.observed(self.wrapped, is_counted=self._is_counted):
+            opening = super().request_stream(messages, model_settings, model_request_parameters, run_context)
+            async with opening as stream:
+                yield stream
+
+
+# --- single request --------------------------------------------------------------------------------------------------
+#
+# Single recorded model requests of agents without tools.
+#
+# `RecordedModel` stands between pydantic-ai and the real model, and answers recorded requests from the log. An agent
+# without tools needs one request and no loop. The loop would take more time than everything else here together
+# (``python -m benchmarks.labelling``).
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One prompt for an agent, with content, context and instructions; see `Agent.respond`."""
+
+    prompt: str
+    content: Sequence[Mapping[str, Any]]
+    context: Sequence[Mapping[str, Any]]
+    instructions: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the parts that are not empty."""
+        return {field.name: value for field in fields(self) if (value := getattr(self, field.name))}
+
+    def messages(self) -> list[ModelMessage]:
+        """Return the messages in pydantic-ai's form. `divebook.projections.requests` rebuilds the same from the log."""
+        messages = [message for message in request_messages(self.to_dict()) if message.role != "system"]
+        bodies: list[str | list[UserContent]] = [
+            [user_block(block) for block in message.content] for message in messages
+        ]
+        if not self.content:
+            bodies[-1] = self.prompt
+        *context, prompt_message = [ModelRequest(parts=[UserPromptPart(body)]) for body in bodies]
+        return [*context, replace(prompt_message, instructions=self.instructions or None)]
+
+
+async def respond(agent: Agent, message: Request, operation: RunOperation) -> str:
+    """Return an agent's text answer; see `Agent.respond`.
+
+    Raises
+    ------
+    StepError
+        The model answered without any text.
+    """
+    parameters = {"agent": agent.name, "prompt": "", "model": agent.model_name, **message.to_dict()}
+    recorded = RecordedModel(await resolved(agent), operation, parameters, agent)
+    definition = agent.definition
+    answer = await model_request(recorded, message.messages(), model_settings=settings_of(definition), instrument=False)
+    if not answer.text and answer.tool_calls:
+        called = answer.tool_calls[0].tool_name
+        raise StepError(
+            f'the model of agent {agent.name} called unknown tool "{called}": the agent has no tools; give it that '
+            "tool, or another Model"
+        )
+    if not answer.text:
+        raise StepError(
+            f"the model of agent {agent.name} answered without text (it ended with {answer.finish_reason}); "
+            "try again, or give it more MaxTokens"
+        )
+    return answer.text
+
+
+async def resolved(agent: Agent) -> Model:
+    """Return the agent's model in pydantic-ai's form, with the key that the agent refers to."""
+    model = agent.model
+    if isinstance(model, ScriptedModel):
+        return ScriptedFunction(model)
+    if not isinstance(model, str):
+        return reporting_model(model)
+    if model.startswith(RECORDED):
+        return _played()
+    return await CLIENTS.model(model, agent.definition.api_key, agent.policy)
+
+
+class RecordedModel(WrapperModel):
+    """Model whose requests are recorded once and then answered from the log.
+
+    Parameters
+    ----------
+    agent
+        Agent with the time limit of a request, streamed or not, and the policy for references in headers.
+    """
+
+    def __init__(self, wrapped: Model, operation: RunOperation, parameters: Mapping[str, Any], agent: Agent) -> None:
+        super().__init__(wrapped)
+        self._operation = operation
+        self._parameters = dict(parameters)
+        self._seconds = agent.definition.response_timeout
+        self._policy = agent.policy
+
+    async def request(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        """Make the request, or return the recorded response."""
+
+        async def call() -> dict[str, Any]:
+            settings = with_values(model_settings, self._policy)
+            return await perform(self.wrapped.request(messages, settings, model_request_parameters))
+
+        async def streamed(write: Write) -> dict[str, Any]:
+            settings = with_values(model_settings, self._policy)
+            return await perform(stream_response(self.wrapped, messages, settings, model_request_parameters, write))
+
+        async def perform(request: Awaitable[ModelResponse]) -> dict[str, Any]:
+            with paid_replies(self.wrapped), keepable_errors(), readable_replies(self.wrapped.model_name):
+                response = await in_time(request, self._seconds)
+                note_reply(response)
+                require_whole(response, self._parameters["agent"])
+                return plain_response(response, self.wrapped)
+
+        written = sum(map(tokens_of, messages)) + tokens_of_definitions(model_request_parameters)
+        recorded = await self._operation(
+            AGENT_RESPONSE,
+            self._parameters,
+            call,
+            usage=usage_of,
+            repeatable=True,
+            reserved=estimate(self.wrapped, written, model_settings),
+            streamed=streamed,
+            slot=REQUEST_LIMITERS.slot(self.wrapped),
+        )
+        return response_of(recorded)
+
+
+def _played() -> Model:
+    """Return a placeholder model for an agent whose answers come from a recorded run."""
+
+    async def answer(_: list[ModelMessage], __: AgentInfo) -> ModelResponse:
+        raise StepError("a run that is played again was asked for an answer that it does not have")
+
+    return FunctionModel(answer, model_name=RECORDED)
+
 
 # --- answers of providers about batches -----------------------------------------------------------------------------
 # Which errors are temporary, which mean that a batch is lost, and which results can still be read.

@@ -19,7 +19,7 @@ otherwise a person is asked whether it took effect.
 
 A request is recorded before it is sent (parameters, and the setting if it has changed) and again when its response is
 complete. A failed attempt is recorded as well, with its consumption. Order of the steps of a request: describe it for
-the log, compare the first one with the definition that the turn began with (`divebook.agents.turn_compatibility`), look
+the log, compare the first one with the definition that the turn began with (`divebook.agents.turn`), look
 for its response in the log, in a cache or in a recorded run, wait until the budget admits it, wait for a slot of the
 model's request limiter, record its start, send it.
 """
@@ -71,27 +71,29 @@ from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, RunCont
 from pydantic_ai.toolsets import AbstractToolset, ExternalToolset, ToolsetTool, WrapperToolset
 from pydantic_ai.toolsets.function import FunctionToolsetTool
 
-from divebook.agents.conversions import (
+from divebook.agents.budget import note_reply, paid_replies, stream_response
+from divebook.agents.clients import REQUEST_LIMITERS
+from divebook.agents.models import estimate, tokens_of_definitions
+from divebook.agents.request_record import (
+    Described,
+    RequestRecord,
+    RequestToSend,
     concise,
+    errors_as_raised,
     in_time,
+    keepable_errors,
     plain_json,
     plain_response,
+    readable_replies,
     require_whole,
     response_of,
     usage_of,
     with_cleaned_text,
     with_values,
 )
-from divebook.agents.dependency_watch import watched
-from divebook.agents.model_errors import errors_as_raised, keepable_errors, readable_replies
-from divebook.agents.models import estimate, tokens_of_definitions
-from divebook.agents.request_limits import REQUEST_LIMITERS
-from divebook.agents.request_record import Described, RequestRecord, RequestToSend
-from divebook.agents.response_stream import note_reply, paid_replies, stream_response
-from divebook.agents.running_turn import CALL, INSIDE, TURN, WRITE, AgentTurn, CallPlace, present
+from divebook.agents.running_turn import CALL, INSIDE, TURN, WRITE, AgentTurn, CallPlace, present, watched
 from divebook.agents.server_tools import InputRequired, answer_questions
-from divebook.agents.signatures import is_readable, plain_result, shortened
-from divebook.agents.tool_names import ToolNames
+from divebook.agents.signatures import ToolNames, is_readable, plain_result, shortened
 from divebook.agents.turn import side_by_side
 from divebook.documents.policy import Policy
 from divebook.engine.approvals import Denied, ToolCall, embedded, is_same

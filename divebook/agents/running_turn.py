@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from divebook.documents.policy import CREDENTIALS, Policy
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     from divebook.agents.budget import TurnBudget
     from divebook.agents.request_record import RequestRecord
-    from divebook.agents.turn import TurnContext
-    from divebook.agents.turn_compatibility import TurnCompatibility
+    from divebook.agents.turn import TurnCompatibility, TurnContext
     from divebook.engine.operations import Reserved, Write
     from divebook.workflow.step import Retry
 
@@ -230,7 +229,7 @@ def present() -> AgentTurn | None:
 
 def consumed_by(response: Mapping[str, Any]) -> dict[str, int]:
     """Return the consumption of a recorded response in the units of a budget."""
-    from divebook.agents.conversions import usage_of  # already loaded: only code that reads a log runs without it
+    from divebook.agents.request_record import usage_of  # already loaded: only code that reads a log runs without it
 
     used = usage_of(response)
     tokens = used.get("input_tokens", 0) + used.get("output_tokens", 0)
@@ -245,3 +244,77 @@ def count_spent(spent: Mapping[str, int]) -> None:
     turn = present()
     if turn is not None and turn.budget is not None:
         turn.budget.count(spent)
+
+
+# --- dependency watch ------------------------------------------------------------------------------------------------
+#
+# Detection of changed dependencies: a warning about tools that change ``ctx.deps``.
+#
+# A change of ``ctx.deps`` is not recorded, so a resumed run does not have it. The comparison covers public attributes,
+# collections, dataclasses and pydantic models in them. Other objects, such as clients and connections, have internal
+# state that is meant to change.
+
+
+if TYPE_CHECKING:
+    pass
+
+MOST_VALUES = 1_000
+MOST_DEPTH = 8
+"""Limits of the comparison.
+
+Larger or deeper objects are skipped: a scan may take long, and they may contain themselves.
+"""
+
+
+_SCALARS = str, bytes, int, float, complex, type(None)
+
+
+@contextmanager
+def watched(deps: Any, turn: AgentTurn, tool: str) -> Iterator[None]:
+    """Warn, once per turn and tool, if a tool call inside the block has changed the dependencies."""
+    before = None if tool in turn.changing else seen_in(deps)
+    yield
+    after = None if before is None else seen_in(deps)
+    if after not in (None, before):
+        turn.changing.add(tool)
+        _log.warning(
+            "tool %s of agent %s changed ctx.deps, which is not recorded: a run that is resumed has it as it was "
+            "before the call; let the tool return what is to last",
+            tool,
+            turn.record.agent,
+        )
+
+
+class _TooMuchError(Exception):
+    """The object exceeds the limits of the comparison."""
+
+
+def seen_in(deps: Any) -> Any:
+    """Return a comparable copy of an object's public state; None if it is immutable or exceeds the limits."""
+    if isinstance(deps, _SCALARS):
+        return None
+    try:
+        return _copy(deps, iter(range(MOST_VALUES)), MOST_DEPTH)
+    except Exception:  # noqa: BLE001 - too large, or not readable now: the call must not fail because of this
+        return None
+
+
+def _copy(value: Any, budget: Iterator[int], depth: int) -> Any:
+    if next(budget, None) is None or depth == 0:
+        raise _TooMuchError
+    if isinstance(value, _SCALARS):
+        return type(value), value
+    inside = _parts(value, is_whole=depth == MOST_DEPTH)
+    return id(value) if inside is None else (type(value), [_copy(part, budget, depth - 1) for part in inside])
+
+
+def _parts(value: Any, *, is_whole: bool) -> list[Any] | None:
+    """Return the parts of a value; None for a value that is compared by identity."""
+    if isinstance(value, list | tuple | set | frozenset):
+        return list(value)
+    if isinstance(value, dict):
+        return [part for item in value.items() for part in item]
+    if not is_whole and not is_dataclass(value) and not hasattr(type(value), "model_fields"):
+        return None
+    names = [*getattr(type(value), "__dataclass_fields__", ()), *getattr(value, "__dict__", ())]
+    return [getattr(value, name, None) for name in dict.fromkeys(names) if not name.startswith("_")]

@@ -22,7 +22,7 @@ from divebook.errors import SetupError
 from divebook.events.classes import Instance
 from divebook.events.event import to_datetime
 from divebook.events.recorded import opened
-from divebook.scripting.references import NOTHING, Attribute, Item
+from divebook.scripting.prelude import NOTHING, Attribute, Item
 from divebook.store.pages import Numbers
 
 MakerT = TypeVar("MakerT", bound=Callable[..., pd.DataFrame])

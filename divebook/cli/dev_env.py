@@ -28,9 +28,9 @@ from divebook._version import __version__
 from divebook.cli.options import number_option
 from divebook.cli.output import json_escaped, note, run_with_streams, write
 from divebook.devenv import DevEnvManager
-from divebook.devenv.command_log import FAILED, GENERAL, exit_code_of
 from divebook.devenv.docker import ALWAYS, MISSING, NEVER
 from divebook.devenv.environments import WAIT
+from divebook.devenv.jobs import FAILED, GENERAL, exit_code_of
 from divebook.devenv.templates import profile_names, profile_of
 from divebook.devenv.upkeep import check_machine
 from divebook.errors import DevEnvError, DivebookError, ShellTimeoutError

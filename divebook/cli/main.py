@@ -14,7 +14,7 @@ import typer
 
 from divebook._version import __version__
 from divebook.cli import options as questions_options
-from divebook.cli import queues, run, runs, store, variants
+from divebook.cli import queues, run, runs, store
 from divebook.cli.options import Actions, By, Code, Json, Store, number_option
 from divebook.cli.output import Commands, as_json, columns, note, one_line, run_with_streams, say, secrets, write
 from divebook.documents.policy import ENVIRONMENT, KINDS
@@ -69,8 +69,8 @@ def rules(
 
     A rule that is revoked holds for no call that is judged from then on.
     """
-    from divebook.cli.project import existing_environment
-    from divebook.steps.approval_policy import rule_in_words
+    from divebook.cli.options import existing_environment
+    from divebook.steps.approval import rule_in_words
 
     if words and (len(words) != 2 or words[0] != REVOKE):
         raise InputError(f"unexpected {' '.join(words)!r}; {USAGE}")
@@ -124,7 +124,7 @@ def mcp(
     if token is not None and http is None:
         raise typer.BadParameter("a token is asked of HTTP clients: give --http HOST:PORT as well")
 
-    from divebook.cli.project import add_definitions, open_environment
+    from divebook.cli.options import add_definitions, open_environment
     from divebook.documents.policy import KINDS, Policy, resolved
     from divebook.serve import serve_stdio
     from divebook.serve.server import serve_http
@@ -168,7 +168,7 @@ def convert(
     needs corrections before it can be run.
     """
     from divebook.config.loader import load_file, load_folder
-    from divebook.steps.code_problems import syntax_problems
+    from divebook.steps.checks import syntax_problems
     from divebook.workflow.reader import definitions_to_text, read_definitions
 
     if output is not None and output.exists():
@@ -208,8 +208,8 @@ app = typer.Typer(
 app.command("run", epilog="Example: divebook run audit.yaml -v limit=20")(run.run)
 app.command("resume", epilog="Example: divebook resume exec_01k8 audit.yaml")(run.resume)
 app.command("fork", epilog="Example: divebook fork exec_01k8 --at 12 --set city=Bonn")(run.fork)
-app.command("try", epilog="Example: divebook try exec_01k8 draft audit.yaml --times 3")(variants.try_step)
-app.command("what-if", epilog="Example: divebook what-if exec_01k8 --input city=Bonn --plan")(variants.what_if)
+app.command("try", epilog="Example: divebook try exec_01k8 draft audit.yaml --times 3")(runs.try_step)
+app.command("what-if", epilog="Example: divebook what-if exec_01k8 --input city=Bonn --plan")(runs.what_if)
 app.command("runs", epilog="Example: divebook runs --status failed --limit 5")(runs.runs)
 app.command("show", epilog="Example: divebook show exec_01k8 --events")(runs.show)
 app.command("why", epilog="Example: divebook why exec_01k8 total")(runs.why)

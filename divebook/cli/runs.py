@@ -6,12 +6,28 @@ import shlex
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from divebook.cli.options import Actions, Code, ExecutionId, Json, Store, number_option
+from divebook.cli.options import (
+    Actions,
+    Agents,
+    AnswersChanged,
+    BoundsText,
+    Code,
+    ExecutionId,
+    InputsChanged,
+    Json,
+    ModelName,
+    PromptsChanged,
+    ResultsChanged,
+    Store,
+    VariablesChanged,
+    number_option,
+)
 from divebook.cli.output import (
     DAMAGED,
     as_json,
@@ -27,20 +43,25 @@ from divebook.cli.output import (
 )
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.lifecycle import TERMINAL
-from divebook.errors import ConcurrentAppendError, DivebookError, SetupError, StoreError
+from divebook.errors import ConcurrentAppendError, DefinitionError, DivebookError, NotFoundError, SetupError, StoreError
+from divebook.events.catalog import COMPLETED
 from divebook.text.format import json_time, local_time, seconds, size
-from divebook.text.ranges import COUNT, COUNT_OR_ZERO
+from divebook.text.ranges import COUNT, COUNT_OR_ZERO, INTEGER
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from divebook.config.answers import Handled
     from divebook.environment.environment import Environment
+    from divebook.environment.variants import TrialOptions, WhatIfOptions
     from divebook.projections.compare import Pair, Row
     from divebook.projections.summary import RunLine
     from divebook.replay.files import KeptFiles
+    from divebook.replay.trial import StepTrial
+    from divebook.replay.what_if import Plan, WhatIf
     from divebook.runtime.execution import Execution
     from divebook.store import EventStore, ExecutionRecord
+    from divebook.workflow.definition import Workflow
 
 
 Status = Literal[
@@ -77,7 +98,7 @@ def runs(
     json: Json = False,
 ) -> None:
     """List executions, newest first."""
-    from divebook.cli.project import existing_store
+    from divebook.cli.options import existing_store
     from divebook.projections.summary import Overview
 
     logs = existing_store(store)
@@ -116,7 +137,7 @@ def show(
     In place of an ID it takes a file, as `divebook open` does. Of a damaged log the sound beginning is shown, with exit
     code 1.
     """
-    from divebook.cli.project import existing_environment
+    from divebook.cli.options import existing_environment
     from divebook.cli.result import print_details
 
     is_file = _is_file(execution_id)
@@ -186,7 +207,7 @@ def compare(
     Each place is the same, changed, added or removed. The first execution is compared with each of the others. Exit
     code 1 where they differ.
     """
-    from divebook.cli.project import existing_environment
+    from divebook.cli.options import existing_environment
 
     if len(execution_ids) < 2:
         raise typer.BadParameter("name two executions or more; divebook runs lists them")
@@ -230,7 +251,7 @@ def cancel(
     They are named one by one, or all that have not ended are meant which the options leave. If another process runs
     one, it stops there before its next step. What cannot be cancelled is said, and the others are.
     """
-    from divebook.cli.project import existing_environment
+    from divebook.cli.options import existing_environment
     from divebook.config.answers import handle_each
 
     environment = existing_environment(store)
@@ -290,7 +311,7 @@ def tag(
     Without any it prints those that the execution has. `divebook runs --tag TAG` finds it by them. They are events of
     its log, also after its end.
     """
-    from divebook.cli.project import existing_environment
+    from divebook.cli.options import existing_environment
 
     environment = existing_environment(store)
     record = environment.store.record(environment.store.resolve(execution_id))
@@ -328,7 +349,7 @@ def annotate(
     They are named one by one, or all are meant which the options leave. It is an event of each log, also after its end.
     What cannot be said of one is told, and the others have it.
     """
-    from divebook.cli.project import existing_environment
+    from divebook.cli.options import existing_environment
     from divebook.config.answers import annotating, handle_each
 
     environment = existing_environment(store)
@@ -408,7 +429,7 @@ Files = Annotated[
 
 
 def _files(execution_id: str, store: str | None, workspace: str | None) -> KeptFiles:
-    from divebook.cli.project import existing_environment
+    from divebook.cli.options import existing_environment
 
     return existing_environment(store).files(execution_id, workspace)
 
@@ -536,7 +557,7 @@ def why(
 
     Which events, steps, calls, variables, inputs and choices made it, all the way back.
     """
-    from divebook.cli.project import existing_environment
+    from divebook.cli.options import existing_environment
 
     found = existing_environment(store).why(execution_id, name, at, row=row, column=column)
     write(str(found) if form == "text" else found.graph)
@@ -547,7 +568,7 @@ def inspect(execution_id: ExecutionId, store: Store = None) -> None:
 
     The critical path, time by kind, what was tried again, and what agents, models and steps cost.
     """
-    from divebook.cli.project import existing_environment
+    from divebook.cli.options import existing_environment
 
     write(str(existing_environment(store).inspect(execution_id)))
 
@@ -571,7 +592,7 @@ def verify(
     The first difference names event, step, line, what was expected and what came instead. Without a file it is the
     definition that the log holds. Exit code 1 if any execution differs, or cannot be checked.
     """
-    from divebook.cli.project import add_definitions, existing_store, open_environment
+    from divebook.cli.options import add_definitions, existing_store, open_environment
 
     if not every and execution_id is None:
         raise SetupError("name one execution, or --all for every one of the store: divebook verify exec_01k8")
@@ -615,7 +636,7 @@ def to_test(
     event, step and line. It reads the definition from FILE; without it, from a copy of that in the log. Secrets are
     left out.
     """
-    from divebook.cli.project import add_definitions, existing_store, open_environment
+    from divebook.cli.options import add_definitions, existing_store, open_environment
     from divebook.export.pytest import write_test
 
     existing_store(store)
@@ -626,3 +647,200 @@ def to_test(
     execution = environment.execution(execution_id)
     written = write_test(environment, execution, to, definitions=read_from, overwrite=force)
     note(f"wrote {written} and its log; python -m pytest {shlex.quote(str(written))} runs it")
+
+
+# --- variants --------------------------------------------------------------------------------------------------------
+#
+# ``divebook what-if``: an execution gone through once more with one change, answered from its log.
+
+
+def what_if(
+    execution_id: ExecutionId,
+    file: Agents = None,
+    *,
+    at: Annotated[
+        int | None,
+        number_option(
+            "--at",
+            allowed=INTEGER,
+            help="The last event that stays; else the change takes full effect.",
+        ),
+    ] = None,
+    variables: VariablesChanged = None,
+    inputs: InputsChanged = None,
+    answer: AnswersChanged = None,
+    result: ResultsChanged = None,
+    prompt: PromptsChanged = None,
+    model: ModelName = None,
+    tools: Annotated[
+        str,
+        typer.Option("--tools", metavar="recorded|read-only|live", help="What may be executed without a record."),
+    ] = "recorded",
+    repeat: Annotated[int, number_option("--repeat", allowed=INTEGER, help="How many to make.")] = 1,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Only say what would be reused and what would be live; no call is made.")
+    ] = False,
+    bounds: BoundsText = None,
+    code: Code = False,
+    actions: Actions = None,
+    store: Store = None,
+    json: Json = False,
+) -> None:
+    """Go through an execution again with one change.
+
+    Everything that its log has a result for is answered from there, and models are asked; the execution stays as it is.
+    Says what was served, live, blocked and unused, and what came out otherwise. Exit code as run has it. JSON is
+    an object, with --repeat above 1 a list of them.
+    """
+    from divebook.cli.options import add_definitions, existing_store, open_environment
+    from divebook.config.answers import bounds_from, change_from
+
+    existing_store(store)
+    change = change_from(variables or (), inputs or (), answer or (), result or (), prompts=prompt or (), model=model)
+    secrets.learn(change.variables, change.inputs)
+    environment = open_environment(store, actions or (), note)
+    if file is not None:
+        add_definitions(environment, file, environment.execution(execution_id).workflow.dialect, code=code)
+    options: WhatIfOptions = {"tools": tools, "bounds": bounds_from(bounds)}
+    try:
+        if plan:
+            planned = environment.what_if(execution_id, change, at, plan=True, **options)
+            write(as_json(_planned(planned), indent=2) if json else secrets.text(repr(planned)))
+            return
+        found = environment.what_if(execution_id, change, at, repeat=repeat, **options)
+    except (DefinitionError, NotFoundError) as error:
+        if file is not None or getattr(error, "kind", "agent") not in ("agent", "action"):
+            raise
+        told = (
+            "A log holds the workflow, not agents and actions: name their file (divebook what-if ID FILE) or --actions"
+        )
+        raise SetupError(f"{error}. {told}") from error
+    from divebook.cli.result import EXIT_CODES
+
+    secrets.learn(*(each.execution.state.variables for each in found))
+    if json:
+        facts = [_variant_facts(each) for each in found]
+        write(as_json(facts if repeat > 1 else facts[0], indent=2))
+    else:
+        write(secrets.text(str(found if repeat > 1 else found[0])))
+    codes = (EXIT_CODES.get(each.execution.status, 1) for each in found)
+    raise typer.Exit(next(filter(None, codes), 0))
+
+
+def _planned(plan: Plan) -> dict[str, Any]:
+    """Return the facts about a plan that ``--json`` prints."""
+    told = {name: getattr(plan, name) for name in ("source", "at", "reused", "cost", "unknown", "blocked")}
+    return {**told, "change": plan.change.to_data(), "live": [call._asdict() for call in plan.live]}
+
+
+def _variant_facts(found: WhatIf) -> dict[str, Any]:
+    """Return the facts about a what-if that ``--json`` prints."""
+    execution = found.execution
+    first = found.diff
+    return {
+        "id": execution.id,
+        "source": found.source,
+        "at": found.at,
+        "change": found.change.to_data(),
+        "status": execution.status,
+        "error": execution.error,
+        "outputs": found.outputs,
+        **asdict(found.tally),
+        "cost": found.cost,
+        "comparable": found.comparable,
+        "calls": [call._asdict() for call in found.calls],
+        "first_difference": None if first is None else {"event": first.event, "step": first.step, "text": first.text},
+        "differences": found.comparison.pairs[0].counts,
+        "unchecked": found.unchecked,
+    }
+
+
+# ``divebook try``: one step of an execution done again with the state it had, beside what is recorded.
+
+
+def try_step(
+    execution_id: ExecutionId,
+    step: Annotated[str, typer.Argument(metavar="STEP", help="The step; of a workflow function, an agent it asked.")],
+    file: Agents = None,
+    *,
+    times: Annotated[int, number_option("--times", allowed=INTEGER, help="How often.")] = 1,
+    keys: Annotated[
+        Path | None,
+        typer.Option("--keys", metavar="FILE", help="YAML: keys that the step is to have in place of its own."),
+    ] = None,
+    variables: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A variable that it is to find otherwise; may be repeated."),
+    ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", "-v", metavar="NAME=VALUE", help="An input that is to be otherwise; may be repeated."),
+    ] = None,
+    visit: Annotated[
+        int | None,
+        number_option("--visit", allowed=INTEGER, help="Which time that it was entered; default: the last."),
+    ] = None,
+    item: Annotated[
+        int | None,
+        number_option("--item", allowed=INTEGER, help="Of Each, one item alone, from 0."),
+    ] = None,
+    tools: Annotated[
+        str,
+        typer.Option("--tools", metavar="recorded|read-only|live", help="What may be executed without a record."),
+    ] = "recorded",
+    keep: Annotated[
+        Path | None, typer.Option("--keep", metavar="FILE", help="Write the workflow with the changed step there.")
+    ] = None,
+    code: Code = False,
+    actions: Actions = None,
+    store: Store = None,
+    model: ModelName = None,
+    bounds: BoundsText = None,
+    json: Json = False,
+) -> None:
+    """Try one step of an execution again, and compare.
+
+    It has the state that it had; the execution stays as it is. Models are asked; actions and tools have the recorded
+    result of the same call. Exit code 1 if a try has not completed.
+    """
+    from divebook.cli.options import add_definitions, existing_store, open_environment
+    from divebook.config.answers import bounds_from, change_from
+    from divebook.workflow.reader import with_keys
+
+    existing_store(store)
+    if keep is not None and keep.exists():
+        raise SetupError(f"{keep} exists already; name another file for --keep")
+    change = change_from(variables or (), inputs or ())
+    limits = bounds_from(bounds)
+    secrets.learn(change.variables, change.inputs)
+    written = None if keys is None else keys.read_text(encoding="utf-8")
+    environment = open_environment(store, actions or (), note)
+    if file is not None:
+        add_definitions(environment, file, environment.execution(execution_id).workflow.dialect, code=code)
+
+    def changed(workflow: Workflow) -> Workflow:
+        return workflow if written is None else with_keys(workflow, step, written, source_name=str(keys))
+
+    options: TrialOptions = {"variables": change.variables, "inputs": change.inputs, "visit": visit, "item": item}
+    options |= {"tools": tools, "model": model, "bounds": limits}
+    try:
+        trial = environment.try_step(execution_id, step, changed, times=times, **options)
+    except (DefinitionError, NotFoundError) as error:
+        if file is not None or keys is not None or getattr(error, "kind", "agent") not in ("agent", "action"):
+            raise
+        told = (
+            "A log holds the workflow, not agents and actions: name their file (divebook try ID STEP FILE) or --actions"
+        )
+        raise SetupError(f"{error}. {told}") from error
+    write(as_json(_trial_facts(trial), indent=2) if json else secrets.text(str(trial)))
+    if keep is not None:
+        trial.keep(keep)
+        note(f"wrote {keep}")
+    raise typer.Exit(0 if all(tried.status == COMPLETED for tried in trial.tries) else 1)
+
+
+def _trial_facts(trial: StepTrial) -> dict[str, Any]:
+    """Return the facts about a trial that ``--json`` prints."""
+    entry = trial.entry._asdict()
+    recorded, *tries = (asdict(tried) for tried in (trial.recorded, *trial.tries))
+    return {"source": trial.source, **entry, "cost": trial.cost, "recorded": recorded, "tries": tries}

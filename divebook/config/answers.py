@@ -21,7 +21,7 @@ from divebook.questions.bounds import Bounds
 from divebook.runtime.execution import Execution
 from divebook.runtime.messages import annotation
 from divebook.store import ExecutionRecord
-from divebook.text.names import normal_name
+from divebook.text.arguments import normal_name
 from divebook.text.redaction import one_line
 from divebook.workflow.resources import RECOVERIES, Config
 from divebook.workflow.yaml_text import value_typed, yaml_of

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import importlib.util
 import json
+import os
 import re
 import shlex
+import sys
 from argparse import ArgumentError, ArgumentParser, Namespace
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any, get_args
 
+from divebook.agents import Agent
 from divebook.config.content import Sources, resolve_content
-from divebook.errors import DefinitionError, Problem
-from divebook.steps.code_problems import syntax_problems
+from divebook.environment.environment import Environment
+from divebook.errors import DefinitionError, Problem, SetupError
+from divebook.steps.checks import syntax_problems
 from divebook.text.path_arguments import as_path
 from divebook.text.syntax import parse_python
-from divebook.workflow.definition import Definitions, merge_all
+from divebook.workflow.definition import Definitions, Workflow, merge_all
 from divebook.workflow.dialect import DIALECT_RULES, OWN, Dialect
 from divebook.workflow.reader import Body, definitions_to_text, read_definitions
+from divebook.workflow.resources import ScheduleDefinition
+from divebook.workflow.servers import MCPServerDefinition
 from divebook.workflow.table import MAX_TEXT, Format
 
 # --- code cells of a notebook with definitions in Python: they are parsed here, and never run ------------------------
@@ -331,3 +340,61 @@ def _unreadable(path: Path, message: str, hint: str | None = None) -> Definition
 def _with_file_name(problem: Problem, path: Path) -> Problem:
     where = f"{path.name}:{problem.line}:{problem.column}" if problem.line else path.name
     return replace(problem.at(0, 0), message=f"{where}: {problem.message}", place=())
+
+
+# --- modules ---------------------------------------------------------------------------------------------------------
+#
+# Python modules and files whose agents, workflows and actions an environment uses.
+
+
+def add_values(environment: Environment, values: Iterable[Any]) -> None:
+    """Add definitions among the values of a module or notebook to an environment.
+
+    The contents of environments are added first, so that single agents and workflows replace those of the same names.
+    """
+    for value in values:
+        if isinstance(value, Environment):
+            environment.take_in(value)
+    for value in values:
+        if isinstance(value, Agent):
+            environment.add_agent(value, replace=True)
+        elif isinstance(value, Workflow):
+            environment.add_workflow(value, replace=True)
+        elif isinstance(value, ScheduleDefinition):
+            environment.add_schedule(value, replace=True)
+        elif isinstance(value, MCPServerDefinition):
+            environment.add_server(value, replace=True)
+
+
+def import_actions(source: str, what: str = "actions") -> ModuleType:
+    """Import a module or Python file, which registers its ``@action`` and ``@workflow`` functions.
+
+    Parameters
+    ----------
+    what
+        The purpose of the module, for errors.
+
+    Raises
+    ------
+    SetupError
+        The import raises any exception.
+    """
+    try:
+        if source.endswith(".py"):
+            return _import_file(Path(source))
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as `python -m` does
+        return importlib.import_module(source)
+    except Exception as error:  # code of users may raise anything
+        raise SetupError(f"{what} {source!r} cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def _import_file(path: Path) -> ModuleType:
+    # A prefix, so that a file called json.py does not take the place of json.
+    spec = importlib.util.spec_from_file_location(f"divebook_actions_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is not Python")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.parent.absolute()))  # as `python FILE` does
+    sys.modules[module.__name__] = module
+    spec.loader.exec_module(module)
+    return module

@@ -17,13 +17,7 @@ from typing import Any, NamedTuple
 from divebook.devenv.environments import Environments
 from divebook.devenv.isolation import Isolation, State, digest_of, end_processes, size_of
 from divebook.devenv.templates import checked_name, write_json
-from divebook.errors import (
-    CheckpointNotFoundError,
-    ContainerError,
-    DevEnvError,
-    LimitExceededError,
-    NotReplacedError,
-)
+from divebook.errors import CheckpointNotFoundError, ContainerError, DevEnvError, LimitExceededError, NotReplacedError
 from divebook.workspace.paths import Root
 from divebook.workspace.snapshots.take import Snapshots
 from divebook.workspace.snapshots.tree import FILE, Tree, TreeEntry, shown_path

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import subprocess
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from divebook.errors import (
+    CommandFailedError,
     DevEnvError,
+    EngineUnavailableError,
+    ShellExecutionError,
+    ShellTimeoutError,
 )
+from divebook.text.format import visible
+from divebook.text.redaction import shared
 
 STDOUT = "stdout"
 STDERR = "stderr"
@@ -129,3 +137,150 @@ def _lives(pid: int, began: float) -> bool:
         return start_time(pid) == began != 0.0 and bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:
         return False
+
+
+# --- command log -----------------------------------------------------------------------------------------------------
+#
+# Log of the operations on environments: one line each, of limited size, without secrets.
+
+
+LARGEST = 1_000_000
+"""Largest size of the log in bytes. A larger log is renamed to its name with ``.1``."""
+TEXT = "text"
+JSON = "json"
+
+
+@dataclass
+class CommandLog:
+    """Log files below a root. If a log cannot be written, a warning is printed instead."""
+
+    path: Path
+    events: Path
+    """File with the same lines as JSON, for programs."""
+    form: str = TEXT
+    prints_warnings: bool = True
+    """Whether warnings are also printed on stderr."""
+    is_verbose: bool = False
+    """Whether all lines are also printed on stderr."""
+
+    def write(self, level: str, at: str, message: str, **facts: Any) -> None:
+        """Write a line to both log files.
+
+        Parameters
+        ----------
+        at
+            The time as ISO 8601.
+        facts
+            Further fields of the JSON line: command, environment, tenant, owner, duration (seconds), exit_code.
+        """
+        text = shared().text(message).replace("\n", " | ")
+        if level == "WARNING" and self.prints_warnings:
+            sys.stderr.write(f"dev_env: {visible(text)}\n")
+        json_line = json.dumps({"time": at, "level": level, "message": text, **facts}, ensure_ascii=False)
+        text_line = _line(level, at, text, facts)
+        if self.is_verbose and level != "WARNING":
+            sys.stderr.write(f"{visible(text_line)}\n")
+        for path, entry in ((self.path, json_line if self.form == JSON else text_line), (self.events, json_line)):
+            try:
+                _append(path, entry)
+            except OSError as error:
+                sys.stderr.write(visible(f"dev_env: the log {path} cannot be written: {error}\n"))
+
+    def lines(self, environment: str) -> Iterator[str]:
+        """Return the text lines about an environment, oldest first."""
+        return (line for line in _lines(self.path) if _is_about(line, environment))
+
+    def json_lines(self, tenant: str, environment: str | None = None) -> Iterator[str]:
+        """Yield the JSON lines of a tenant, of one environment or all, oldest first."""
+        for line in _lines(self.events):
+            try:
+                facts = json.loads(line)
+            except ValueError:  # cut where the disk was full
+                continue
+            if facts.get("tenant") == tenant and environment in (None, facts.get("environment")):
+                yield line
+
+
+@dataclass(frozen=True)
+class ActivityLog:
+    """Operations and warnings of one manager, written to the log with its tenant and owner."""
+
+    log: CommandLog
+    tenant: str
+    owner: str
+    now: Callable[[], str]
+
+    def warn(self, message: str, environment: str = "") -> None:
+        """Log a warning, which the log may also print on stderr."""
+        self.log.write("WARNING", self.now(), message, environment=environment, tenant=self.tenant)
+
+    @contextmanager
+    def operation(self, command: str, name: str, detail: str = "") -> Iterator[dict[str, Any]]:
+        """Log the block as one line when it ends: its result, duration and exit code.
+
+        Yields a dict. The block may set its ``exit_code``; an exception sets it to that of `exit_code_of`.
+        """
+        started = time.monotonic()
+        result = {"exit_code": 0}
+        level = "INFO"
+        outcome = "done"
+        try:
+            yield result
+        except BaseException as error:
+            level = "ERROR"
+            outcome = str(error) or type(error).__name__
+            result["exit_code"] = exit_code_of(error)
+            raise
+        finally:
+            seconds = round(time.monotonic() - started, 3)
+            exit_code = result["exit_code"]
+            labels = {"command": command, "environment": name, "tenant": self.tenant, "owner": self.owner}
+            text = f"{command} {detail}".rstrip()
+            message = f"{text}: {outcome} (exit code {exit_code}, {seconds} s)"
+            self.log.write(level, self.now(), message, **labels, duration=seconds, exit_code=exit_code)
+
+
+def _append(path: Path, line: str) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if path.exists() and path.stat().st_size > LARGEST:
+        path.replace(f"{path}.1")
+    opened = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    with os.fdopen(opened, "wb") as file:
+        file.write(f"{line}\n".encode())
+
+
+def _lines(path: Path) -> Iterator[str]:
+    for part in (Path(f"{path}.1"), path):
+        if part.exists():
+            yield from part.read_text("utf-8", "replace").splitlines()
+
+
+def _line(level: str, at: str, text: str, facts: dict[str, Any]) -> str:
+    return f"[{level}] {at[:10]} {at[11:19]} - {facts.get('environment') or '-'}: {text}"
+
+
+def _is_about(line: str, environment: str) -> bool:
+    if not line.startswith("{"):
+        return line.partition(" - ")[2].startswith(f"{environment}: ")
+    try:
+        return bool(json.loads(line).get("environment") == environment)
+    except ValueError:  # cut where the disk was full
+        return False
+
+
+# --- exit codes of the program ``dev_env``, which the log records too ---
+
+
+GENERAL = DevEnvError.exit_code
+NO_ENGINE = 5
+FAILED = CommandFailedError.exit_code
+"""Exit code after a command that ran and failed, or could not be started."""
+
+
+def exit_code_of(error: BaseException) -> int:
+    """Return the exit code that stands for an error."""
+    if isinstance(error, DevEnvError):
+        return error.exit_code
+    if isinstance(error, EngineUnavailableError):
+        return NO_ENGINE
+    return FAILED if isinstance(error, ShellTimeoutError | ShellExecutionError) else GENERAL

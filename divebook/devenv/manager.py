@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from divebook.devenv.checkpoints import RESTORING, checkpoints_of, delete, finish_restoring, restore, save
-from divebook.devenv.command_log import JSON, TEXT, ActivityLog, CommandLog
 from divebook.devenv.docker import MISSING, DockerIsolation, engine_version
 from divebook.devenv.environments import (
     CREATING,
@@ -31,7 +30,7 @@ from divebook.devenv.environments import (
     locked,
 )
 from divebook.devenv.isolation import ADVISORY, USUAL, CommandManner, Isolation, State, copy_in, copy_out, install
-from divebook.devenv.jobs import Jobs
+from divebook.devenv.jobs import JSON, TEXT, ActivityLog, CommandLog, Jobs
 from divebook.devenv.templates import (
     DEFAULT,
     Configuration,

@@ -15,12 +15,7 @@ from divebook.devenv.docker import IMAGE, LABEL, engine_version
 from divebook.devenv.environments import RUNNING, STOPPED, UNFINISHED, Environments
 from divebook.devenv.isolation import State, available_pythons
 from divebook.devenv.templates import Layout
-from divebook.errors import (
-    ContainerError,
-    DevEnvError,
-    EngineUnavailableError,
-    EnvironmentDeniedError,
-)
+from divebook.errors import ContainerError, DevEnvError, EngineUnavailableError, EnvironmentDeniedError
 from divebook.text.format import size
 from divebook.workspace.docker.engine import KeepingEngine, engine_url
 

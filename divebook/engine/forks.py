@@ -38,7 +38,7 @@ from divebook.events.codec import storable
 from divebook.events.event import Event
 from divebook.questions.bounds import Bounds
 from divebook.questions.question import RESOURCE_EXHAUSTED
-from divebook.text.names import normal_name
+from divebook.text.arguments import normal_name
 from divebook.workflow.definition import Workflow
 
 # --- changes of a fork -----------------------------------------------------------------------------------------------

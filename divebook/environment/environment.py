@@ -17,10 +17,18 @@ from divebook.agents.clients import CLIENTS
 from divebook.documents import DocumentRepository, FileDocuments, Policy
 from divebook.engine.approvals import StandingRule
 from divebook.engine.forks import Change
-from divebook.environment.queues import DEFAULT_QUEUE, enqueued_event
 from divebook.environment.registry import Registry
 from divebook.environment.settings import EnvironmentWorkspaces, Settings, TelemetrySetting
-from divebook.environment.starts import WARN, Starter, StartOptions, as_bounds, existing_execution, require_options
+from divebook.environment.starts import (
+    DEFAULT_QUEUE,
+    WARN,
+    Starter,
+    StartOptions,
+    as_bounds,
+    enqueued_event,
+    existing_execution,
+    require_options,
+)
 from divebook.environment.variants import (
     FROM_FAILURE,
     FROM_START,
@@ -33,14 +41,7 @@ from divebook.environment.variants import (
     WhatIfOptions,
     edited_operations,
 )
-from divebook.errors import (
-    ExecutionError,
-    NotFoundError,
-    Problem,
-    SetupError,
-    StartKeyTakenError,
-    did_you_mean,
-)
+from divebook.errors import ExecutionError, NotFoundError, Problem, SetupError, StartKeyTakenError, did_you_mean
 from divebook.events.event import to_datetime
 from divebook.interrupts import interruptible_result
 from divebook.projections.comparison import Comparison
@@ -53,12 +54,11 @@ from divebook.replay.files import KeptFiles
 from divebook.replay.inspect import Inspection
 from divebook.replay.provenance import Provenance, why
 from divebook.replay.recorded_answers import ReuseInputs
-from divebook.replay.rehearsal import answers_for
 from divebook.replay.replayer import Replayer, replayer_of
 from divebook.replay.resume_changed import ResumePlan
 from divebook.replay.trial import StepTrial
 from divebook.replay.verify import Verification
-from divebook.replay.what_if import Plan, RepeatedWhatIf, WhatIf
+from divebook.replay.what_if import Plan, RepeatedWhatIf, WhatIf, answers_for
 from divebook.runtime.clock import Chance, Clock, Ids, SystemChance, SystemClock
 from divebook.runtime.compute.dask import Executors
 from divebook.runtime.driver import Driver
@@ -72,13 +72,11 @@ from divebook.runtime.recorder import CallTracing
 from divebook.runtime.step import Handler, Services
 from divebook.scripting import Interpreter, default_interpreter
 from divebook.steps.actions import Action, action_of, built_in_actions
-from divebook.steps.approval_policy import EnvironmentApprovalPolicy
-from divebook.steps.content_blocks import ContentBuilder
-from divebook.steps.conversations import ConversationStore, Thread
-from divebook.steps.durable_log import DurableLog
-from divebook.steps.evaluation import condition_holds, filled, items_of
+from divebook.steps.approval import EnvironmentApprovalPolicy
+from divebook.steps.conversations import ConversationStore, DurableLog, Thread
 from divebook.steps.handlers import built_in_handlers
-from divebook.steps.script_step import ScriptStep
+from divebook.steps.prompt import ContentBuilder
+from divebook.steps.script_step import ScriptStep, condition_holds, filled, items_of
 from divebook.steps.workspace_actions import WORKSPACE_ACTIONS
 from divebook.store import EventStore, ExecutionRecord, MemoryStore, open_store, transfer
 from divebook.store.append import Durability, durability_called

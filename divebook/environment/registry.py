@@ -22,20 +22,18 @@ from divebook.runtime.loop import ENGINE
 from divebook.runtime.operations import OperationRequest
 from divebook.runtime.step import Handler
 from divebook.steps.actions import REGISTERED, Action
-from divebook.steps.agent_checks import (
+from divebook.steps.checks import (
     agents_of_steps,
     check_agent,
     check_declared,
     check_model,
     require_existing,
+    syntax_problems,
 )
-from divebook.steps.changed_functions import roots_of
-from divebook.steps.code_problems import syntax_problems
-from divebook.steps.delegation import ASSIGN_WORK
-from divebook.steps.function import require_function
+from divebook.steps.function import require_function, roots_of
+from divebook.steps.prompt import ASSIGN_WORK
 from divebook.store import EventStore
-from divebook.text.arguments import list_of, require
-from divebook.text.names import same_name
+from divebook.text.arguments import list_of, require, same_name
 from divebook.text.redaction import logger
 from divebook.tools.builtin import ABSENT, OFFERED, declared, limited
 from divebook.tools.file_tools import ToolReach

@@ -6,6 +6,7 @@ import functools
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, TypeAlias, TypedDict
 
 from divebook._version import __version__
@@ -15,20 +16,23 @@ from divebook.engine.state import ExecutionState
 from divebook.environment.registry import Registry
 from divebook.errors import (
     ExecutionNotFoundError,
+    InputError,
     SetupError,
     StartKeyTakenError,
     StartKeyWarning,
     did_you_mean,
+    shown_number,
 )
 from divebook.events import catalog
 from divebook.events.codec import canonical_hash, storable
+from divebook.events.event import to_microseconds
 from divebook.events.recorded import opened
 from divebook.questions.bounds import Bounds
 from divebook.runtime.children import Child, Opened
 from divebook.runtime.execution import Execution
 from divebook.runtime.forks import recorded_opening
 from divebook.runtime.manager import Control
-from divebook.steps.durable_log import BOOK_WORKFLOW
+from divebook.steps.conversations import BOOK_WORKFLOW
 from divebook.store import EventStore
 from divebook.store.append import Durability
 from divebook.text.arguments import describe, require
@@ -411,3 +415,41 @@ def _listed(tags: Sequence[str] | None) -> list[str]:
         if not isinstance(tag, str):
             raise SetupError(f"a tag must be a word, not {tag!r}; write {str(tag)!r}")
     return listed
+
+
+# --- queues ----------------------------------------------------------------------------------------------------------
+#
+# Options of executions that wait in a queue for a worker (`divebook.Worker`).
+
+
+DEFAULT_QUEUE = "default"
+MOST_PRIORITY = 1_000_000
+
+
+def enqueued_event(queue: Any, priority: Any, at: Any) -> catalog.ExecutionEnqueued:
+    """Return the event that puts an execution into a queue; raises `SetupError` if an option does not fit."""
+    if not isinstance(queue, str) or not queue.strip():
+        raise SetupError(f"a queue has a name, not {queue!r}; write queue='labels'")
+    if type(priority) is not int or abs(priority) > MOST_PRIORITY:
+        most = f"{MOST_PRIORITY:,}"
+        raise SetupError(
+            f"a priority is a whole number from -{most} to {most}, not {shown_number(priority)}; write priority=0"
+        )
+    if at is not None and not isinstance(at, datetime):
+        raise SetupError(f"at is a datetime, not {at!r}; write at=datetime.now() + timedelta(hours=1)")
+    return catalog.ExecutionEnqueued(queue, priority, None if at is None else _microseconds(at))
+
+
+def time_named(text: str | None) -> datetime | None:
+    """Parse a time that a person has written, such as ``2026-05-01T08:00``; raises `InputError`."""
+    try:
+        return None if text is None else datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InputError(f"--at {text!r} is no time; write --at 2026-05-01T08:00") from error
+
+
+def _microseconds(at: datetime) -> int:
+    try:
+        return to_microseconds(at.astimezone())
+    except (ValueError, OverflowError) as error:  # with its zone it lies before the year 1, or after 9999
+        raise SetupError(f"at is a time that clocks can show, not {at.isoformat()}; write a nearer one") from error

@@ -37,7 +37,6 @@ from divebook.events.event import Event
 from divebook.projections.summary import ReadLog
 from divebook.questions.bounds import Bounds
 from divebook.replay.recorded_answers import RECORDED, TOOLS, ReuseInputs
-from divebook.replay.rehearsal import RehearsalHost
 from divebook.replay.resume_changed import Kept, ResumePlan, kept_by, planned_to_go_on
 from divebook.replay.trial import (
     ASKED,
@@ -51,7 +50,16 @@ from divebook.replay.trial import (
     tried_in,
 )
 from divebook.replay.verify import Verification, verified
-from divebook.replay.what_if import Plan, Proposal, RepeatedWhatIf, WhatIf, bounds_beside, planned, result_of
+from divebook.replay.what_if import (
+    Plan,
+    Proposal,
+    RehearsalHost,
+    RepeatedWhatIf,
+    WhatIf,
+    bounds_beside,
+    planned,
+    result_of,
+)
 from divebook.runtime.children import Child
 from divebook.runtime.execution import Execution
 from divebook.runtime.forks import (
@@ -71,7 +79,7 @@ from divebook.runtime.leases import DRIVEN_LEASES
 from divebook.runtime.manager import Control, refuse_final
 from divebook.runtime.operations import FindMissPolicy
 from divebook.runtime.step import Services
-from divebook.steps.changed_functions import changed_since
+from divebook.steps.function import changed_since
 from divebook.store.append import Durability
 from divebook.store.base import EventStore
 from divebook.workflow.definition import Workflow

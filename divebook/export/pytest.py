@@ -28,7 +28,7 @@ from nbformat import v4
 from divebook.agents import Agent
 from divebook.agents.signatures import library_tool
 from divebook.config import load, with_documents
-from divebook.config.modules import add_values, import_actions
+from divebook.config.loader import add_values, import_actions
 from divebook.documents import FileDocuments
 from divebook.engine.lifecycle import TERMINAL
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, CACHED_RESPONSE

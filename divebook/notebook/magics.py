@@ -23,13 +23,7 @@ from divebook.errors import CodeChangedError
 from divebook.interrupts import INTERRUPTS
 from divebook.notebook.commands import HELP_OPTIONS, Command, command, command_called, help_with, print_answer
 from divebook.notebook.frontend import FrontEnd, notebook_of, present_front_end
-from divebook.notebook.run_in_cell import (
-    await_in_cell,
-    immediate,
-    show_in_background,
-    show_while_running,
-    wait_in_cell,
-)
+from divebook.notebook.run_in_cell import await_in_cell, immediate, show_in_background, show_while_running, wait_in_cell
 from divebook.notebook.shell_state import line_in_cell, user_variables
 
 if TYPE_CHECKING:
@@ -399,8 +393,7 @@ class DiveMagics(Magics):
         A worker is a process: `divebook worker FILE --queue NAME` in a shell, on any machine that has the store. The
         same cell with the same workflow and inputs shows the run that it has enqueued: Run All enqueues nothing twice.
         """
-        from divebook.environment.queues import DEFAULT_QUEUE, time_named
-        from divebook.environment.starts import WARN
+        from divebook.environment.starts import DEFAULT_QUEUE, WARN, time_named
         from divebook.notebook.rerun import start_key
         from divebook.notebook.run import Run
 
@@ -818,8 +811,8 @@ class DiveMagics(Magics):
 
         --store PATH   where the logs are
         """
+        from divebook.notebook.report import questions
         from divebook.notebook.run_list import InboxOutput
-        from divebook.notebook.session_text import questions
 
         store = arguments.options.get("store")
         environment = self._session.over(store)
@@ -835,7 +828,7 @@ class DiveMagics(Magics):
         --revoke ID    revoke one, for all calls from now on
         --store PATH   where the logs are
         """
-        from divebook.notebook.session_text import rules
+        from divebook.notebook.report import rules
 
         environment = self._session.over(arguments.options.get("store"))
         print_answer(rules(environment, arguments.options.get("revoke")))
@@ -943,7 +936,7 @@ class DiveMagics(Magics):
     @command("list")
     def list(self, _arguments: Arguments) -> None:
         """List the defined workflows, agents and actions."""
-        from divebook.notebook.session_text import contents
+        from divebook.notebook.report import contents
 
         print_answer(contents(self._session.environment))
 

@@ -40,7 +40,7 @@ def await_in_cell(
     Of a `CodeChangedError` it first offers the choices, and waits for the run of the choice.
     """
     from divebook.notebook.cell_errors import short_errors
-    from divebook.notebook.code_change_choice import await_choice
+    from divebook.notebook.rerun import await_choice
 
     async def finish() -> Run:
         with short_errors():
@@ -57,7 +57,7 @@ def await_in_cell(
 
 def wait_in_cell(run_or_choice: Run | CodeChangedError, arguments: Arguments, front_end: FrontEnd) -> Run:
     """Block until a run has ended or has to wait, where the cell cannot await it. Otherwise like `await_in_cell`."""
-    from divebook.notebook.code_change_choice import wait_for_choice
+    from divebook.notebook.rerun import wait_for_choice
 
     run = wait_for_choice(run_or_choice) if isinstance(run_or_choice, CodeChangedError) else run_or_choice
     _set_data_option(run, arguments)
@@ -100,8 +100,8 @@ def cell_outcome(run: Run, arguments: Arguments, front_end: FrontEnd) -> Run:
 def _outcome_of_waiting(run: Run, front_end: FrontEnd, *, strict: bool) -> Run:
     """Return a run that has to wait, and show or print its questions; with `strict` raise `ExecutionWaitingError`."""
     from divebook.notebook.cell_errors import error_lines, show_as
+    from divebook.notebook.report import waiting_lines, ways_on
     from divebook.notebook.run import waiting_error
-    from divebook.notebook.session_text import waiting_lines, ways_on
 
     if strict:
         error = waiting_error(run.execution)

@@ -19,8 +19,8 @@ from divebook.environment.environment import Environment
 from divebook.environment.starts import StartOptions
 from divebook.environment.variants import ChangeLike, WhatIfOptions
 from divebook.notebook.frontend import present_front_end
+from divebook.notebook.report import open_questions, questions, settled_text
 from divebook.notebook.run import Run
-from divebook.notebook.session_text import open_questions, questions, settled_text
 from divebook.notebook.view_output import NOTHING, ViewOutput, display_bundle
 from divebook.projections.summary import Overview, RunLine
 from divebook.questions.bounds import Bounds

@@ -50,10 +50,10 @@ from divebook.runtime.context import StepContext
 from divebook.runtime.errors import clean_text, links_of
 from divebook.runtime.step import Outcome
 from divebook.steps.actions import Action
-from divebook.steps.agent_checks import agents_with_subordinates
-from divebook.steps.agent_turns import ask_agent
 from divebook.steps.call import call, invoke
-from divebook.steps.evaluation import render_texts
+from divebook.steps.checks import agents_with_subordinates
+from divebook.steps.prompt import ask_agent
+from divebook.steps.script_step import render_texts
 from divebook.steps.step_turn import AgentServices
 from divebook.text.redaction import logger
 from divebook.workflow.definition import (

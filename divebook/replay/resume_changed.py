@@ -31,7 +31,8 @@ from divebook.events import catalog
 from divebook.events.catalog import RUNNING
 from divebook.events.event import Event
 from divebook.replay.recorded_answers import COMPUTED
-from divebook.replay.rehearsal import (
+from divebook.replay.verify import FirstDifference, verified
+from divebook.replay.what_if import (
     Planned,
     Rehearsal,
     RehearsalHost,
@@ -42,7 +43,6 @@ from divebook.replay.rehearsal import (
     planned_call,
     rehearsed,
 )
-from divebook.replay.verify import FirstDifference, verified
 from divebook.runtime.execution import Execution
 from divebook.runtime.forks import made_again, point_before
 from divebook.runtime.manager import Control

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any, Self
 from divebook.scripting.prelude import (
     ACTIVITY_NAMES,
     DEFAULT_LIMITS,
+    NOTHING,
     SAFE_NAMES,
     Context,
     Host,
     HostAnswers,
     Limits,
+    is_plain,
     prelude,
 )
-from divebook.scripting.references import NOTHING, is_plain
 from divebook.scripting.structure import PartFunctions, Scope, WorkBudget
 from divebook.scripting.syntax import (
     FailureKind,

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from divebook.errors import DivebookError, Place, TemplateError
-from divebook.scripting.prelude import ACTIVITY_NAMES, SAFE_NAMES
-from divebook.scripting.references import Attribute, Item, Reference
+from divebook.scripting.prelude import ACTIVITY_NAMES, SAFE_NAMES, Attribute, Item, Reference
 from divebook.scripting.syntax import (
     READ_ONLY,
     Keys,
@@ -26,7 +25,7 @@ from divebook.scripting.syntax import (
     parse_script,
 )
 from divebook.scripting.templates import LITERALS, escape_hint, expressions_of, unwrapped
-from divebook.text.names import normal_name
+from divebook.text.arguments import normal_name
 from divebook.text.syntax import is_escaped_expression, is_expression, texts_in, without_escape
 from divebook.workflow.functions import FUNCTION
 from divebook.workflow.step import CONTINUE, WORKFLOW, Step

@@ -21,8 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, cast
 
 from divebook.errors import ScriptLimitError
-from divebook.scripting.prelude import Context, ran_too_long
-from divebook.scripting.references import NOTHING, Attribute, Get, Item, last_part, reference_of
+from divebook.scripting.prelude import NOTHING, Attribute, Context, Get, Item, last_part, ran_too_long, reference_of
 
 MAX_TURNS = 1_000_000
 """Largest number of loop turns and evaluated parts in one expression. They need about the memory limit of the

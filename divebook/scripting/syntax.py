@@ -38,16 +38,18 @@ from divebook.scripting.prelude import (
     FORMAT,
     HELPERS,
     MAKE_CODE,
+    NOTHING,
     RESULT,
     SAFE_NAMES,
     Context,
     Limits,
+    Reference,
     prelude,
     ran_too_long,
+    reference_of,
 )
-from divebook.scripting.references import NOTHING, Reference, reference_of
 from divebook.scripting.structure import ExpressionNode, structure_of
-from divebook.text.names import normal_name, same_name
+from divebook.text.arguments import normal_name, same_name
 from divebook.text.syntax import parse_python
 
 READ_ONLY = ("inputs", "state")

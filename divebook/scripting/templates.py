@@ -18,8 +18,7 @@ from divebook.errors import (
     UndefinedVariableError,
 )
 from divebook.scripting.interpreter import Interpreter, default_interpreter
-from divebook.scripting.prelude import SAFE_NAMES, Context
-from divebook.scripting.references import NOTHING
+from divebook.scripting.prelude import NOTHING, SAFE_NAMES, Context
 from divebook.scripting.syntax import compile_expression, look_up
 from divebook.scripting.values import scalar_text
 from divebook.text.syntax import Slot, is_escaped_expression, is_expression, split, texts_in, without_escape

@@ -32,8 +32,8 @@ from divebook.events.recorded import opened
 from divebook.runtime.context import StepContext
 from divebook.runtime.recorder import leaves_outcome_unknown
 from divebook.runtime.step import Outcome
-from divebook.steps.evaluation import render_texts
 from divebook.steps.row_calls import UNKNOWN, RowResult, error_text
+from divebook.steps.script_step import render_texts
 from divebook.steps.step_turn import AgentServices, agent_for_run
 from divebook.workflow.answer_types import answer_type
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar, cast
 
 from divebook.agents.turn import AgentTask, Answer
 from divebook.engine.operations import VERSION_DECISION
+from divebook.engine.state import ExecutionState
 from divebook.errors import (
     ApprovalDeniedError,
     DefinitionError,
@@ -25,18 +27,113 @@ from divebook.events import catalog
 from divebook.events.codec import checked
 from divebook.events.recorded import opened
 from divebook.runtime.children import BeginSuccessor, DriveChild
-from divebook.runtime.concurrency import Group, Suspended
+from divebook.runtime.concurrency import CallCounter, ConcurrentCalls, Group, Suspended
 from divebook.runtime.context import STRAND, StepContext
 from divebook.runtime.errors import as_recorded
 from divebook.runtime.step import THROUGH, Outcome
 from divebook.runtime.waiting import seconds_of, workflow_code
 from divebook.scripting import value_text
+from divebook.steps.actions import Action
 from divebook.steps.call import call, named_workspace
-from divebook.steps.call_tasks import CallTasks
 from divebook.steps.workspace_actions import WORKSPACE_ACTIONS
-from divebook.workflow.functions import CURRENT, RESULT, WORKFLOW_FUNCTIONS, StepFunction
+from divebook.workflow.code import parts_of, reaching
+from divebook.workflow.definition import Workflow
+from divebook.workflow.functions import CURRENT, FUNCTION, RESULT, WORKFLOW_FUNCTIONS, StepFunction
 from divebook.workflow.json_schemas import instance_of, schema_of
 from divebook.workspace.shell import ShellResult
+
+# --- call tasks ------------------------------------------------------------------------------------------------------
+#
+# Tasks in which a workflow function awaits its calls: its main task, those of `ctx.gather`, and tasks it created
+# itself.
+#
+# A call gets its place in the log where it is made. Calls that are made one after the other and awaited in tasks, as by
+# ``asyncio.gather(double(1), double(2))``, therefore work. A call that is made inside such a task would get its place
+# by speed, and is refused (`tests/execution/test_own_tasks.py`).
+
+
+ADVICE = (
+    "is made in a task of its own, so that its place in the log would depend on speed; "
+    "write `await ctx.gather(...)` in place of asyncio.gather, a task group or create_task"
+)
+
+
+class CallTasks:
+    """Counter of the running calls of a workflow function. The function is parked only if all its tasks wait.
+
+    As a context manager it surrounds one call.
+    """
+
+    def __init__(self, strands: ConcurrentCalls) -> None:
+        self._strands = strands
+        self._loop = asyncio.get_running_loop()
+        self._ordered_tasks = {asyncio.current_task()}
+        """Tasks whose calls get their places in a deterministic order."""
+        self._gathered: set[asyncio.Task[object] | None] = set()
+        """Tasks of `ctx.gather`, which are counted already."""
+        self._created: set[asyncio.Task[object]] = set()
+        self._under_way = CallCounter(strands)
+        self._has_ended = False
+        """True once the function has returned or raised."""
+
+    def require_place(self, what: str, name: str = "") -> None:
+        """Raise `StepError` unless a call of the current task has a deterministic place."""
+        try:
+            has_place = asyncio.current_task() in self._ordered_tasks
+        except RuntimeError:  # there is no loop on this thread
+            has_place = False
+        if not has_place:
+            raise StepError(f"{what}{name} {ADVICE}")
+
+    @contextmanager
+    def gathering(self) -> Iterator[None]:
+        """Register the current task as one of `ctx.gather` inside the block."""
+        task = asyncio.current_task()
+        self._ordered_tasks.add(task)
+        self._gathered.add(task)
+        try:
+            yield
+        finally:
+            self._ordered_tasks.discard(task)
+            self._gathered.discard(task)
+
+    def _present(self) -> asyncio.Task[object] | None:
+        return asyncio.current_task(self._loop)  # to name the loop takes a third of the time
+
+    async def let_others_start(self) -> None:
+        """Yield to the tasks that were created together with the current one, so that they start before a call
+        waits.
+        """
+        task = self._present()
+        assert task is not None  # noqa: S101 - a coroutine runs in a task
+        self._created.add(task)
+        await asyncio.sleep(0)
+
+    def __enter__(self) -> bool:
+        """Return True if the function created the current task itself."""
+        if self._has_ended:  # a task that was made and had not begun yet
+            raise asyncio.CancelledError("the workflow function has ended")
+        task = self._present()
+        if task not in self._gathered:
+            self._under_way.begin()
+        is_created_task = task not in self._ordered_tasks
+        if is_created_task:  # the function may be doing anything meanwhile
+            self._strands.forbid_parking()
+        return is_created_task
+
+    def __exit__(self, *_: object) -> None:
+        if self._present() not in self._gathered:
+            self._under_way.end()
+
+    async def stop(self) -> None:
+        """Cancel the tasks that the function created and did not await. They make no further calls."""
+        self._has_ended = True
+        running = [task for task in self._created if not task.done()]
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running)
+
 
 CallInWorkspace = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
 """Calls a workspace action by name with parameters."""
@@ -581,3 +678,79 @@ def require_function(name: str) -> None:
     """Raise `DefinitionError` unless this process has the workflow function."""
     if name not in WORKFLOW_FUNCTIONS:
         raise DefinitionError([Problem(missing_function(name))], f"workflow {name!r}")
+
+
+# --- changed functions -----------------------------------------------------------------------------------------------
+#
+# Comparison of the functions of a workflow with those that an execution was started with.
+
+
+CALLED = ("workflow ", "step ", "action ")
+
+
+class ChangedFunction(NamedTuple):
+    """Function that differs from the version that an execution was started with."""
+
+    label: str
+    """Kind and name: ``step parse``, ``function clean``, ``class Order``."""
+    change: str
+    """``changed``, ``new`` or ``gone``."""
+    reaches: tuple[str, ...]
+    """Labels of the workflows, steps and actions that use it. Their behaviour may have changed."""
+    by_workflow: bool = False
+    """True if the workflow function itself uses it, not only through steps. Everything may have changed then."""
+
+
+class HasFunctions(Protocol):
+    """Container in which the functions of a workflow are looked up: an `Environment`."""
+
+    @property
+    def actions(self) -> Mapping[str, Action]:
+        """Actions by name."""
+
+    @property
+    def workflows(self) -> Mapping[str, Workflow]:
+        """Workflows by name."""
+
+
+def roots_of(workflow: Workflow, actions: Mapping[str, Action]) -> dict[str, Callable[..., Any]]:
+    """Return the functions that a workflow names directly, by label, without those of divebook."""
+    if workflow.start.type == FUNCTION:
+        registered = WORKFLOW_FUNCTIONS.get(workflow.name)
+        return {} if registered is None else {f"workflow {workflow.name}": registered.function}
+    called = {step.action for step in workflow.steps if step.action}
+    functions = {f"action {name}": actions[name].function for name in sorted(called & actions.keys())}
+    return {label: function for label, function in functions.items() if not _is_of_divebook(function)}
+
+
+def _is_of_divebook(function: Callable[..., Any]) -> bool:
+    return str(getattr(function, "__module__", "")).partition(".")[0] == __name__.partition(".")[0]
+
+
+def changed_functions(state: ExecutionState, environment: HasFunctions) -> list[ChangedFunction]:
+    """Return the functions that have changed, by label; an empty list if the log has no digests."""
+    return changed_since(state.code, state.workflow_name, environment)
+
+
+def changed_since(code: Mapping[str, str], workflow_name: str, environment: HasFunctions) -> list[ChangedFunction]:
+    """Compare the functions of a workflow with recorded digests; return the changed ones. Return an empty list without
+    digests.
+    """
+    workflow = environment.workflows.get(workflow_name)
+    if not code or workflow is None:
+        return []
+    parts = parts_of(roots_of(workflow, environment.actions))
+    before = dict(code)
+    now = {label: part.digest for label, part in parts.items()}
+    different = sorted(label for label in before | now if before.get(label) != now.get(label))
+    return [_changed(label, before, parts) for label in different]
+
+
+def _changed(label: str, before: Mapping[str, str], parts: Mapping[str, Any]) -> ChangedFunction:
+    change = "gone" if label not in parts else "changed" if label in before else "new"
+    users = sorted(name for name in reaching(parts, label) if name.startswith(CALLED))
+    parts_of_function = {name: part for name, part in parts.items() if not name.startswith(CALLED[1:])}
+    uses_it = label in parts_of_function and any(
+        name.startswith(CALLED[0]) for name in reaching(parts_of_function, label)
+    )
+    return ChangedFunction(label, change, tuple(users), uses_it)

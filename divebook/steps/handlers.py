@@ -7,10 +7,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from divebook.agents import Agent
-from divebook.errors import (
-    ApprovalDeniedError,
-    StepError,
-)
+from divebook.errors import ApprovalDeniedError, StepError
 from divebook.questions.answer import value_of
 from divebook.questions.question import CONFIRMATION
 from divebook.runtime.children import BeginSuccessor, DriveChild
@@ -20,12 +17,10 @@ from divebook.runtime.step import Handler, Outcome
 from divebook.scripting import value_text
 from divebook.steps.actions import Action
 from divebook.steps.call import call
-from divebook.steps.content_blocks import ContentBuilder
-from divebook.steps.evaluation import filled, render_texts
 from divebook.steps.function import FunctionStep
-from divebook.steps.prompt import PromptStep
+from divebook.steps.prompt import ContentBuilder, PromptStep
 from divebook.steps.row_calls import run_rows
-from divebook.steps.script_step import ScriptStep
+from divebook.steps.script_step import ScriptStep, filled, render_texts
 from divebook.steps.step_turn import AgentServices
 from divebook.text.ranges import SECONDS
 from divebook.workflow.functions import UserFunction, find_rollback

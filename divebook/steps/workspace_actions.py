@@ -12,9 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from divebook.engine.operations import ACTION_EXECUTION
-from divebook.errors import (
-    StepError,
-)
+from divebook.errors import StepError
 from divebook.questions.answer import value_of
 from divebook.questions.question import CLARIFICATION
 from divebook.runtime.context import StepContext

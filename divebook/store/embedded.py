@@ -18,13 +18,14 @@ import base64
 import binascii
 import json
 import re
+import weakref
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias, TypeGuard
+from typing import Any, BinaryIO, ParamSpec, Protocol, TypeAlias, TypeGuard, TypeVar
 
 from divebook._version import __version__
 from divebook.errors import DivebookError, InvalidEventError, NewerStoreError, StoreError
@@ -735,3 +736,42 @@ def with_texts(value: Any, texts: Sequence[str]) -> Any:
     if isinstance(value, list):
         return [with_texts(part, texts) for part in value]
     return {name: with_texts(part, texts) for name, part in value.items()} if isinstance(value, dict) else value
+
+
+# --- finalizers ------------------------------------------------------------------------------------------------------
+#
+# Closing of connections as soon as nothing refers to their store, without waiting for the garbage collector.
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Closable(Protocol):
+    """Object with a method `close`."""
+
+    def close(self) -> None:
+        """Release all resources."""
+        ...
+
+
+def close_when_dropped(owner: object, connection: Closable) -> None:
+    """Close a connection when its owner is dropped. At the end of the process it stays open: a thread may use it."""
+    weakref.finalize(owner, connection.close).atexit = False
+
+
+def weakly(method: Callable[P, T]) -> Callable[P, T]:
+    """Return a function that calls a bound method without a reference to its object.
+
+    A store passes its methods to its parts in this way. Without the reference cycle, Python drops the store, and closes
+    its files, as soon as nothing else refers to it.
+    """
+    reference = weakref.WeakMethod(method)
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        present = reference()
+        if present is None:
+            raise ReferenceError("a store is asked that nobody holds any more")
+        return present(*args, **kwargs)
+
+    return call

@@ -6,8 +6,9 @@ library, or after a run has begun.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+import unicodedata
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from divebook.errors import SetupError
 
@@ -73,3 +74,39 @@ def id_of(value: Any, name: str = "the execution") -> str:
     if not isinstance(execution_id, str):
         raise SetupError(f"{name} must be an id, an Execution or a Run, not {describe(value)}")
     return execution_id
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+#
+# Comparison of names in Unicode normalization form NFKC.
+#
+# Two spellings of one name are equal, such as a letter with its accent in one code point or in two. Python compares
+# identifiers in NFKC. Names of definitions are stored in this form, so that ``café`` in an expression finds the
+# variable ``café``, however either was typed.
+
+
+T = TypeVar("T")
+
+
+def normal_name(name: T) -> T:
+    r"""Return a name in the normalization form NFKC. Values other than strings are returned unchanged.
+
+    >>> len("cafe\N{COMBINING ACUTE ACCENT}"), len(normal_name("cafe\N{COMBINING ACUTE ACCENT}"))
+    (5, 4)
+    """
+    if not isinstance(name, str) or name.isascii():
+        return name
+    return type(name)(unicodedata.normalize("NFKC", name))
+
+
+def same_name(name: Any, names: Collection[object]) -> Any:
+    """Return the member of `names` that is equal to a name: the same string, or else one with the same normal form.
+
+    Return None if there is none.
+    """
+    if name in names:
+        return name
+    if not isinstance(name, str) or name.isascii():
+        return None
+    normal = normal_name(name)
+    return next((other for other in names if isinstance(other, str) and normal_name(other) == normal), None)

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from html.parser import HTMLParser
 from typing import Any, get_type_hints
+from urllib.parse import urljoin
 
 from divebook.documents import fetch as fetching
 from divebook.documents.fetch import Page, PageLimits
-from divebook.documents.policy import require_allowed, resolved
-from divebook.errors import SetupError, did_you_mean, shown_number
+from divebook.documents.policy import FileArguments, require_allowed, resolved
+from divebook.errors import DivebookError, SetupError, did_you_mean, shown_number
+from divebook.text.format import lines_in
 from divebook.text.ranges import COUNT_OR_ZERO, SECONDS
-from divebook.tools.document_tools import document_lister, document_reader, document_searcher, document_writer
 from divebook.tools.file_tools import (
     READS,
+    WRITES,
     ToolReach,
     coming,
     directory_lister,
@@ -25,10 +29,280 @@ from divebook.tools.file_tools import (
     file_writer,
     text_editor,
 )
-from divebook.tools.web_page import readable
 from divebook.workflow.functions import signature_of
 from divebook.workflow.resources import ToolDefinition
 from divebook.workflow.tools import ToolFunction
+
+# --- web page --------------------------------------------------------------------------------------------------------
+#
+# Text of web pages: headings, lists and links are kept, all other markup is removed.
+
+
+_SILENT = ("script", "style", "noscript", "template", "svg", "head", "iframe")
+
+
+_BLOCKS = (
+    *("p", "div", "section", "article", "header", "footer", "main", "nav", "aside", "table", "tr", "ul", "ol", "dl"),
+    *("dt", "dd", "blockquote", "pre", "form", "figure", "hr", "li", "h1", "h2", "h3", "h4", "h5", "h6"),
+)
+
+
+_LINES = ("li", "tr", "dt", "dd")
+
+
+_MARKS = {f"h{level}": "#" * level + " " for level in range(1, 7)} | {"li": "- "}
+
+
+def readable(markup: str, address: str) -> str:
+    """Return the text of a page. `address` is the base of its links.
+
+    >>> print(readable("<title>T</title><h1>Hi</h1><p><a href='/x'>This</a> &amp; that<script>f()", "http://a/"))
+    T
+    <BLANKLINE>
+    # Hi
+    <BLANKLINE>
+    [This](http://a/x) & that
+    """
+    reader = _Reader(address)
+    reader.feed(_harmless(markup))
+    reader.close()
+    return reader.text()
+
+
+def _harmless(markup: str) -> str:
+    """Remove markup on which Python's parser fails or takes quadratic time.
+
+    These are comments, sections, and tags that never end (test_a_page_that_was_made_to_hold_the_reader_up).
+    """
+    parts = []
+    done = 0
+    while (start := markup.find("<!--", done)) >= 0:
+        parts.append(markup[done:start])
+        end = markup.find("-->", start + 4)
+        done = len(markup) if end < 0 else end + 3
+    text = "".join([*parts, markup[done:]]).replace("<![", "<! ")
+    last = text.rfind(">") + 1
+    return text[:last] + text[last:].replace("<", " ")
+
+
+class _Reader(HTMLParser):
+    def __init__(self, address: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self._address = address
+        self._parts: list[str] = []
+        self._title: list[str] = []
+        self._silent = ""
+        self._depth = 0
+        self._links: list[str] = []
+        self._in_title = self._is_verbatim = False
+
+    def text(self) -> str:
+        """Return the text that was read."""
+        lines = [line.rstrip() for line in "".join(self._parts).split("\n")]
+        body = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n")
+        title = " ".join("".join(self._title).split())
+        return f"{title}\n\n{body}" if title else body
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._in_title = self._in_title or tag == "title"
+        if tag == "body":  # some pages leave their head open
+            self._silent = ""
+        if tag in _SILENT and self._silent in ("", tag):
+            self._depth = self._depth + 1 if self._silent else 1
+            self._silent = tag
+        if self._silent:
+            return
+        self._is_verbatim = self._is_verbatim or tag == "pre"
+        if tag in _BLOCKS:
+            self._parts.append(("\n" if tag in _LINES else "\n\n") + _MARKS.get(tag, ""))
+        elif tag == "br":
+            self._parts.append("\n")
+        elif tag in ("td", "th") and self._parts[-1:] != ["\n"]:
+            self._parts.append(" ")
+        elif tag == "a":
+            self._links.append(self._target(dict(attrs).get("href") or ""))
+            self._parts.append("[" if self._links[-1] else "")
+
+    def _target(self, reference: str) -> str:
+        """Return the target of a link; empty if it does not lead to a web page."""
+        try:
+            target = urljoin(self._address, reference.strip())
+        except ValueError:
+            return ""
+        return target if reference.strip()[:1] not in ("", "#") and target.startswith(("http://", "https://")) else ""
+
+    def handle_endtag(self, tag: str) -> None:
+        # Silent elements may be nested in elements of the same name, so their depth is counted.
+        if tag == "title":
+            self._in_title = False
+        if self._silent:
+            self._depth -= tag == self._silent
+            self._silent = self._silent if self._depth else ""
+            return
+        if tag == "pre":
+            self._is_verbatim = False
+        if tag == "a" and self._links:
+            target = self._links.pop()
+            self._parts.append(f"]({target})" if target else "")
+        elif tag in _BLOCKS:
+            self._parts.append("\n" if tag in _LINES else "\n\n")
+
+    def handle_data(self, data: str) -> None:
+        if self._in_title:
+            self._title.append(data)
+        elif not self._silent:
+            self._parts.append(data if self._is_verbatim else self._joined(data))
+
+    def _joined(self, data: str) -> str:
+        """Return text with single spaces, and without white space at the beginning of a line."""
+        text = re.sub(r"\s+", " ", data)
+        return text.lstrip() if not self._parts or self._parts[-1].endswith(("\n", " ")) else text
+
+
+# --- document tools --------------------------------------------------------------------------------------------------
+#
+# Tools for the environment's documents: read, list, search and write.
+
+
+_LONGEST = 1_000_000
+"""Maximum size in bytes of a document that is searched."""
+
+
+_SHOWN = 300
+"""Maximum number of characters of a matching line."""
+
+
+def document_reader(reach: ToolReach, *, max_size: int = 10_000_000) -> ToolFunction:
+    """Return the tool that reads documents of at most `max_size` bytes."""
+
+    def read_document(path: str, first_line: int = 1, lines: int | None = None) -> str:
+        """Read a document.
+
+        Parameters
+        ----------
+        path
+            Its path, or the name that it is known by.
+        first_line
+            The line to begin at.
+        lines
+            How many lines to read; by default all.
+        """
+        text = _text(reach, path, max_size)
+        if first_line <= 1 and lines is None:
+            return text
+        text_lines = lines_in(text)[max(0, first_line - 1) :]
+        return "".join(text_lines if lines is None else text_lines[: max(0, lines)])
+
+    return coming(read_document, READS, files=_files(reach))
+
+
+def document_lister(reach: ToolReach, *, max_entries: int = 200) -> ToolFunction:
+    """Return the tool that lists documents."""
+
+    def list_documents(folder: str = "", recursive: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002 - a model gives it by name
+        """List the paths of documents.
+
+        Parameters
+        ----------
+        folder
+            Only those below this one.
+        recursive
+            Whether those in folders inside it are listed as well.
+        """
+        paths = _paths(reach, folder, recursive=recursive)
+        more = {"note": f"limited to {max_entries} of {len(paths)}"} if len(paths) > max_entries else {}
+        return {"paths": paths[:max_entries], **more}
+
+    return coming(list_documents, READS, files=_files(reach))
+
+
+def document_searcher(reach: ToolReach, *, max_matches: int = 50) -> ToolFunction:
+    """Return the tool that searches documents for lines."""
+
+    def search_documents(words: str, folder: str = "") -> dict[str, Any]:
+        """Find the lines of documents in which all of some words occur, in any order and capitals.
+
+        Parameters
+        ----------
+        words
+            The words, with spaces between them.
+        folder
+            Only documents below this one.
+        """
+        needles = words.casefold().split()
+        if not needles:
+            raise failed("no words were given: name at least one")
+        matches: list[dict[str, Any]] = []
+        for path in _paths(reach, folder, recursive=True):
+            matches += _lines_with(needles, path, reach)
+            if len(matches) > max_matches:
+                return {"matches": matches[:max_matches], "note": f"limited to {max_matches}: use more words"}
+        return {"matches": matches}
+
+    return coming(search_documents, READS, files=_files(reach))
+
+
+def document_writer(reach: ToolReach) -> ToolFunction:
+    """Return the tool that writes documents."""
+
+    def write_document(path: str, content: str) -> str:
+        """Write a document whole, replacing what was there.
+
+        Parameters
+        ----------
+        path
+            Its path, or the name that it is known by.
+        content
+            All that the document is to hold.
+        """
+        try:
+            written = reach.documents.put(path, content)
+        except (DivebookError, OSError, UnicodeError) as error:
+            raise failed(f"document {path} cannot be written: {error}") from error
+        return f"Successfully wrote {len(content)} characters to {written.path}"
+
+    return coming(write_document, WRITES, files=_files(reach))
+
+
+def _files(reach: ToolReach) -> FileArguments:
+    return FileArguments(("path", "folder"), reach.folder, path_of_name=reach.documents.path_named)
+
+
+def _text(reach: ToolReach, path: str, most: int) -> str:
+    try:
+        if (size := reach.documents.size(path)) > most:
+            raise failed(f"document {path} is too large ({size} bytes): at most {most} bytes can be read")
+        return reach.documents.get(path).content
+    except (DivebookError, OSError, UnicodeError) as error:
+        raise failed(f"document {path} cannot be read: {error}") from error
+
+
+def _paths(reach: ToolReach, folder: str, *, recursive: bool) -> list[str]:
+    try:
+        return [path for path in reach.documents.list(folder, recursive=recursive) if not _is_hidden(path)]
+    except (DivebookError, OSError) as error:
+        raise failed(f"documents of {folder!r} cannot be listed: {error}") from error
+
+
+def _is_hidden(path: str) -> bool:
+    return any(part.startswith(".") for part in path.split("/"))
+
+
+def _lines_with(needles: list[str], path: str, reach: ToolReach) -> list[dict[str, Any]]:
+    """Return the lines of a document that contain all words. A document that is very long, or not text, has none."""
+    try:
+        if reach.documents.size(path) > _LONGEST:
+            return []
+        text = reach.documents.get(path).content
+    except (DivebookError, OSError, UnicodeError):
+        return []
+    folded = ((number, line, line.casefold()) for number, line in enumerate(lines_in(text), start=1))
+    return [
+        {"path": path, "line": number, "text": line.strip()[:_SHOWN]}
+        for number, line, low in folded
+        if all(word in low for word in needles)
+    ]
+
 
 _PAUSE = 0.5
 """Seconds before the first retry. The pause doubles with each further one."""

@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import cache, partial
 from typing import Any, NamedTuple, cast
 
-from divebook.agents.request_limits import REQUEST_LIMITERS
+from divebook.agents.clients import REQUEST_LIMITERS
 from divebook.engine.bounds import NANODOLLARS, spent_of
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, CACHED_RESPONSE, NAMED_BY, TOOL_CALL
 from divebook.engine.state import ExecutionState, awaited_signals

@@ -34,8 +34,7 @@ from divebook.events.catalog import Payload
 from divebook.events.codec import encode, parse
 from divebook.events.upcast import FORM, Change, walked
 from divebook.questions.bounds import Bounds
-from divebook.text.arguments import describe
-from divebook.text.names import normal_name, same_name
+from divebook.text.arguments import describe, normal_name, same_name
 from divebook.workflow import table
 from divebook.workflow.answer_types import ParameterType
 from divebook.workflow.dialect import DIALECT_RULES, OWN, Dialect, DialectRules

@@ -14,19 +14,28 @@ import functools
 import inspect
 import textwrap
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast, overload
 
-from divebook.errors import DefinitionError, InputError, NotFoundError, Problem, StepError, did_you_mean, shown_number
+from divebook.errors import (
+    DefinitionError,
+    InputError,
+    NotFoundError,
+    Problem,
+    StepError,
+    did_you_mean,
+    position_in,
+    shown_number,
+)
 from divebook.events.codec import locate_surrogate
 from divebook.events.recorded import opened
-from divebook.text.names import normal_name, same_name
+from divebook.text.arguments import normal_name, require, same_name
 from divebook.text.ranges import SOME_SECONDS
 from divebook.workflow.answer_types import ParameterType, allow_answers, hints_of
-from divebook.workflow.code import LABEL, source_of, warn_of
+from divebook.workflow.code import LABEL, Doubt, doubts_of, shown_place, source_of, warn_of
 from divebook.workflow.definition import InputDefinition, Workflow
 from divebook.workflow.step import Retry, Step
 from divebook.workflow.table import INPUT_TYPES
@@ -903,3 +912,50 @@ def _from_text(definition: InputDefinition, text: str) -> Any:
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+# --- lint ------------------------------------------------------------------------------------------------------------
+#
+# The public function `lint`: find code in a workflow function that may give a different result on replay.
+
+
+class Doubts(list[Problem]):
+    """Problems of a function in the order of its lines. A notebook shows them one per line."""
+
+    def __init__(self, doubts: Iterable[Doubt]) -> None:
+        doubts = list(doubts)
+        super().__init__(doubt.problem for doubt in doubts)
+        self._places = [shown_place(doubt.function, doubt.problem.line) for doubt in doubts]
+
+    def __str__(self) -> str:
+        lines = []
+        for (place, line), problem in zip(self._places, self, strict=True):
+            lines.append(f"{position_in(place, line, problem.column)}: {problem.message}; {problem.hint}")
+        return "\n".join(lines) or "nothing that may come to something else when it runs again"
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def lint(workflow: Any) -> Doubts:
+    """Return the code of a workflow function that may give a different result on replay, in the order of its lines.
+
+    Parameters
+    ----------
+    workflow
+        Result of ``@workflow``, or an async function. For a workflow without a function the result is empty.
+
+    Examples
+    --------
+    >>> import random
+    >>> async def draw(ctx):
+    ...     return random.choice("ab")
+    >>> [found.message for found in lint(draw)]
+    ['random.choice() gives something else whenever the function runs again']
+    """
+    registered = WORKFLOW_FUNCTIONS.get(getattr(workflow, "name", ""))
+    if registered is not None and registered.workflow == workflow:
+        workflow = registered.function
+    expected = "what @workflow made, an async function, or a Workflow"
+    require(workflow, "what to lint", expected, fits=isinstance(workflow, Workflow) or callable(workflow))
+    return Doubts(doubts_of(workflow) if inspect.isfunction(workflow) else ())

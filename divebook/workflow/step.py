@@ -19,9 +19,8 @@ from divebook.errors import DefinitionError, Problem, ScriptError, did_you_mean,
 from divebook.events.payload import filling
 from divebook.questions.question import DEFINABLE
 from divebook.text import ranges
-from divebook.text.arguments import describe
+from divebook.text.arguments import describe, normal_name
 from divebook.text.format import parse_duration
-from divebook.text.names import normal_name
 from divebook.text.ranges import COUNT, SECONDS, SOME_SECONDS
 from divebook.workflow import table
 from divebook.workflow.answer_types import declared_answer

@@ -23,7 +23,7 @@ from divebook.events.codec import encode, locate_surrogate, storable
 from divebook.events.payload import filling
 from divebook.events.recorded import BigInt
 from divebook.events.values import MAX_DEPTH, normalize
-from divebook.text.names import normal_name
+from divebook.text.arguments import normal_name
 from divebook.text.syntax import each_text, literal, with_escapes, with_literal_depths
 from divebook.workflow.dialect import DIALECT_RULES, OWN
 
@@ -109,7 +109,7 @@ class Definition:
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     names: ClassVar[tuple[str, ...]] = ()
-    """Fields that hold names, which are stored in their normal form (`divebook.text.names`)."""
+    """Fields that hold names, which are stored in their normal form (`divebook.text.arguments`)."""
     short: ClassVar[tuple[type, ...]] = ()
     """Types of short forms: a value of such a type stands for a definition with it as the first field."""
 

@@ -9,8 +9,7 @@ import pytest
 
 from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
 from divebook.agents.agent import MODEL_RETRY
-from divebook.agents.clients import CLIENTS
-from divebook.agents.request_limits import FIRST, REQUEST_LIMITERS, RequestLimiter
+from divebook.agents.clients import CLIENTS, FIRST, REQUEST_LIMITERS, RequestLimiter
 from divebook.analysis.log import operations_frame
 from divebook.errors import SetupError
 from divebook.runtime.loop import ENGINE

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from divebook import Agent, ApprovalRule, Environment, Policy, ScriptedModel, Step, Workflow, tool
-from divebook.agents.conversions import with_cleaned_text
+from divebook.agents.request_record import with_cleaned_text
 from divebook.text.passwords import REDACTED as HIDDEN
 from divebook.text.redaction import shared
 from tests.planted import contents, told, traces

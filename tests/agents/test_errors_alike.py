@@ -11,7 +11,7 @@ from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, Step, Workflow
 from divebook.agents import agent_loop
-from divebook.agents.model_errors import CATEGORIES, MOST_BODY
+from divebook.agents.request_record import CATEGORIES, MOST_BODY
 from divebook.errors import OperationError
 from divebook.events import catalog
 from divebook.events.codec import encode_line

@@ -13,8 +13,8 @@ from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, Retry, Step, Workflow
-from divebook.agents.fallbacks import reporting_model
-from divebook.agents.request_limits import FIRST, REQUEST_LIMITERS, RequestLimiters
+from divebook.agents.batches import reporting_model
+from divebook.agents.clients import FIRST, REQUEST_LIMITERS, RequestLimiters
 from divebook.workflow.resources import AgentDefinition
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import environment

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from divebook.agents.request_limits import FIRST, MOST, LimitState, RequestLimiter
+from divebook.agents.clients import FIRST, MOST, LimitState, RequestLimiter
 
 
 class TooManyError(Exception):

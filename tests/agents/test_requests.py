@@ -28,8 +28,7 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import UsageLimits
 
 from divebook.agents import request_record
-from divebook.agents.conversions import concise, plain_response, response_of
-from divebook.agents.request_record import RequestRecord, whole
+from divebook.agents.request_record import RequestRecord, concise, plain_response, response_of, whole
 from divebook.events import catalog
 from divebook.events.codec import decode_line, encode_line
 from divebook.events.recorded import opened

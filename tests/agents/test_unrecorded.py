@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from pydantic_ai import RunContext
 
 from divebook import Agent, ScriptedModel
-from divebook.agents.dependency_watch import MOST_VALUES, seen_in
+from divebook.agents.running_turn import MOST_VALUES, seen_in
 from divebook.agents.scripted_model import ScriptedFunction
 from tests.agents.test_taking_agents import ASK
 from tests.execution.test_resuming import cut

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from divebook.notebook.session_text import rules as listed
+from divebook.notebook.report import rules as listed
 from divebook.store import open_store
 from tests.execution.worlds import question_of
 from tests.steps.test_approval import Till

@@ -19,7 +19,7 @@ from divebook.environment.environment import Environment
 from divebook.errors import DivebookError
 from divebook.events.catalog import OperationCompleted
 from divebook.scripting.interpreter import default_interpreter
-from divebook.steps.content_blocks import run_program
+from divebook.steps.prompt import run_program
 from divebook.store import MemoryStore
 from divebook.workflow import AgentDefinition
 from divebook.workflow.definition import Definitions, Workflow, check_default_workflow, require_name

@@ -21,7 +21,7 @@ from divebook.events import classes
 from divebook.notebook.run import Run
 from divebook.runtime.operations import OperationRequest
 from divebook.steps.actions import Action
-from divebook.steps.evaluation import filled
+from divebook.steps.script_step import filled
 from divebook.store import MemoryStore, SqliteStore
 from divebook.store.transfer import export, import_
 from divebook.workflow import step, workflow

@@ -59,7 +59,7 @@ def test_the_inbox_and_answers_are_functions_too(session):
 
 
 def test_the_listing_says_what_to_type(session):
-    from divebook.notebook.session_text import questions
+    from divebook.notebook.report import questions
 
     run = divebook.run(DEPLOY).wait()
     told = questions(session.environment)

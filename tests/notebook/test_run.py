@@ -13,8 +13,8 @@ from divebook.errors import ExecutionError, ExecutionFailedError, ExecutionPause
 from divebook.events.catalog import StepCompleted
 from divebook.notebook import run_view, run_wait
 from divebook.notebook.frontend import FrontEnd
+from divebook.notebook.report import waiting_lines
 from divebook.notebook.run_wait import await_run, wait_for_run
-from divebook.notebook.session_text import waiting_lines
 from divebook.text.format import AS_TEXT
 from tests.execution.worlds import held_up
 from tests.notebook.test_saved import notebook

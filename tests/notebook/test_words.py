@@ -12,10 +12,9 @@ from divebook import Bounds, ScriptedModel, action
 from divebook.agents import Agent
 from divebook.analysis.timeline import layout, svg
 from divebook.cli.main import app
-from divebook.notebook.report import as_html, as_text, report_of
+from divebook.notebook.report import as_html, as_text, report_of, ways_on
 from divebook.notebook.run_list import static_bundle
 from divebook.notebook.session import open_session, reset_session
-from divebook.notebook.session_text import ways_on
 from divebook.projections.spans import spans_of
 from divebook.workflow import step, workflow
 from tests.text.test_words import BANNED

@@ -19,7 +19,7 @@ from pathlib import Path
 from random import Random
 
 from divebook import Environment
-from divebook.config.modules import import_actions
+from divebook.config.loader import import_actions
 from divebook.errors import StoreBusyError
 from divebook.events.catalog import OperationCompleted
 

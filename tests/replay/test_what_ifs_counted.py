@@ -5,8 +5,8 @@ import pytest
 import divebook
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow
 from divebook.cli.runs import _cells
+from divebook.notebook.report import questions
 from divebook.notebook.run_list import Runs, static_bundle
-from divebook.notebook.session_text import questions
 from divebook.projections.summary import Overview
 from divebook.store import MemoryStore
 from divebook.widgets.runs_and_questions import EVERYTHING, InboxFeed, RunsFeed

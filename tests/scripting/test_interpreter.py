@@ -18,7 +18,7 @@ from divebook.scripting import Context, Interpreter, Limits, default_interpreter
 from divebook.scripting.interpreter import _WARM_SESSIONS
 from divebook.scripting.prelude import BUILTINS
 from divebook.scripting.syntax import SandboxError, compile_expression, compile_script, select
-from divebook.steps import evaluation
+from divebook.steps import script_step
 
 
 def value_of(expression, **names):
@@ -222,5 +222,5 @@ def test_a_session_that_has_no_time_to_begin_is_a_limit_like_any_other(monkeypat
                 hurried.evaluate(Context.CONDITION, ["len([1])"], {})
         with pytest.raises(ScriptLimitError, match="ran longer"):
             hurried.run_script("len([1])", {}, None, Limits(seconds=1e-6))
-        monkeypatch.setattr(evaluation, "INLINE", hurried)
-        assert asyncio.run(evaluation.render_texts(["up to ${max(state.n)}"], {"state": {"n": [1, 4]}})) == ["up to 4"]
+        monkeypatch.setattr(script_step, "INLINE", hurried)
+        assert asyncio.run(script_step.render_texts(["up to ${max(state.n)}"], {"state": {"n": [1, 4]}})) == ["up to 4"]

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from divebook import Each, Environment, Step, Workflow
-from divebook.steps.code_problems import workflow_problems
-from divebook.steps.evaluation import filled
+from divebook.steps.checks import workflow_problems
+from divebook.steps.script_step import filled
 from divebook.text.syntax import each_text
 from divebook.workflow.graph import check_workflow
 from divebook.workflow.step import Ask, Rollback

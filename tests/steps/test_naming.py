@@ -5,7 +5,7 @@ from textwrap import dedent, indent
 import pytest
 
 from divebook.errors import DefinitionError
-from divebook.steps.code_problems import MOST_STEPS, syntax_problems
+from divebook.steps.checks import MOST_STEPS, syntax_problems
 from divebook.workflow.reader import read_definitions
 
 

@@ -11,9 +11,8 @@ from divebook.agents.signatures import library_tool
 from divebook.documents import FileDocuments, MemoryDocuments, Policy
 from divebook.errors import SetupError
 from divebook.tools import builtin
-from divebook.tools.builtin import ABSENT, OFFERED, offered
+from divebook.tools.builtin import ABSENT, OFFERED, offered, readable
 from divebook.tools.file_tools import ToolReach
-from divebook.tools.web_page import readable
 from divebook.workflow.dialect import TOOLS
 from tests.websites import OneHost, serving
 

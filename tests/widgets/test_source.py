@@ -3,7 +3,7 @@
 from decimal import Decimal
 
 from divebook import Agent, ScriptedModel
-from divebook.agents.request_limits import REQUEST_LIMITERS, RequestLimiter
+from divebook.agents.clients import REQUEST_LIMITERS, RequestLimiter
 from divebook.questions import Question
 from divebook.questions.bounds import Bounds
 from divebook.runtime.compute.dask import DASHBOARDS, MOST, Dashboards

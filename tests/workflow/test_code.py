@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from divebook import Environment, Step, Workflow
-from divebook.steps.changed_functions import changed_functions
+from divebook.steps.function import changed_functions
 from divebook.store import MemoryStore
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS
 

@@ -78,12 +78,12 @@ READ_BY = {
     ("content entry", "Path"): ("config/content.py", "path"),
     ("content entry", "URL"): ("config/content.py", "url"),
     ("content entry", "Document"): ("config/content.py", "document"),
-    ("content entry", "DynamicFrom"): ("steps/content_blocks.py", "dynamic_from"),
+    ("content entry", "DynamicFrom"): ("steps/prompt.py", "dynamic_from"),
     ("Each", "OnItemError"): ("runtime/step.py", "on_item_error"),
     ("workflow", "ContinueOnFailure"): ("engine/decide.py", "continue_on_failure"),
     ("agent", "IsSupervisor"): ("environment/registry.py", "is_supervisor"),
     ("agent", "Subordinates"): ("environment/registry.py", "subordinates"),
-    ("output", "Type"): ("notebook/line_completion.py", "label"),  # for people, and completed as they type
+    ("output", "Type"): ("notebook/completion.py", "label"),  # for people, and completed as they type
     ("workflow", "Output"): ("workflow/schema.py", 'pop("output"'),  # becomes one of the Outputs
     ("definition", "Schedules"): ("config/schedules.py", "schedules"),
     **{

@@ -9,7 +9,7 @@ from divebook import Environment
 from divebook.config.answers import Answers
 from divebook.errors import DefinitionError, InputError, NotFoundError
 from divebook.scripting import Context, default_interpreter
-from divebook.steps.code_problems import syntax_problems
+from divebook.steps.checks import syntax_problems
 from divebook.workflow.reader import read_definitions
 from tests.execution.worlds import Calls
 

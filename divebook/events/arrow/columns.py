@@ -16,7 +16,8 @@ import numpy as np
 import pandas as pd
 
 from divebook.errors import UnstorableValueError
-from divebook.events.arrow.ipc import as_array, in_one_piece, without_residue
+from divebook.events.arrow.foreign import Arrow, ForeignScalar
+from divebook.events.arrow.ipc import as_array, in_one_piece, read_arrays, without_residue, write_arrays
 from divebook.events.recorded import Normalize, key_of, opened, own_name
 
 Description = dict[str, Any]
@@ -197,3 +198,127 @@ def index_of(values: Any) -> pd.Index[Any]:
     """Return an index of just these values, their dtype not guessed."""
     index: pd.Index[Any] = pd.Index(values, dtype=values.dtype, tupleize_cols=False, copy=False)
     return index
+
+
+# --- arrays ----------------------------------------------------------------------------------------------------------
+#
+# numpy's arrays, flattened in C order.
+
+
+_TEXTS = "US"
+
+
+def record_array(array: np.ndarray[Any, Any], path: str, normalize: Normalize) -> Arrow:
+    """Return what the log holds of an array."""
+    flat = array.ravel()
+    dtype = array.dtype
+    layout: dict[str, Any] = {"dtype": dtype.str}
+    if dtype.kind == "O":
+        layout["objects"] = [normalize(cell, f"{path}[{place}]") for place, cell in enumerate(flat.tolist())]
+        return Arrow("numpy.ndarray", array.shape, layout, write_arrays([]))
+    values: Any = flat
+    if dtype.kind in _MOMENTS:
+        values = flat.view("i8")
+    elif dtype.kind in _TEXTS:
+        values = flat.tolist()
+    elif dtype.kind == "c" and dtype.itemsize <= 16:
+        values = flat.view(flat.real.dtype)
+    elif dtype.kind not in _NUMBERS or dtype.itemsize > 8:
+        raise UnstorableValueError(path, f"arrays of dtype {dtype} cannot be stored; use a DataFrame, or astype()")
+    if isinstance(values, np.ndarray):
+        values = values.astype(values.dtype.newbyteorder("="), copy=False)
+    type_ = {"U": "large_string", "S": "large_binary"}.get(dtype.kind)
+    return Arrow("numpy.ndarray", array.shape, layout, write_arrays([as_array(values, path, type_)]))
+
+
+def open_value(stored: Arrow) -> Any:
+    """Make an array again."""
+    dtype = np.dtype(stored.layout["dtype"])
+    if "objects" in stored.layout:
+        return _object_array(stored).reshape(stored.shape)
+    values = read_arrays(stored.stream)[0].to_numpy(zero_copy_only=False, writable=True)
+    if dtype.kind in _MOMENTS:
+        return values.view(dtype).reshape(stored.shape)
+    if dtype.kind == "c":
+        values = values.view(np.result_type(values.dtype, np.complex64))
+    return values.astype(dtype, copy=False).reshape(stored.shape)
+
+
+def _object_array(stored: Arrow) -> np.ndarray[Any, Any]:
+    cells = stored.layout["objects"]
+    values = np.empty(len(cells), dtype=object)
+    for place, cell in enumerate(cells):
+        values[place] = opened(cell)
+    return values
+
+
+def rows(array: np.ndarray[Any, Any]) -> Any:
+    """Return an array as nested lists."""
+    if array.dtype.kind in _MOMENTS:
+        unit = array.dtype.name.partition("[")[0]
+        array = array.astype(f"{unit}[us]")
+    return array.tolist()
+
+
+# --- scalars ---------------------------------------------------------------------------------------------------------
+#
+# Scalars of pandas and numpy that Python has no exact counterpart of, as text and unit.
+
+
+def record_scalar(value: Any, path: str, normalize: Normalize) -> ForeignScalar:
+    """Return what the log holds of a scalar."""
+    if value is pd.NaT or value is pd.NA:
+        return ForeignScalar(f"pandas.{'NaT' if value is pd.NaT else 'NA'}", [str(value)])
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return ForeignScalar(f"numpy.{type(value).__name__}", [str(value), int(value.view("i8")), value.dtype.str])
+    if isinstance(value, pd.Timestamp):
+        zone = None if value.tz is None else zone_content(value.tz, path)
+        fold = [value.fold] if value.fold else []
+        parts = [value.isoformat(), int(value.asm8.view("i8")), value.unit, zone, *fold]
+        return ForeignScalar("pandas.Timestamp", parts)
+    if isinstance(value, pd.Timedelta):
+        return ForeignScalar("pandas.Timedelta", [str(value), int(value.asm8.view("i8")), value.unit])
+    if isinstance(value, pd.Period):
+        return ForeignScalar("pandas.Period", [str(value), value.ordinal, value.freqstr])
+    ends = [normalize(end, path) for end in (value.left, value.right)]
+    return ForeignScalar("pandas.Interval", [str(value), *ends, value.closed])
+
+
+def open_scalar(kind: str, parts: Sequence[Any]) -> Any:
+    """Make a scalar again."""
+    _, *rest = parts
+    return _OPEN[kind](*rest)
+
+
+def _timestamp(number: int, unit: str, zone: str | list[Any] | None, fold: int = 0) -> Any:
+    moment = pd.Timestamp(np.datetime64(number, unit))  # type: ignore[call-overload]
+    if zone is not None:
+        moment = moment.tz_localize("UTC").tz_convert(zone_of(zone))
+    # In an hour that comes twice `fold` follows from the moment; at any other it is a mark of who made the value.
+    return moment.replace(fold=1) if fold > moment.fold else moment
+
+
+_OPEN: dict[str, Any] = {
+    "pandas.NaT": lambda: pd.NaT,
+    "pandas.NA": lambda: pd.NA,
+    "pandas.Timestamp": _timestamp,
+    "pandas.Timedelta": lambda number, unit: pd.Timedelta(np.timedelta64(number, unit)),
+    "pandas.Period": lambda ordinal, freq: pd.Period(ordinal=ordinal, freq=freq),
+    "pandas.Interval": lambda left, right, closed: pd.Interval(opened(left), opened(right), closed),
+    "numpy.datetime64": lambda number, dtype: np.int64(number).view(dtype),
+    "numpy.timedelta64": lambda number, dtype: np.int64(number).view(dtype),
+}
+
+
+def plain_scalar(value: Any) -> Any:
+    """Return Python's counterpart of a scalar, None for what is missing; anything else as it is."""
+    if value is pd.NaT or value is pd.NA:
+        return None
+    if isinstance(value, pd.Timestamp):
+        return value.to_pydatetime(warn=False)
+    if isinstance(value, pd.Timedelta):
+        return value.to_pytimedelta()
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        unit = value.dtype.name.partition("[")[0]
+        return value.astype(f"{unit}[us]").item()
+    return str(value) if isinstance(value, pd.Period | pd.Interval) else value

@@ -75,7 +75,7 @@ MOST_CELLS = 100_000
 _HOMES = {
     "pandas": "divebook.events.arrow.frames",
     "polars": "divebook.events.arrow.polars_frames",
-    "numpy": "divebook.events.arrow.arrays",
+    "numpy": "divebook.events.arrow.columns",
     "pyarrow": "divebook.events.arrow.ipc",
 }
 """Which module makes a library's values again; each has ``open_value(stored)`` and ``rows(value)``."""
@@ -199,7 +199,7 @@ def _home(kind: str) -> Any:
 
 
 def _scalars(kind: str) -> Any:
-    return _loaded(kind, "divebook.events.arrow.scalars")
+    return _loaded(kind, "divebook.events.arrow.columns")
 
 
 def _loaded(kind: str, module: str) -> Any:

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from divebook.events.arrow.columns import ColumnWriter, Description, index_of, label_of, read_column
+from divebook.events.arrow.columns import ColumnWriter, Description, index_of, label_of, plain_scalar, read_column
 from divebook.events.arrow.foreign import Arrow
 from divebook.events.arrow.ipc import read_arrays, write_arrays
-from divebook.events.arrow.scalars import plain_scalar
 from divebook.events.recorded import Normalize, opened
 
 

@@ -41,7 +41,7 @@ from divebook.store.append import (
     load_sound_records,
 )
 from divebook.store.base import EventStore, StoredBlob, StoredLog, StoredSummary, check_reached
-from divebook.store.finalizers import close_when_dropped, weakly
+from divebook.store.embedded import close_when_dropped, weakly
 from divebook.store.leases import THIS_PROCESS, Claim, Lease, Moment, Owner, QueuedExecution, WorkerRecord
 from divebook.store.notifications import Arrivals, NewsListener
 from divebook.store.postgres import tables

@@ -21,8 +21,8 @@ from urllib.parse import quote
 
 from divebook.errors import CorruptStoreError, ExecutionNotFoundError, ReadOnlyStoreError, StoreBusyError, StoreError
 from divebook.store.append import Durability
+from divebook.store.embedded import close_when_dropped
 from divebook.store.encoding import FILE, FOLDER, unencodable_error
-from divebook.store.finalizers import close_when_dropped
 
 BUSY_SECONDS = 5.0
 _SYNCHRONOUS: dict[Durability, str] = {"full": "FULL", "relaxed": "NORMAL"}

@@ -46,8 +46,8 @@ from divebook.store.base import (
     StoredSummary,
     check_reached,
 )
+from divebook.store.embedded import close_when_dropped, weakly
 from divebook.store.encoding import unpack_id
-from divebook.store.finalizers import close_when_dropped, weakly
 from divebook.store.leases import THIS_PROCESS, Claim, Lease, Moment, Owner, QueuedExecution, WorkerRecord
 from divebook.store.sqlite import blobs, tables
 from divebook.store.sqlite.connections import (
