@@ -77,7 +77,7 @@ def test_a_thread_that_fails_to_take_a_lease_frees_no_other():
         second_has_it.set()
         first.join(20)
         with ThreadPoolExecutor(1) as pool:
-            assert pool.submit(leases.is_left, store, lease).result() is False
+            assert pool.submit(leases.is_unused, store, lease).result() is False
 
 
 def test_who_lost_its_lease_cannot_write_any_more():

@@ -34,7 +34,7 @@ class Disk(SqliteStore):
 
     def append_all(self, batches):
         answers = super().append_all(batches)
-        if not self._syncing.comes_apart:
+        if not self._disk.is_deferred:
             self.appended |= {batch.execution_id: batch.last_sequence for batch in batches}
             self.synced |= self.appended  # SQLite brings the whole log to the disk
         return answers

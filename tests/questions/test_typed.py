@@ -43,11 +43,11 @@ def on_a_line(text):
 
 
 def up_front(text):
-    return answers_from([f"s={text}"])._given["s"]
+    return answers_from([f"s={text}"])._answers["s"]
 
 
 def test_json_may_stand_in_the_quotes_that_shells_want():
-    assert answers_from(["""s:='{"n": 3}'"""])._given["s"] == {"n": 3}
+    assert answers_from(["""s:='{"n": 3}'"""])._answers["s"] == {"n": 3}
 
 
 FACES = (in_the_shell, on_a_line, up_front)

@@ -52,7 +52,7 @@ def test_the_header_says_what_holds_an_execution_up():
 def test_the_header_of_a_live_execution_says_how_many_requests_a_provider_takes(monkeypatch):
     limiter = RequestLimiter("openai:gpt-6")
     limiter.under_way = 14
-    monkeypatch.setattr(REQUEST_LIMITERS, "_known", {(0, "openai", "http://there", "", "gpt-6"): limiter})
+    monkeypatch.setattr(REQUEST_LIMITERS, "_limiters", {(0, "openai", "http://there", "", "gpt-6"): limiter})
     gate = Gate()
     world = environment(actions=[gate.action()], agents=[Agent("a", model=ScriptedModel(["well"]))])
     execution = world.start(Workflow("w", [Step("ask", prompt="Go"), Step("wait", action="gate")]))
