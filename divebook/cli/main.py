@@ -69,7 +69,7 @@ def rules(
 
     A rule that is revoked holds for no call that is judged from then on.
     """
-    from divebook.cli.options import existing_environment
+    from divebook.cli.project import existing_environment
     from divebook.steps.approval import rule_in_words
 
     if words and (len(words) != 2 or words[0] != REVOKE):
@@ -124,7 +124,7 @@ def mcp(
     if token is not None and http is None:
         raise typer.BadParameter("a token is asked of HTTP clients: give --http HOST:PORT as well")
 
-    from divebook.cli.options import add_definitions, open_environment
+    from divebook.cli.project import add_definitions, open_environment
     from divebook.documents.policy import KINDS, Policy, resolved
     from divebook.serve import serve_stdio
     from divebook.serve.server import serve_http

@@ -2,154 +2,23 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from divebook.cli.output import as_json, note, one_line, say, secrets, write
-from divebook.config import load, with_documents
-from divebook.config.answers import json_of
-from divebook.config.loader import (
-    NOTEBOOK,
-    add_values,
-    cells_text,
-    definitions_of_notebook,
-    import_actions,
-    python_of_notebook,
-    text_of,
-)
-from divebook.documents import FileDocuments
-from divebook.environment.environment import Environment
-from divebook.errors import InputError, SetupError, StoreError, shown_number
+from divebook.errors import StoreError, shown_number
 from divebook.questions.question import address_of, example_answer, examples_in_full, expected_answer, schema_in_words
-from divebook.store import EventStore, open_store
-from divebook.store.registry import DEFAULT, VARIABLE, path_of
 from divebook.text.format import in_shell, local_time
-from divebook.text.passwords import for_command, without_password
 from divebook.text.ranges import NumberRange
-from divebook.workflow.definition import Definitions
-from divebook.workflow.dialect import OWN, Dialect
 
 if TYPE_CHECKING:
     from divebook.engine.state import AwaitedSignal
+    from divebook.environment.environment import Environment
     from divebook.questions import Question
     from divebook.runtime.execution import Execution
-
-
-# --- project ---------------------------------------------------------------------------------------------------------
-#
-# Environments, definitions, inputs and stores from the arguments of a command line.
-
-
-def open_environment(store: str | None, actions: Sequence[str], printer: Callable[[str], None]) -> Environment:
-    """Return an environment over a store, with the actions of some modules and files."""
-    for source in actions:
-        import_actions(source)
-    return Environment(store=store, printer=printer)
-
-
-def read(path: Path, dialect: Dialect) -> Definitions:
-    """Return the definitions of a file or folder with their content, and print their warnings."""
-    return _resolved(load(path, dialect=dialect), path)
-
-
-def _resolved(definitions: Definitions, path: Path) -> Definitions:
-    for warning in definitions.warnings:
-        note(warning.describe(str(path)), "yellow")
-    return with_documents(definitions, path if path.is_dir() else path.parent, FileDocuments())
-
-
-def add_definitions(environment: Environment, path: Path, dialect: Dialect = OWN, *, code: bool = False) -> None:
-    """Add the definitions of a file or folder to an environment; of a Python file, all definitions in its module.
-
-    Parameters
-    ----------
-    code
-        Whether to run the code cells of a notebook with definitions in Python.
-    """
-    if code and path.suffix.lower() != NOTEBOOK:
-        raise SetupError(f"--code runs code cells of a notebook, and {path} is not one; leave --code out")
-    if code:
-        _add_notebook(environment, path)
-    elif path.suffix == ".py":
-        add_values(environment, vars(import_actions(str(path), "definitions")).values())
-    else:
-        environment.define(read(path, dialect))
-
-
-def schedules_of(environment: Environment, path: Path, *, code: bool = False) -> Definitions:
-    """Return the schedules of a file or folder, whose definitions an environment has, with the name of the file."""
-    if path.suffix.lower() == ".py":
-        return Definitions(schedules=environment.schedules)
-    definitions = read(path, OWN)
-    return replace(definitions, schedules=environment.schedules) if code else definitions
-
-
-def _add_notebook(environment: Environment, path: Path) -> None:
-    """Add the definitions of a notebook to an environment, and run its code cells with definitions in Python."""
-    text = text_of(path)
-    cells = python_of_notebook(text, str(path))
-    environment.define(_resolved(definitions_of_notebook(text, str(path), code_runs=True), path))
-    if cells:
-        from divebook.notebook.cells import run_cells
-
-        note(f"running {cells_text(cells)} of {path}", "yellow")
-        add_values(environment, run_cells(cells.items(), path))
-
-
-def choose_workflow(environment: Environment, wanted: str | None, file: Path) -> str:
-    """Return the workflow of a name; without a name the default workflow, or the only one."""
-    names = list(environment.workflows)
-    chosen = wanted or environment.config.default_workflow
-    if chosen:
-        return environment.workflow(chosen).name
-    if len(names) == 1:
-        return names[0]
-    if not names:
-        raise SetupError(f"there is no workflow in {file}; add one (in YAML under Workflows)")
-    raise SetupError(f"there are several workflows in {file}: {', '.join(names)}. Choose one with -w NAME")
-
-
-def inputs_from(assignments: Iterable[str]) -> dict[str, Any]:
-    """Return inputs from ``key=text`` and ``key:=json``."""
-    inputs: dict[str, Any] = {}
-    for assignment in assignments:
-        key, equals, value = assignment.partition("=")
-        name = key.removesuffix(":")
-        if not (equals and name):
-            raise InputError(f"-v {assignment!r} is not an input; write -v name=value, or -v name:=JSON")
-        if name in inputs:
-            raise InputError(f"input {name!r} is given twice; keep one -v {name}=...", name)
-        inputs[name] = json_of(f"input {name!r}", value) if key.endswith(":") else value
-    return inputs
-
-
-def existing_store(location: str | None) -> EventStore:
-    """Return an existing store. A command that looks something up must not create an empty store."""
-    named = location or os.environ.get(VARIABLE) or str(DEFAULT)
-    return open_store(named if path_of(named) is None else existing_path(location))
-
-
-def existing_environment(location: str | None) -> Environment:
-    """Return an environment without definitions over an existing store."""
-    return Environment(store=existing_store(location))
-
-
-def existing_path(location: str | None) -> Path:
-    """Return the address of an existing store, without opening it."""
-    named = location or os.environ.get(VARIABLE) or str(DEFAULT)
-    path = path_of(named)
-    if path is None:
-        copying = in_shell("copy", [for_command(named), "FILE"])
-        raise StoreError(f"{without_password(named)} is no file; copy it into one: {copying}")
-    path = path.expanduser()
-    if not path.exists():
-        raise StoreError(f"there is no store at {path}; `divebook run` makes it, --store names another one")
-    return path
 
 
 def number_option(*names: str, allowed: NumberRange, help: str, metavar: str = "N", **settings: Any) -> Any:
@@ -274,6 +143,7 @@ _SELF_CONTAINED = ("script", "wait", "interrupt")
 
 def inbox(store: Store = None, *, json: Json = False) -> None:
     """List what waits for a person: questions, and signals."""
+    from divebook.cli.project import existing_environment
     from divebook.projections.summary import badge_of
 
     environment = existing_environment(store)

@@ -58,7 +58,7 @@ def enqueue(
 
     Prints the id of the execution.
     """
-    from divebook.cli.options import add_definitions, choose_workflow, inputs_from, open_environment
+    from divebook.cli.project import add_definitions, choose_workflow, inputs_from, open_environment
     from divebook.environment.starts import time_named
 
     given = inputs_from(inputs or ())
@@ -82,7 +82,7 @@ def queue(store: Store = None, *, json: Json = False) -> None:
     With who of them can run it, or why none can, and with what workers leave alone.
     """
     from divebook.analysis.lists import queue_lines
-    from divebook.cli.options import existing_environment
+    from divebook.cli.project import existing_environment
 
     environment = existing_environment(store)
     workers = environment.workers()
@@ -151,7 +151,7 @@ def worker(
     At SIGTERM or Ctrl-C it takes no more, gives back what it drives, and ends; a second signal ends it at once. What a
     worker that dies had is taken up by others.
     """
-    from divebook.cli.options import add_definitions, open_environment, schedules_of
+    from divebook.cli.project import add_definitions, open_environment, schedules_of
     from divebook.workers import Worker, patience_of
 
     environment = open_environment(store, actions or (), say)
@@ -222,7 +222,7 @@ def schedule(
 
 
 def _list(file: Path, now: datetime, actions: list[str] | tuple[()], *, json: bool) -> None:
-    from divebook.cli.options import add_definitions, open_environment, schedules_of
+    from divebook.cli.project import add_definitions, open_environment, schedules_of
     from divebook.config.schedules import coming
 
     environment = open_environment("memory:", actions, say)
@@ -250,7 +250,7 @@ def _list(file: Path, now: datetime, actions: list[str] | tuple[()], *, json: bo
 
 
 def _start(file: Path, now: datetime, actions: list[str] | tuple[()], store: str | None) -> None:
-    from divebook.cli.options import add_definitions, open_environment, schedules_of
+    from divebook.cli.project import add_definitions, open_environment, schedules_of
     from divebook.config.schedules import latest
 
     environment = open_environment(store, actions, say)

@@ -301,7 +301,7 @@ def run(
     waits for a question that has ExpiresIn and Default, and continues with the Default once the question expires;
     --no-wait returns at once. Ctrl-C cancels the run in such a way that it can be resumed.
     """
-    from divebook.cli.options import add_definitions, choose_workflow, inputs_from, open_environment
+    from divebook.cli.project import add_definitions, choose_workflow, inputs_from, open_environment
     from divebook.cli.result import make_progress
     from divebook.config.answers import answers_from, bounds_from
 
@@ -357,7 +357,7 @@ def fork(
 
     It shares the events up to there; the other one stays as it is. show ID --events has numbers and ids.
     """
-    from divebook.cli.options import add_definitions, existing_store, open_environment
+    from divebook.cli.project import add_definitions, existing_store, open_environment
     from divebook.cli.result import make_progress
     from divebook.config.answers import change_from
 
@@ -462,7 +462,7 @@ def _carry_on(
     quiet: bool,
 ) -> None:
     """Send something to an execution, wait until it stops, and print the result."""
-    from divebook.cli.options import add_definitions, existing_store, open_environment
+    from divebook.cli.project import add_definitions, existing_store, open_environment
     from divebook.cli.result import make_progress
 
     existing_store(store)
@@ -577,7 +577,7 @@ def resume(
     What completed is not run again. With --definition new it goes on with a corrected one, as a new execution, and says
     first what is reused, what is done and its likely cost. Prints the result, as run does.
     """
-    from divebook.cli.options import add_definitions, existing_store, open_environment
+    from divebook.cli.project import add_definitions, existing_store, open_environment
     from divebook.cli.result import make_progress
     from divebook.config.answers import answers_from, bounds_from
 

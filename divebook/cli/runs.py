@@ -98,7 +98,7 @@ def runs(
     json: Json = False,
 ) -> None:
     """List executions, newest first."""
-    from divebook.cli.options import existing_store
+    from divebook.cli.project import existing_store
     from divebook.projections.summary import Overview
 
     logs = existing_store(store)
@@ -137,7 +137,7 @@ def show(
     In place of an ID it takes a file, as `divebook open` does. Of a damaged log the sound beginning is shown, with exit
     code 1.
     """
-    from divebook.cli.options import existing_environment
+    from divebook.cli.project import existing_environment
     from divebook.cli.result import print_details
 
     is_file = _is_file(execution_id)
@@ -207,7 +207,7 @@ def compare(
     Each place is the same, changed, added or removed. The first execution is compared with each of the others. Exit
     code 1 where they differ.
     """
-    from divebook.cli.options import existing_environment
+    from divebook.cli.project import existing_environment
 
     if len(execution_ids) < 2:
         raise typer.BadParameter("name two executions or more; divebook runs lists them")
@@ -251,7 +251,7 @@ def cancel(
     They are named one by one, or all that have not ended are meant which the options leave. If another process runs
     one, it stops there before its next step. What cannot be cancelled is said, and the others are.
     """
-    from divebook.cli.options import existing_environment
+    from divebook.cli.project import existing_environment
     from divebook.config.answers import handle_each
 
     environment = existing_environment(store)
@@ -311,7 +311,7 @@ def tag(
     Without any it prints those that the execution has. `divebook runs --tag TAG` finds it by them. They are events of
     its log, also after its end.
     """
-    from divebook.cli.options import existing_environment
+    from divebook.cli.project import existing_environment
 
     environment = existing_environment(store)
     record = environment.store.record(environment.store.resolve(execution_id))
@@ -349,7 +349,7 @@ def annotate(
     They are named one by one, or all are meant which the options leave. It is an event of each log, also after its end.
     What cannot be said of one is told, and the others have it.
     """
-    from divebook.cli.options import existing_environment
+    from divebook.cli.project import existing_environment
     from divebook.config.answers import annotating, handle_each
 
     environment = existing_environment(store)
@@ -429,7 +429,7 @@ Files = Annotated[
 
 
 def _files(execution_id: str, store: str | None, workspace: str | None) -> KeptFiles:
-    from divebook.cli.options import existing_environment
+    from divebook.cli.project import existing_environment
 
     return existing_environment(store).files(execution_id, workspace)
 
@@ -557,7 +557,7 @@ def why(
 
     Which events, steps, calls, variables, inputs and choices made it, all the way back.
     """
-    from divebook.cli.options import existing_environment
+    from divebook.cli.project import existing_environment
 
     found = existing_environment(store).why(execution_id, name, at, row=row, column=column)
     write(str(found) if form == "text" else found.graph)
@@ -568,7 +568,7 @@ def inspect(execution_id: ExecutionId, store: Store = None) -> None:
 
     The critical path, time by kind, what was tried again, and what agents, models and steps cost.
     """
-    from divebook.cli.options import existing_environment
+    from divebook.cli.project import existing_environment
 
     write(str(existing_environment(store).inspect(execution_id)))
 
@@ -592,7 +592,7 @@ def verify(
     The first difference names event, step, line, what was expected and what came instead. Without a file it is the
     definition that the log holds. Exit code 1 if any execution differs, or cannot be checked.
     """
-    from divebook.cli.options import add_definitions, existing_store, open_environment
+    from divebook.cli.project import add_definitions, existing_store, open_environment
 
     if not every and execution_id is None:
         raise SetupError("name one execution, or --all for every one of the store: divebook verify exec_01k8")
@@ -636,7 +636,7 @@ def to_test(
     event, step and line. It reads the definition from FILE; without it, from a copy of that in the log. Secrets are
     left out.
     """
-    from divebook.cli.options import add_definitions, existing_store, open_environment
+    from divebook.cli.project import add_definitions, existing_store, open_environment
     from divebook.export.pytest import write_test
 
     existing_store(store)
@@ -692,7 +692,7 @@ def what_if(
     Says what was served, live, blocked and unused, and what came out otherwise. Exit code as run has it. JSON is
     an object, with --repeat above 1 a list of them.
     """
-    from divebook.cli.options import add_definitions, existing_store, open_environment
+    from divebook.cli.project import add_definitions, existing_store, open_environment
     from divebook.config.answers import bounds_from, change_from
 
     existing_store(store)
@@ -803,7 +803,7 @@ def try_step(
     It has the state that it had; the execution stays as it is. Models are asked; actions and tools have the recorded
     result of the same call. Exit code 1 if a try has not completed.
     """
-    from divebook.cli.options import add_definitions, existing_store, open_environment
+    from divebook.cli.project import add_definitions, existing_store, open_environment
     from divebook.config.answers import bounds_from, change_from
     from divebook.workflow.reader import with_keys
 

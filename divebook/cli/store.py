@@ -66,7 +66,7 @@ def export(
     if move:
         _export_moving(execution_id, file, store, overwrite=force)
         return
-    from divebook.cli.options import existing_store
+    from divebook.cli.project import existing_store
     from divebook.store import transfer as jsonl
 
     events = existing_store(store)
@@ -86,7 +86,7 @@ def export(
 
 
 def _export_shown(execution_id: str, file: str, store: str | None, *, overwrite: bool, move: bool) -> None:
-    from divebook.cli.options import existing_environment
+    from divebook.cli.project import existing_environment
     from divebook.store.embedded import NOTEBOOK
 
     if move:
@@ -101,7 +101,7 @@ def _export_shown(execution_id: str, file: str, store: str | None, *, overwrite:
 
 
 def _export_moving(execution_id: str, file: str, store: str | None, *, overwrite: bool) -> None:
-    from divebook.cli.options import existing_environment
+    from divebook.cli.project import existing_environment
 
     if file == STREAM:
         raise SetupError("--move needs a FILE: the log must be on disk before the execution ends here")
@@ -152,7 +152,7 @@ def check(store: Store = None, *, json: Json = False) -> None:
 
     Says what is damaged and what can still be read; changes nothing. Exit code 1 if anything is damaged.
     """
-    from divebook.cli.options import existing_store
+    from divebook.cli.project import existing_store
     from divebook.engine.evolve import fold
     from divebook.store.maintenance import check as check_store
 
@@ -186,7 +186,7 @@ def backup(
 
     The copy has every event acknowledged before it began. To copy the file itself is safe only while no process writes.
     """
-    from divebook.cli.options import existing_path
+    from divebook.cli.project import existing_path
     from divebook.store.sqlite import back_up
 
     written = back_up(existing_path(store), destination.expanduser())
@@ -203,7 +203,7 @@ def copy(
     All executions and messages are copied, and read again. No process may drive an execution meanwhile. A copy that
     broke off is taken up by the same command. What has not ended could go on in both stores: use one of them only.
     """
-    from divebook.cli.options import existing_store
+    from divebook.cli.project import existing_store
     from divebook.store import open_store
     from divebook.store.transfer import copy as copy_store
 
@@ -236,7 +236,7 @@ def gc(
     Without --older-than and --keep-last no execution is deleted.
     """
     from divebook.agents.cache import cache_of
-    from divebook.cli.options import existing_store
+    from divebook.cli.project import existing_store
     from divebook.environment.settings import drop_folders
     from divebook.store.maintenance import gc as collect
 
@@ -290,7 +290,7 @@ def recover(
 
     Exit code 1 if one failed or cannot go on, 3 if one waits.
     """
-    from divebook.cli.options import add_definitions, existing_store, open_environment
+    from divebook.cli.project import add_definitions, existing_store, open_environment
     from divebook.config.answers import interrupted
 
     existing_store(store)
@@ -399,7 +399,7 @@ def doctor(
 
 
 def _environment(file: Path | None, *, code: bool) -> Environment:
-    from divebook.cli.options import add_definitions
+    from divebook.cli.project import add_definitions
     from divebook.environment.environment import Environment
 
     environment = Environment(store="memory:")
@@ -423,7 +423,7 @@ def _models(environment: Environment, *, is_given: bool) -> dict[str, list[str]]
 def _problems(environment: Environment, store: str | None) -> dict[str, str]:
     """Return the faults of agents by name; agents without faults are absent."""
     from divebook.agents.models import RECORDED
-    from divebook.cli.options import existing_store
+    from divebook.cli.project import existing_store
     from divebook.errors import DivebookError
     from divebook.steps.checks import check_model
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from divebook.cli.options import existing_environment
+from divebook.cli.project import existing_environment
 from tests.cli.conftest import write
 
 MODULE = """
