@@ -17,11 +17,11 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "divebook"
 
 LIMITS = {
-    "a module or class starts with a question word": 243,
-    "a function does not start with a verb": 405,
-    "a name is a participle": 3095,
-    "a banned phrase in a docstring": 477,
-    "a function with six branches explains nothing": 135,
+    "a module or class starts with a question word": 10,
+    "a function does not start with a verb": 95,
+    "a name is a participle": 189,
+    "a banned phrase in a docstring": 58,
+    "a function with six branches explains nothing": 50,
 }
 """The most places of each kind that the package may have today. The goal is 0; for names 150, half a percent of all."""
 
