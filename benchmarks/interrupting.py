@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tests.execution.interrupting import main
+from tests.runtime.interrupting import main
 
 if __name__ == "__main__":
     sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 500))

@@ -119,7 +119,7 @@ class DeferredInterrupts:
     def _restore_in_child(self) -> None:
         """Restore the previous handler in a forked child.
 
-        If another thread forked the process, no block ends in the child (`tests/test_keyboard.py`).
+        If another thread forked the process, no block ends in the child (`tests/test_interrupts.py`).
         """
         self._replace_handler(self._previous_handler, current=self._on_signal)
         self._pending = False

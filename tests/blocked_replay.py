@@ -7,7 +7,7 @@ import pytest
 
 from divebook import Environment
 from divebook.events import catalog
-from tests.execution.test_resuming import cut
+from tests.runtime.test_resuming import cut
 
 _RECORDED = "its answers come from another run, which the copy of its own does not hold"
 _OTHER = "the environment that it makes last has another agent, or none"

@@ -1,6 +1,6 @@
 """Results that no log holds as they are: the call that returned one took effect, whatever the result does.
 
-One table serves all who take results: calls of steps and actions (`tests/execution/test_lost_results.py`) and calls of
+One table serves all who take results: calls of steps and actions (`tests/runtime/test_lost_results.py`) and calls of
 tools (`tests/agents/test_results.py`).
 """
 

@@ -1,7 +1,7 @@
 """Failures of an execution, read from its log: one record for each failed item and each failed step.
 
 `Execution.failure`, frames, reports, the shell, live views and saved runs all show this record
-(`tests/history/test_failures.py`). A step or item often fails because a call inside it failed. The record then
+(`tests/projections/test_failures.py`). A step or item often fails because a call inside it failed. The record then
 describes
 that call, the innermost one: for the spans ``step parse`` <- ``item parse[3]`` <- ``action read_csv``, each caused by
 the next, the record has the arguments, the source line and the traceback of ``read_csv``.
@@ -301,7 +301,7 @@ def without_places(error: str, labels: Iterable[str]) -> str:
 #
 # An explanation is returned only if the class and the message of an error leave no doubt. The arguments of a call are
 # Python literals in the log. They are parsed with `ast.literal_eval` and never evaluated.
-# (`tests/history/test_meanings.py`)
+# (`tests/projections/test_meanings.py`)
 
 
 MOST_KEYS = 8

@@ -14,7 +14,7 @@ For example, request 1 sends the user's message U. The model answers with R1, wh
 nothing, so its messages are U, R1 and the result of c. After a compaction, request 3 records ``kept: 0`` and
 ``new: [summary]``, so its only message is the summary.
 
-A turn of 200 calls is read in one pass (`tests/history/test_requests.py`). This module does not need pydantic-ai:
+A turn of 200 calls is read in one pass (`tests/projections/test_requests.py`). This module does not need pydantic-ai:
 messages have its JSON form.
 """
 
@@ -41,7 +41,7 @@ from divebook.workflow.step import base64_block, text_block
 # --- messages for people ---------------------------------------------------------------------------------------------
 #
 # `divebook.agents` builds its requests from the same messages, so that the messages read here are those that were sent
-# (tests/history/test_messages.py). The log has the messages of agents with tools in pydantic-ai's JSON form. The
+# (tests/projections/test_messages.py). The log has the messages of agents with tools in pydantic-ai's JSON form. The
 # functions below convert them to `CallMessage`.
 
 

@@ -484,7 +484,7 @@ class ReadLog(tuple[Event, ...]):  # noqa: SLOT001 - it keeps what was read off 
 # call waited for. Within an item of `Each`, calls of the same item have precedence. At a join the search continues on
 # the path that arrived last, and at the beginning of a branch on the path that split. Time between two calls is
 # overhead, unless the run was paused or stopped then. The parts therefore cover the duration of the run without a gap
-# (`tests/history/test_critical_path.py`). Example, seconds from the start:
+# (`tests/projections/test_critical_path.py`). Example, seconds from the start:
 #
 #     main    | fetch 0-2 | split at 2                   join at 9 | report 9-10 |
 #     main-1              | translate 2-5 |

@@ -2,7 +2,7 @@
 
 A child is an execution with a log of its own. The parent records the id of a child before the child starts. Whichever
 process resumes the parent, and wherever the parent died, it finds that id and starts no second child
-(test_wherever_the_parent_died_the_child_is_started_once in `tests/execution/test_children.py`).
+(test_wherever_the_parent_died_the_child_is_started_once in `tests/runtime/test_children.py`).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from divebook.workflow.definition import Workflow
 #
 # A child ends with its parent. When an execution is cancelled or fails, its children are cancelled next, level by
 # level. If a process dies in between, it leaves *abandoned* children: they wait or can be resumed, but their parent has
-# ended. A process that finds one cancels it instead of driving it (`tests/execution/test_cancelled_trees.py`).
+# ended. A process that finds one cancels it instead of driving it (`tests/runtime/test_cancelled_trees.py`).
 
 
 ENDS = TERMINAL - {MOVED, PICTURE}

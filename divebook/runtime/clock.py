@@ -162,7 +162,7 @@ class StepLog(Protocol):
 #
 # Such a call took effect, and repeating it on resume could pay twice. Its recorded end is therefore a failure with a
 # lost result (`divebook.events.catalog.OperationFailed.lost`), and a person is asked before it is repeated
-# (`tests/execution/test_lost_results.py`). A description of the result is recorded for that question.
+# (`tests/runtime/test_lost_results.py`). A description of the result is recorded for that question.
 
 
 LOST = "__divebook_lost__"

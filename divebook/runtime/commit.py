@@ -2,7 +2,7 @@
 
 A local store is written to on the loop itself, because handing a commit to a thread would cost more than the commit
 (``benchmarks/floor.py``). Any other store is written to from a thread, one commit at a time. Records made in the
-meantime form the next commit (``tests/execution/test_journal.py``).
+meantime form the next commit (``tests/runtime/test_journal.py``).
 
 Two optimizations:
 
@@ -38,7 +38,7 @@ from divebook.text.redaction import logger
 #
 # A single execution waits for the disk on the loop: a thread would cost it more than it gains. As soon as a second
 # execution runs, a thread syncs the commits of the loop, one sync at a time. Everything committed during one sync
-# shares the next one (tests/execution/test_syncs.py).
+# shares the next one (tests/runtime/test_syncs.py).
 
 
 _STOPPED = StoreError("the engine was stopped during a commit; what the store holds can be resumed")
@@ -136,10 +136,10 @@ def wake(waiting: Iterable[asyncio.Future[None]]) -> None:
 #
 # A local store is called on the loop, any other in a thread. Nothing else in `divebook.runtime` calls a store on the
 # loop. A commit to SQLite takes less time than handing it to a thread (``benchmarks/floor.py``). A commit over a
-# network would block every other execution (``tests/execution/test_remote_stores.py``).
+# network would block every other execution (``tests/runtime/test_remote_stores.py``).
 #
 # If a store cannot be written to at present (locked by another process, full disk, unreachable), the call is repeated:
-# no run fails because of it (``tests/execution/test_held_up.py``). Pauses grow only to one second, because a lock is
+# no run fails because of it (``tests/runtime/test_held_up.py``). Pauses grow only to one second, because a lock is
 # often short.
 
 

@@ -278,7 +278,7 @@ class ConcurrentCalls:
 # Tasks that run concurrently and end together: paths of an execution, items of a step, calls of a function.
 #
 # A group works like anyio's task group at half the cost per task. Each task has its own cancel scope, so a cancellation
-# is raised again if it is caught, and waits for shielded code (`tests/execution/test_groups.py`).
+# is raised again if it is caught, and waits for shielded code (`tests/runtime/test_groups.py`).
 
 
 STARTS_A_TURN = 32

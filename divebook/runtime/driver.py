@@ -131,7 +131,7 @@ class CancelledMeanwhileError(ExecutionError):
 class Driver:
     """Driver of one execution, which may be pending, running, parked or ended.
 
-    The definition and the state are loaded when they are first used, once (tests/execution/test_looked_up.py).
+    The definition and the state are loaded when they are first used, once (tests/runtime/test_looked_up.py).
 
     Parameters
     ----------
@@ -365,7 +365,7 @@ class Driver:
         """Lock out other threads that begin to drive this execution or take its lease by force.
 
         Without the lock, a worker could begin to drive the execution after `cancel` has found that this process does
-        not drive it, and before `cancel` takes the lease (tests/execution/cancelled_trees.py, seed 422). Code on the
+        not drive it, and before `cancel` takes the lease (tests/runtime/cancelled_trees.py, seed 422). Code on the
         engine's event loop does not need the lock, and must not wait for a thread that waits for the loop.
         """
         if ENGINE.is_current():

@@ -3,7 +3,7 @@
 Code that makes a call through the log must get the same error live and on replay, and ``except ValueError`` must catch
 it as usual. Both times the error is therefore created from its record: an `OperationError` that also derives from the
 recorded class, or from the nearest base of it that this process has loaded. A log never causes an import, and no
-constructor of a user's class runs. (`tests/execution/test_raising.py`)
+constructor of a user's class runs. (`tests/runtime/test_raising.py`)
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Forks: executions that share the first events of another one, and run live from there.
 
 A fork copies no events. Operations that started in the source and have no end are dropped (`divebook.engine.forks`), so
-no call has an unknown outcome (`tests/execution/test_forks.py`).
+no call has an unknown outcome (`tests/runtime/test_forks.py`).
 
 The default fork point is the latest event at which the requested change still takes effect (`point_of`). Example: event
 7 completes call ``a``, and its result is to change. The fork shares events 1 to 6, so that ``a`` can end differently.

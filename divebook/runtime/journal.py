@@ -49,7 +49,7 @@ from divebook.text.redaction import logger
 # Facts that follow each other at once form one record: one row of the store and one change of the state.
 #
 # The grouping depends only on order, place and time of the facts, not on when the state is read in between. Readers of
-# the log see single events (tests/execution/test_gathering.py).
+# the log see single events (tests/runtime/test_gathering.py).
 
 
 SAME_MOMENT = 1000

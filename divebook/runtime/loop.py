@@ -2,7 +2,7 @@
 
 A cell that blocks the kernel's loop would block every execution, and an interrupt of the kernel would hit an arbitrary
 one. The thread survives user code that stops its loop. If the loop dies, all waiting callers get an error instead of
-waiting for ever (`tests/execution/test_engine_thread.py` tests each case).
+waiting for ever (`tests/runtime/test_engine_thread.py` tests each case).
 """
 
 from __future__ import annotations

@@ -359,7 +359,7 @@ class Control:
         self._latest_session = self._session
         if driver.state.is_over:
             await self._family.on_end(driver)
-            if driver.may_have_children:  # its count would stay in memory (tests/execution/test_ended.py)
+            if driver.may_have_children:  # its count would stay in memory (tests/runtime/test_ended.py)
                 await self._session.calls.work(lambda: self.family_bounds.forget(driver.id))
         elif (due := driver.state.wake_at) is not None:
             alarm = self._timers[driver.id] = ENGINE.keep(self._wake(driver.id, due))
@@ -442,7 +442,7 @@ class Control:
                 end.add_done_callback(lambda done: done.cancelled() or done.exception())
             await asyncio.wait(outcomes, return_when=asyncio.FIRST_COMPLETED)
         # Another process may have ended the parent while the child was written, without seeing the child
-        # (tests/execution/cancelled_trees.py).
+        # (tests/runtime/cancelled_trees.py).
         if await work(lambda: has_ended(self.store, child.parent)):
             await work(lambda: self.cancel_with_parent(driver))
         return driver
@@ -744,7 +744,7 @@ class FamilyTree:
         """Cancel the children of an execution that ends as `status`. Return when they have ended or are parked.
 
         Each child first does the same with its own children, so that nothing below `parent` runs afterwards
-        (tests/execution/test_cancelled_trees.py). A child that is rolled back may be parked with a question. A function
+        (tests/runtime/test_cancelled_trees.py). A child that is rolled back may be parked with a question. A function
         that blocks its thread cannot be interrupted, so its execution is awaited for at most `seconds`.
         """
         if not parent.may_have_children:
@@ -876,7 +876,7 @@ def has_news(state: ExecutionState, store: EventStore) -> bool:
     """Return whether the store has unread messages for the execution, or events that the state lacks.
 
     The order of the two checks matters: a message that is read between them appears in the new events. Without the
-    second check, an execution that was just answered still seemed to wait (tests/execution/test_elsewhere).
+    second check, an execution that was just answered still seemed to wait (tests/runtime/test_elsewhere).
     """
     name = state.execution_id
     return store.has_untaken(name) or store.record(name).last_sequence > state.last_sequence

@@ -1,7 +1,7 @@
 """Messages to executions: answers, signals and annotations, which are stored before they take effect.
 
 An accepted answer therefore survives the death of the process at any later moment. The next process that resumes the
-execution finds it (`tests/execution/test_kept_answers.py`).
+execution finds it (`tests/runtime/test_kept_answers.py`).
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from divebook.text.redaction import cut, logger, one_line, shared, silence
 # Questions are sent to mail, chat, phones and web hooks with Apprise. Only this part uses Apprise.
 #
 # Addresses contain passwords, so neither they nor Apprise's own log messages are shown. An address that fails is named
-# once, by its position and scheme (`tests/execution/test_addresses.py`).
+# once, by its position and scheme (`tests/runtime/test_addresses.py`).
 
 
 LIBRARY = "apprise"

@@ -22,7 +22,7 @@ The process can die at four points of a call:
 - after the call, before its end is written: the same, because the log cannot distinguish the two.
 - after the end is written: the recorded result is returned.
 
-`tests/execution/test_once.py` tests each case with every kind of operation.
+`tests/runtime/test_once.py` tests each case with every kind of operation.
 """
 
 from __future__ import annotations

@@ -278,7 +278,7 @@ class QueuedExecutions:
 # The execution is written to a file and continues where the file is imported. At any time it can continue in at most
 # one place. The order of writes ensures that: first the log on disk without its end line, then the move event in the
 # store, then the end line, without which the file cannot be imported. If a process dies in between, the execution has
-# either not moved, or has moved and can be written again with the same command (tests/execution/test_moving.py dies at
+# either not moved, or has moved and can be written again with the same command (tests/runtime/test_moving.py dies at
 # each point).
 
 

@@ -47,7 +47,7 @@ from divebook.runtime.workspaces import KEEP, RESTORE, WorkspaceLease, Workspace
 #
 # An exception of step code must not end more than its step. SystemExit, a cancellation by the code itself, and
 # GeneratorExit would otherwise unwind tasks of the engine, and with them unrelated executions
-# (`tests/execution/test_failing.py` raises each of them).
+# (`tests/runtime/test_failing.py` raises each of them).
 
 
 async def contained(call: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> Any:
@@ -101,7 +101,7 @@ def _running_task() -> asyncio.Task[Any] | None:
 # until it has ended.
 #
 # Its inner operations are recorded separately, so none is lost or repeated. The enclosing operation itself never counts
-# as running: no pause waits for it, and no person is asked about its outcome (`tests/execution/test_enclosing.py`).
+# as running: no pause waits for it, and no person is asked about its outcome (`tests/runtime/test_enclosing.py`).
 
 
 Body: TypeAlias = Callable[[str], Awaitable[Any]]
@@ -140,7 +140,7 @@ async def run_body(
 #
 # The effect of such a call must be rolled back if the execution fails or is cancelled, so the log must have its end. An
 # async function aborted in the middle might have booked a room that is then never cancelled
-# (`tests/execution/test_rollback_unknown.py`).
+# (`tests/runtime/test_rollback_unknown.py`).
 
 
 async def run_to_end(call: Coroutine[Any, Any, Any], is_abandoned: Callable[[], bool]) -> Any:
@@ -240,7 +240,7 @@ class CallTracing:
 # --- calls with an unknown outcome -----------------------------------------------------------------------------------
 #
 # If the log has the start of a call but not its end, the call may or may not have taken effect. Repeating it could pay
-# twice, and failing it could lose a payment, so a person has to decide (`tests/execution/test_unknown_outcomes.py`).
+# twice, and failing it could lose a payment, so a person has to decide (`tests/runtime/test_unknown_outcomes.py`).
 # Only calls that are declared idempotent are repeated without a question.
 
 

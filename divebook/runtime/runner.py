@@ -683,7 +683,7 @@ class Runner(PathRunner):
 # To other processes a parked execution looks like any waiting one: it is not driven, and its lease is released. If this
 # process drives it again and its log is unchanged, its code continues. If the log has changed, or memory is needed, the
 # code is unwound with `Suspended` and later replayed. Both ways record the same events
-# (`tests/execution/test_resting.py`).
+# (`tests/runtime/test_resting.py`).
 
 
 MOST = 64

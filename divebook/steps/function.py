@@ -49,7 +49,7 @@ from divebook.workspace.shell import ShellResult
 #
 # A call gets its place in the log where it is made. Calls that are made one after the other and awaited in tasks, as by
 # ``asyncio.gather(double(1), double(2))``, therefore work. A call that is made inside such a task would get its place
-# by speed, and is refused (`tests/execution/test_own_tasks.py`).
+# by speed, and is refused (`tests/runtime/test_own_tasks.py`).
 
 
 ADVICE = (

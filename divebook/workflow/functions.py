@@ -191,7 +191,7 @@ def _misfit(function: Callable[..., Any], names: tuple[str, ...]) -> str | None:
 # A log contains the name of the function that undoes a call. The process that rolls back looks it up by module and
 # qualified name, because two modules may each have a function `cancel`. If the file of a function is loaded under
 # another name, or an older log has the plain name, the name must identify exactly one function
-# (`tests/execution/test_rollback_functions.py`).
+# (`tests/runtime/test_rollback_functions.py`).
 
 
 ROLLBACK_FUNCTIONS: dict[str, UserFunction] = {}

@@ -13,7 +13,7 @@ from divebook.agents.models import DEFAULT_MODELS, is_known_provider, known_mode
 from divebook.errors import SetupError
 from divebook.workflow.resources import AgentDefinition, ModelSettings
 from divebook.workflow.step import ContentEntry
-from tests.execution.worlds import environment, event_types, run
+from tests.runtime.worlds import environment, event_types, run
 
 ASK = Workflow("w", [Step("ask", prompt="Say hello to ${inputs.who}", store="r")], inputs=["who"])
 
@@ -77,7 +77,7 @@ def test_without_a_model_the_answer_says_that_it_is_scripted():
 
 
 def test_a_resumed_execution_does_not_ask_the_model_again():
-    from tests.execution.test_resuming import cut
+    from tests.runtime.test_resuming import cut
 
     model = ScriptedModel(["first", "second"])
     execution = run(ASK, {"who": "x"}, agents=[Agent("a", model=model)])
@@ -201,7 +201,7 @@ def test_a_run_may_have_another_model_for_all_its_agents():
 
 
 def test_a_resumed_run_keeps_the_model_it_was_started_with():
-    from tests.execution.test_resuming import cut
+    from tests.runtime.test_resuming import cut
 
     world = environment(agents=[Agent("a", model="acme:model")])
     execution = world.start(ASK, {"who": "x"}, model="scripted").wait(20)

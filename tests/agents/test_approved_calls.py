@@ -14,8 +14,8 @@ from divebook.workflow.servers import ApprovalRule
 from divebook.workflow.tools import ToolFunction
 from tests.agents.test_tool_limits import returns_of
 from tests.agents.test_turns import ASK, started
-from tests.execution.test_resuming import cut
-from tests.execution.worlds import environment
+from tests.runtime.test_resuming import cut
+from tests.runtime.worlds import environment
 
 THREE = [
     [

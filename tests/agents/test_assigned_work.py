@@ -10,8 +10,8 @@ from divebook.workflow.step import ContentEntry
 from divebook.workflow.tools import ToolFunction, ToolHints
 from tests.agents.test_approved_calls import TakesAllErrors
 from tests.agents.test_turns import began
-from tests.execution.test_resuming import cut
-from tests.execution.worlds import environment
+from tests.runtime.test_resuming import cut
+from tests.runtime.worlds import environment
 
 ASK = Workflow("ask", [Step("ask", prompt="Which birds?", agent="boss", store="birds")])
 

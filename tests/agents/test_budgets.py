@@ -14,8 +14,8 @@ from divebook.questions.bounds import Bounds, agent_bounds
 from divebook.runtime.concurrency import ConcurrentCalls
 from divebook.store import MemoryStore
 from divebook.workflow.reader import definitions_from
-from tests.execution.test_resuming import cut
-from tests.execution.worlds import environment, event_types
+from tests.runtime.test_resuming import cut
+from tests.runtime.worlds import environment, event_types
 
 ASK = Workflow("w", [Step("ask", prompt="Ask", agent="a", store="r")])
 CALLS = [{"call": {"note": {"text": str(number)}}} for number in range(3)]

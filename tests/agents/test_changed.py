@@ -10,8 +10,8 @@ from divebook.projections.spans import spans_of
 from divebook.widgets.parts import conversation_of, newest_conversations
 from divebook.workflow.resources import AgentDefinition, ModelSettings
 from divebook.workflow.tools import ToolFunction
-from tests.execution.test_resuming import cut
-from tests.execution.worlds import environment
+from tests.runtime.test_resuming import cut
+from tests.runtime.worlds import environment
 
 ASK = Workflow("ask", [Step("ask", prompt="Which birds?", agent="a", store="birds")])
 

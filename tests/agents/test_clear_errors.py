@@ -14,8 +14,8 @@ from divebook.errors import ToolError
 from divebook.workflow.functions import workflow
 from divebook.workflow.resources import AgentDefinition
 from divebook.workflow.step import Catch, Retry
-from tests.execution.test_resuming import cut
-from tests.execution.worlds import environment
+from tests.runtime.test_resuming import cut
+from tests.runtime.worlds import environment
 
 ASK = Workflow("w", [Step("ask", prompt="Ask", agent="a", store="r")])
 PATIENCE = 20

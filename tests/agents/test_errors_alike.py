@@ -17,8 +17,8 @@ from divebook.events import catalog
 from divebook.events.codec import encode_line
 from divebook.workflow.resources import AgentDefinition
 from divebook.workflow.step import Retry
-from tests.execution.test_resuming import cut
-from tests.execution.worlds import environment
+from tests.runtime.test_resuming import cut
+from tests.runtime.worlds import environment
 
 WORKFLOW = Workflow("w", [Step("s", prompt="go", agent="a", store="text")])
 

@@ -16,8 +16,8 @@ from divebook import Agent, Retry, Step, Workflow
 from divebook.agents.batches import reporting_model
 from divebook.agents.clients import FIRST, REQUEST_LIMITERS, RequestLimiters
 from divebook.workflow.resources import AgentDefinition
-from tests.execution.test_resuming import cut
-from tests.execution.worlds import environment
+from tests.runtime.test_resuming import cut
+from tests.runtime.worlds import environment
 
 ASKED = [ModelRequest([UserPromptPart("hello")])]
 ASK = Workflow("w", [Step("ask", prompt="Ask", agent="a", store="r")])

@@ -9,8 +9,8 @@ from divebook import ScriptedModel
 from divebook.agents.scripted_model import ScriptedFunction
 from tests.agents.test_taking_agents import ASK
 from tests.agents.test_turns import started
-from tests.execution.test_resuming import cut
-from tests.execution.worlds import environment
+from tests.runtime.test_resuming import cut
+from tests.runtime.worlds import environment
 
 SCRIPT = [{"call": {"look": {"name": "owl"}}}, "an owl"]
 

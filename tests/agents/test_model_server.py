@@ -10,7 +10,7 @@ from divebook.agents.agent import MODEL_RETRY
 from divebook.runtime.loop import ENGINE
 from tests.agents.model_server import PATIENCE, PIECES, ModelServer
 from tests.agents.test_streaming import ASK, facts, heard, started
-from tests.execution.worlds import event_types
+from tests.runtime.worlds import event_types
 
 TEXT = "".join(PIECES)
 

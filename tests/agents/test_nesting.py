@@ -11,8 +11,8 @@ from divebook.agents.durability import DivebookDurability
 from divebook.agents.scripted_model import ScriptedFunction
 from tests.agents.test_taking_agents import ASK
 from tests.agents.test_turns import started
-from tests.execution.test_resuming import cut
-from tests.execution.worlds import environment
+from tests.runtime.test_resuming import cut
+from tests.runtime.worlds import environment
 
 INNER = ["seen twice"]
 OUTER = [{"call": {"look": {"name": "owl"}}}, "an owl"]

@@ -15,8 +15,8 @@ from divebook.errors import DefinitionError, SetupError
 from divebook.events import classes
 from divebook.events.codec import decode_line, encode_line
 from divebook.workflow.resources import AgentDefinition
-from tests.execution.test_resuming import cut
-from tests.execution.worlds import environment
+from tests.runtime.test_resuming import cut
+from tests.runtime.worlds import environment
 
 
 class Size(Enum):

@@ -12,7 +12,7 @@ from divebook.errors import SetupError
 from divebook.store import MemoryStore
 from tests.agents.test_taking_agents import ASK
 from tests.agents.test_turns import started
-from tests.execution.worlds import environment
+from tests.runtime.worlds import environment
 
 SCRIPT = [{"call": {"look": {"name": "owl"}}}, "an owl"]
 

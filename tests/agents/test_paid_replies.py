@@ -8,8 +8,8 @@ from divebook import Agent, Bounds, Each, Environment, Step, Workflow
 from divebook.workflow.resources import AgentDefinition
 from divebook.workflow.step import Retry
 from tests.agents.payable import BROKEN, CALLS, MOST, OK, REFUSED, SILENT, STREAMED, STUCK, Payable
-from tests.execution.test_resuming import cut
-from tests.execution.worlds import environment
+from tests.runtime.test_resuming import cut
+from tests.runtime.worlds import environment
 
 
 def run(model, bounds=None, *, is_heard=True, is_turn=False, count=1, parallel=1, **agent):

@@ -7,7 +7,7 @@ from divebook import Agent, ScriptedModel
 from divebook.engine.operations import NAMED_BY
 from tests.agents.test_approved_calls import Post
 from tests.agents.test_turns import ASK, KEYS, Book, started, world
-from tests.execution.worlds import environment
+from tests.runtime.worlds import environment
 
 
 def test_keys_and_types_of_a_turn_are_pinned():

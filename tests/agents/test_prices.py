@@ -36,7 +36,7 @@ from divebook.agents.models import (
     tokens_of_definitions,
 )
 from divebook.engine.bounds import NANODOLLARS
-from tests.execution.worlds import environment
+from tests.runtime.worlds import environment
 
 TOKENS = st.integers(0, 3_000_000)
 SOLD = [(provider.id, model.id) for provider in get_snapshot().providers for model in provider.models]

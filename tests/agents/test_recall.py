@@ -16,8 +16,8 @@ from divebook.errors import SetupError
 from divebook.store.codec import FernetCodec, Sealing
 from divebook.workflow.resources import AgentDefinition, ModelSettings
 from divebook.workflow.tools import tool_of
-from tests.execution.test_resuming import cut
-from tests.execution.worlds import environment, event_types
+from tests.runtime.test_resuming import cut
+from tests.runtime.worlds import environment, event_types
 
 ASK = Workflow("w", [Step("ask", prompt="Ask", agent="a", store="r")])
 SCRIPT = [{"call": {"note": {"text": "owls"}}}, "done"]

@@ -26,8 +26,8 @@ from divebook.agents.signatures import plain_result
 from divebook.events.codec import storable
 from tests.agents.test_tool_limits import returns_of
 from tests.agents.test_turns import ASK
-from tests.execution.worlds import environment
 from tests.odd_results import OPENED, UNSTORABLE
+from tests.runtime.worlds import environment
 
 
 @dataclass

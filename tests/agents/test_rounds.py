@@ -14,8 +14,8 @@ from divebook.errors import AgentError, DefinitionError, StepError
 from divebook.workflow.functions import workflow
 from divebook.workflow.reader import definitions_from
 from divebook.workflow.resources import AgentDefinition
-from tests.execution.test_resuming import cut
-from tests.execution.worlds import environment
+from tests.runtime.test_resuming import cut
+from tests.runtime.worlds import environment
 
 ASK = Workflow("ask", [Step("ask", prompt="Which birds?", agent="a", store="birds")])
 

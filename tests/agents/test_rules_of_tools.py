@@ -8,8 +8,8 @@ from divebook.store import MemoryStore
 from divebook.workflow.tools import ToolFunction, ToolHints
 from tests.agents.test_tool_limits import returns_of
 from tests.agents.test_turns import ASK, started
-from tests.execution.test_resuming import cut
-from tests.execution.worlds import environment, question_of
+from tests.runtime.test_resuming import cut
+from tests.runtime.worlds import environment, question_of
 
 TWICE = [{"call": {"send": {"to": "ann", "copies": 1}}}, {"call": {"send": {"to": "ann", "copies": 1}}}, "done"]
 

@@ -10,8 +10,8 @@ from pydantic_ai.capabilities import AbstractCapability
 from divebook import Agent, ScriptedModel
 from divebook.agents.scripted_model import ScriptedFunction
 from tests.agents.test_taking_agents import ASK
-from tests.execution.test_resuming import cut
-from tests.execution.worlds import environment
+from tests.runtime.test_resuming import cut
+from tests.runtime.worlds import environment
 
 SCRIPT = [{"call": {"look": {"name": "owl"}}}, {"output": {"score": 9}}, {"output": {"score": 3}}]
 """What the model does: its first answer is refused."""

@@ -15,7 +15,7 @@ from divebook.agents.scripted import ScriptedReply
 from divebook.agents.scripted_model import ScriptedFunction
 from divebook.errors import SetupError
 from divebook.workflow.resources import AgentDefinition
-from tests.execution.worlds import environment, run
+from tests.runtime.worlds import environment, run
 
 ASK = Workflow("w", [Step("ask", prompt="Ask", store="r")])
 OWLS_AND_LARKS = [{"call": {"search": {"query": "owls"}}}, {"call": {"search": {"query": "larks"}}}]

@@ -11,7 +11,7 @@ from divebook.errors import DefinitionError
 from divebook.store.transfer import export
 from divebook.workflow import definitions_from
 from divebook.workflow.resources import AgentDefinition, ModelSettings
-from tests.execution.worlds import environment
+from tests.runtime.worlds import environment
 
 ASK = Workflow("ask", [Step("ask", prompt="Which birds?", agent="a", store="birds")])
 KEY = "k-55120-of-the-test"

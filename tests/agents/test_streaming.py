@@ -16,8 +16,8 @@ from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.agents.scripted import words
 from divebook.workflow.resources import AgentDefinition
 from divebook.workflow.step import Each, Retry
-from tests.execution.test_resuming import cut
-from tests.execution.worlds import environment, event_types
+from tests.runtime.test_resuming import cut
+from tests.runtime.worlds import environment, event_types
 
 ASK = Workflow("w", [Step("ask", prompt="Write a poem", store="poem")])
 POEM = "Roses are red,\n\nviolets are  blue "

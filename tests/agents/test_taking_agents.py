@@ -14,8 +14,8 @@ from divebook.agents.scripted_model import ScriptedFunction
 from divebook.errors import SetupError
 from divebook.workflow import workflow
 from tests.agents.test_turns import KEYS, SCRIPT, Book, started
-from tests.execution.test_resuming import cut
-from tests.execution.worlds import environment
+from tests.runtime.test_resuming import cut
+from tests.runtime.worlds import environment
 
 ASK = Workflow("ask", [Step("ask", prompt="Which birds?", agent="critic", store="said")])
 

@@ -14,8 +14,8 @@ from divebook.events.codec import encode_line
 from divebook.text.redaction import shared
 from divebook.workflow.tools import ToolFunction, ToolHints
 from tests.agents.test_turns import ASK, SCRIPT, started
-from tests.execution.test_resuming import cut
-from tests.execution.worlds import environment
+from tests.runtime.test_resuming import cut
+from tests.runtime.worlds import environment
 
 
 def asked(tool, script=SCRIPT, **options):

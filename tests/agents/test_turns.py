@@ -10,8 +10,8 @@ from divebook.events import catalog
 from divebook.notebook.report import report_of
 from divebook.workflow.functions import workflow
 from divebook.workflow.step import Retry
-from tests.execution.test_resuming import cut
-from tests.execution.worlds import environment, event_types
+from tests.runtime.test_resuming import cut
+from tests.runtime.worlds import environment, event_types
 
 ASK = Workflow("ask", [Step("ask", prompt="Which birds?", agent="a", store="birds")])
 SCRIPT = [

@@ -8,7 +8,7 @@ from divebook.workflow.step import Each, Retry
 from divebook.workflow.tools import ToolFunction
 from tests.agents.test_approved_calls import Post, goes_on, question_about
 from tests.agents.test_turns import ASK, SCRIPT, Book, started
-from tests.execution.worlds import environment
+from tests.runtime.worlds import environment
 
 __all__ = ["goes_on"]
 LETTER = [{"call": {"send": {"to": "ann"}}}, "done"]

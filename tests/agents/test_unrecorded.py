@@ -12,8 +12,8 @@ from divebook import Agent, ScriptedModel
 from divebook.agents.running_turn import MOST_VALUES, seen_in
 from divebook.agents.scripted_model import ScriptedFunction
 from tests.agents.test_taking_agents import ASK
-from tests.execution.test_resuming import cut
-from tests.execution.worlds import environment
+from tests.runtime.test_resuming import cut
+from tests.runtime.worlds import environment
 
 TWICE = [{"call": {"note": {"word": "owl"}}}, {"call": {"note": {"word": "lark"}}}, "done"]
 MANY = 60

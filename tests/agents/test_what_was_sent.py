@@ -20,8 +20,8 @@ from divebook import Agent, Step, Workflow, tool
 from divebook.agents.request_record import whole
 from divebook.workflow.resources import AgentDefinition
 from divebook.workflow.step import ContentEntry
-from tests.execution.test_resuming import cut
-from tests.execution.worlds import environment
+from tests.runtime.test_resuming import cut
+from tests.runtime.worlds import environment
 
 RESULTS = [None, "plain", {"a": [1, None]}, ["x", 2.5], {"kind": "image-url", "url": "https://example.org/a.png"}]
 SEEN: list = []

@@ -135,7 +135,7 @@ def test_the_picture_can_be_the_address_of_an_image():
 
 
 def test_a_turn_that_was_given_its_work_has_a_lane_below_the_one_that_gave_it():
-    log = Path(__file__).parents[1] / "history" / "turn.jsonl"
+    log = Path(__file__).parents[1] / "projections" / "turn.jsonl"
     spans = spans_of(decode_line(line) for line in log.read_bytes().splitlines())
     other = span(started=spans[-1].ended_us, ended=spans[-1].ended_us + 9, path="b")
     main, counter, b = layout([*spans, other]).lanes

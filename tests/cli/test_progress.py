@@ -7,7 +7,7 @@ from divebook import Environment, Step, Workflow
 from divebook.cli.result import MAX_FINISHED, Board, LineProgress, LiveProgress, Progress
 from divebook.projections.formatter import Steps
 from divebook.runtime.loop import ENGINE
-from tests.execution.worlds import held_up
+from tests.runtime.worlds import held_up
 
 STEPS = [
     Step("list", script="[1, 2, 3]", store="xs"),

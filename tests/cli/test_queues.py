@@ -8,7 +8,7 @@ import pytest
 from divebook import Environment, Step, Worker, Workflow
 from divebook.store import open_store
 from tests.cli.conftest import write
-from tests.execution.worlds import becomes
+from tests.runtime.worlds import becomes
 
 
 def test_what_is_enqueued_is_listed_and_driven_by_a_worker(divebook, hello):

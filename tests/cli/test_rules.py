@@ -6,7 +6,7 @@ import pytest
 
 from divebook.notebook.report import rules as listed
 from divebook.store import open_store
-from tests.execution.worlds import question_of
+from tests.runtime.worlds import question_of
 from tests.steps.test_approval import Till
 
 PLACE = ".divebook/executions.db"

@@ -13,10 +13,10 @@ from divebook.engine.state import ExecutionState
 from divebook.errors import CorruptStoreError
 from divebook.steps.actions import Action
 from tests.engine.history import reloaded
-from tests.execution.test_fold import ACTIONS, workflows
-from tests.execution.test_resuming import WHOLE
-from tests.execution.test_unknown_outcomes import Bank
-from tests.execution.worlds import environment
+from tests.runtime.test_fold import ACTIONS, workflows
+from tests.runtime.test_resuming import WHOLE
+from tests.runtime.test_unknown_outcomes import Bank
+from tests.runtime.worlds import environment
 
 LARGE = "a long text " * 20
 

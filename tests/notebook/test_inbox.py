@@ -9,7 +9,7 @@ from divebook.notebook import run_list, view_output
 from divebook.widgets import views
 from divebook.widgets.runs_and_questions import inbox_publisher_of
 from divebook.widgets.views import Handlers, InboxView, Intents
-from tests.execution.worlds import Calls, environment
+from tests.runtime.worlds import Calls, environment
 
 ASKING = """\
 Workflows:

@@ -11,8 +11,8 @@ from jupyter_client.manager import start_new_kernel
 
 from divebook import SqliteStore, Step, Workflow
 from divebook.steps.actions import Action
-from tests.execution.worlds import environment
 from tests.notebook.conftest import Kernel
+from tests.runtime.worlds import environment
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 

@@ -16,8 +16,8 @@ from divebook.notebook.frontend import FrontEnd
 from divebook.notebook.report import waiting_lines
 from divebook.notebook.run_wait import await_run, wait_for_run
 from divebook.text.format import AS_TEXT
-from tests.execution.worlds import held_up
 from tests.notebook.test_saved import notebook
+from tests.runtime.worlds import held_up
 from tests.steps.test_approval import SetClock
 
 HOSTILE = (

@@ -10,7 +10,7 @@ from divebook.notebook.report import MAX_ROWS, as_html, as_text, report_of, turn
 from divebook.projections.spans import spans_of
 from divebook.text.redaction import Redactor
 
-LOG = Path(__file__).parents[1] / "history" / "turn.jsonl"
+LOG = Path(__file__).parents[1] / "projections" / "turn.jsonl"
 SECRET = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH"
 
 

@@ -9,7 +9,7 @@ from jupyter_client.manager import start_new_kernel
 from divebook.notebook.rerun import CellPlace
 from divebook.notebook.session import Session
 from divebook.steps.actions import Action
-from tests.execution.worlds import Calls
+from tests.runtime.worlds import Calls
 
 CELL = CellPlace({"notebook": "n.ipynb", "cell": "c1", "source": "%dive run w"}, 1)
 YAML = "Workflows: [{Name: w, Steps: [{Name: a, Action: note, Parameters: {value: 1}, Store: n}]}]"

@@ -9,9 +9,9 @@ import pytest
 
 from divebook import Agent, Environment, Pipeline, ScriptedModel, SqliteStore
 from tests.agents.payable import OK, REFUSED, Payable
-from tests.execution.test_resuming import FixedChance, StoppedClock, cut
-from tests.execution.worlds import Gate
 from tests.pipeline.worlds import Script, Stumbling, asks, chain, envelope, flat, pipeline, went, world
+from tests.runtime.test_resuming import FixedChance, StoppedClock, cut
+from tests.runtime.worlds import Gate
 
 ROOT = Path(__file__).parent.parent.parent
 LOOP = [{"condition": "again", "value": True, "target": "a"}]

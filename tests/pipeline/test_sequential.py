@@ -6,8 +6,8 @@ import pytest
 from divebook import Action, Bounds, Environment, Pipeline, Step, Workflow
 from divebook.errors import ExecutionCancelledError, SetupError
 from divebook.store import MemoryStore
-from tests.execution.worlds import Gate
 from tests.pipeline.worlds import Script, asks, chain, counted, envelope, flat, pipeline, went, world
+from tests.runtime.worlds import Gate
 
 LOOP = [{"condition": "verdict", "value": "loop_back", "target": "draft"}]
 AGAIN, GOOD = {"verdict": "loop_back"}, {"verdict": "proceed"}

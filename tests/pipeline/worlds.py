@@ -5,7 +5,7 @@ import threading
 from divebook import Environment, Pipeline, ScriptedModel, create_envelope
 from divebook.pipeline import StageResult
 from divebook.store import MemoryStore
-from tests.execution.test_resuming import FixedChance, StoppedClock
+from tests.runtime.test_resuming import FixedChance, StoppedClock
 
 
 class Script:

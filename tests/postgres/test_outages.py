@@ -18,7 +18,7 @@ from divebook.store import Owner
 from divebook.store.postgres import PostgresStore, connections
 from divebook.store.postgres import store as listening
 from divebook.store.postgres.connections import DatabaseAddress, translate
-from tests.execution.worlds import Gate, becomes
+from tests.runtime.worlds import Gate, becomes
 from tests.store.logs import ONE, TWO, log, step
 
 ROOT = Path(__file__).parent.parent.parent

@@ -7,7 +7,7 @@ from divebook.errors import NewerStoreError
 from divebook.store import Message
 from divebook.store.leases import Owner
 from divebook.store.postgres.schema import MIGRATIONS
-from tests.execution.worlds import Calls, Gate
+from tests.runtime.worlds import Calls, Gate
 
 ONE_STEP = Workflow("w", [Step("a", script="1")])
 

@@ -23,7 +23,7 @@ from divebook.events.catalog import ExecutionResumed
 from divebook.events.event import type_id
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore, Owner, open_store
-from tests.execution.worlds import Gate, becomes
+from tests.runtime.worlds import Gate, becomes
 
 SUM = Workflow("sum", [Step("add", script="inputs.n + 1", store="n")], inputs=["n"])
 ASK = Workflow("ask", [Step("ask", ask="Which one?", store="answer")])

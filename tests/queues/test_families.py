@@ -16,8 +16,8 @@ from divebook.events.catalog import ExecutionPaused, ExecutionResumed, Execution
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore, Owner, open_store
 from divebook.workflow.functions import step, workflow
-from tests.execution.worlds import Gate, becomes
 from tests.queues.test_enqueued import ASK, PATIENCE, SUM, environment, types
+from tests.runtime.worlds import Gate, becomes
 
 GONE = Owner(Owner.current().host, 2**22 + 1, 1, "worker", Owner.current().boot)
 OUTER = Workflow("outer", [Step("child", workflow="inner", store="r"), Step("after", script="7", store="n")])

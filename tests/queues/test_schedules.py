@@ -10,8 +10,8 @@ from divebook.config.schedules import RETRY_AFTER, Due, Schedules, latest
 from divebook.errors import DefinitionError
 from divebook.store import MemoryStore, SqliteStore
 from divebook.workflow.reader import read_definitions
-from tests.execution.worlds import becomes
 from tests.queues.test_enqueued import PATIENCE
+from tests.runtime.worlds import becomes
 
 NOON = datetime(2026, 5, 4, 12, 0, 20, tzinfo=UTC)
 

@@ -32,8 +32,8 @@ from divebook.workflow.definition import Workflow
 from divebook.workflow.reader import read_definitions
 from divebook.workspace import LocalWorkspace
 from divebook.workspace.egress.proxy import EgressAnswer
-from tests.execution.test_resuming import FixedChance, StoppedClock
 from tests.replay.history_world import world
+from tests.runtime.test_resuming import FixedChance, StoppedClock
 
 ROOT = Path(__file__).parents[2]
 ANSWERED_AT = re.compile(r'("timestamp":)"[^"]+"(?=,"kind":"response")')

@@ -14,8 +14,8 @@ from divebook.store.sqlite import SqliteStore
 from divebook.workflow import step, workflow
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS
 from divebook.workflow.step import Retry
-from tests.execution.worlds import Gate
 from tests.replay.carried_out import live_in
+from tests.runtime.worlds import Gate
 
 MADE = []
 

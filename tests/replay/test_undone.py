@@ -8,8 +8,8 @@ from divebook.errors import SetupError
 from divebook.events import catalog
 from divebook.steps.actions import Action
 from divebook.workflow.functions import step, workflow
-from tests.execution.travelling import ALL, Travel, trip, undone
-from tests.execution.worlds import environment
+from tests.runtime.travelling import ALL, Travel, trip, undone
+from tests.runtime.worlds import environment
 
 BOOKED = ALL[:3]
 

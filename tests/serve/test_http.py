@@ -17,7 +17,7 @@ from divebook.cli.main import app
 from divebook.errors import SetupError
 from divebook.serve import WorkflowServer
 from divebook.serve.server import address_of, app_of, require_token
-from tests.execution.worlds import environment
+from tests.runtime.worlds import environment
 
 TOKEN = "t-0123456789-0123456789"
 

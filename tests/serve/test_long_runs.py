@@ -13,7 +13,7 @@ from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.serve import WorkflowServer
 from divebook.workflow import step, workflow
 from divebook.workflow.servers import ApprovalRule
-from tests.execution.worlds import environment
+from tests.runtime.worlds import environment
 from tests.serve.clients import LEGACY, MODERN, accepting, called, talk
 from tests.tools.conftest import defined
 

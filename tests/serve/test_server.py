@@ -16,7 +16,7 @@ from divebook.errors import SetupError, StoreError
 from divebook.events import catalog
 from divebook.serve.server import key_beside, tool_names
 from divebook.workflow import workflow
-from tests.execution.worlds import environment
+from tests.runtime.worlds import environment
 from tests.serve.clients import LEGACY, MODERN, accepting, called, talk
 
 GREET = Workflow(

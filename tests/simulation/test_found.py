@@ -23,8 +23,8 @@ from divebook.steps.actions import Action
 from divebook.store import MemoryStore
 from divebook.workflow import step, workflow
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS
-from tests.execution.test_resuming import StoppedClock, cut
-from tests.execution.worlds import Calls, environment
+from tests.runtime.test_resuming import StoppedClock, cut
+from tests.runtime.worlds import Calls, environment
 from tests.simulation.audit import check_counters
 from tests.simulation.process import Inbox
 

@@ -6,7 +6,7 @@ from divebook import Agent, ScriptedModel, Step, Workflow, tool
 from divebook.errors import DefinitionError, NotFoundError, SetupError
 from divebook.workflow import definitions_from
 from divebook.workflow.functions import workflow
-from tests.execution.worlds import environment
+from tests.runtime.worlds import environment
 
 ASK = Workflow("ask", [Step("ask", prompt="Go", agent="boss", store="r")])
 SCRIPT = ["done"]

@@ -12,7 +12,7 @@ from divebook.runtime.clock import SystemClock
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
 from divebook.workflow.json_schemas import complaint
-from tests.execution.worlds import question_of
+from tests.runtime.worlds import question_of
 
 PAY_TWICE = Workflow(
     "pay",

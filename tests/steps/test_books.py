@@ -6,7 +6,7 @@ import pytest
 
 from divebook import Environment
 from divebook.store import MemoryStore
-from tests.execution.worlds import Busy, question_of
+from tests.runtime.worlds import Busy, question_of
 from tests.steps.test_approval import Till
 
 

@@ -5,8 +5,8 @@ import pytest
 from divebook import Environment, Step, Workflow, frames
 from divebook.errors import DefinitionError, NotFoundError, SetupError
 from divebook.workflow.definition import InputDefinition
-from tests.execution.test_resuming import cut
-from tests.execution.worlds import environment
+from tests.runtime.test_resuming import cut
+from tests.runtime.worlds import environment
 
 TWICE = ("again", "$(state.seen < inputs.until)")
 

@@ -13,7 +13,7 @@ from divebook.steps.script_step import filled
 from divebook.text.syntax import each_text
 from divebook.workflow.graph import check_workflow
 from divebook.workflow.step import Ask, Rollback
-from tests.execution.worlds import Calls, Failing, environment
+from tests.runtime.worlds import Calls, Failing, environment
 
 GIVEN = {
     "url": "https://h/${inputs.id}",

@@ -9,7 +9,7 @@ from divebook import Agent, Environment, ScriptedModel, Step, Workflow
 from divebook.errors import NotFoundError, SetupError
 from divebook.store import MemoryStore
 from divebook.workflow.functions import workflow
-from tests.execution.test_resuming import cut
+from tests.runtime.test_resuming import cut
 
 TALK = Workflow("talk", [Step("ask", prompt="${inputs.said}", agent="a", thread="t", store="answer")], inputs=["said"])
 

@@ -10,7 +10,7 @@ from divebook.errors import NewerStoreError
 from divebook.store import Message
 from divebook.store.leases import Owner
 from divebook.store.sqlite.schema import MIGRATIONS
-from tests.execution.worlds import Calls, Gate
+from tests.runtime.worlds import Calls, Gate
 from tests.store.logs import ONE, batch
 
 RAISE = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute(f'PRAGMA user_version = {sys.argv[2]}')"

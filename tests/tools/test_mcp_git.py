@@ -7,7 +7,7 @@ import pytest
 
 from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.workflow.servers import ApprovalRule, MCPServerDefinition
-from tests.execution.worlds import environment
+from tests.runtime.worlds import environment
 
 ASK = Workflow("ask", [Step("ask", prompt="What was done last?", agent="historian", store="said")])
 

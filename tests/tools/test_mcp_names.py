@@ -15,8 +15,8 @@ from divebook.engine.approvals import ToolCall, verdict_of
 from divebook.errors import ServerError
 from divebook.workflow.servers import ApprovalRule, Approvals, MCPServerDefinition
 from divebook.workflow.tools import ToolHints
-from tests.execution.test_resuming import cut
-from tests.execution.worlds import environment
+from tests.runtime.test_resuming import cut
+from tests.runtime.worlds import environment
 from tests.tools.conftest import defined
 
 ASK = Workflow("ask", [Step("ask", prompt="Go", agent="a", store="said")])

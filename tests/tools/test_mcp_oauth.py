@@ -20,7 +20,7 @@ from divebook.store.codec import FernetCodec, Sealing
 from divebook.text.redaction import shared
 from divebook.tools.mcp.oauth import Consent, FileTokens
 from divebook.workflow.servers import MCPServerDefinition, OAuthDefinition, TokenStoreDefinition
-from tests.execution.worlds import environment
+from tests.runtime.worlds import environment
 from tests.tools.authority import Authority
 from tests.tools.test_mcp_http import client, plain  # noqa: F401 - fixtures
 from tests.websites import serving

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from divebook import Agent, ScriptedModel, Step, Workflow
-from tests.execution.worlds import environment
+from tests.runtime.worlds import environment
 from tests.tools.conftest import defined
 from tests.tools.processes import alive, family, none_left
 

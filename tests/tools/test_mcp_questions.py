@@ -14,9 +14,9 @@ from divebook.questions.question import Question
 from divebook.workflow.functions import workflow
 from divebook.workflow.json_schemas import FITTING
 from divebook.workflow.servers import ApprovalRule
-from tests.execution.test_expiring import Watch
-from tests.execution.test_resuming import cut
-from tests.execution.worlds import Gate, becomes, environment
+from tests.runtime.test_expiring import Watch
+from tests.runtime.test_resuming import cut
+from tests.runtime.worlds import Gate, becomes, environment
 from tests.tools.conftest import defined
 from tests.tools.test_mcp_turns import results
 

@@ -4,7 +4,7 @@ import pytest
 
 from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.errors import NotFoundError, ServerError, SetupError
-from tests.execution.worlds import environment
+from tests.runtime.worlds import environment
 from tests.tools.conftest import defined
 
 TODAY = "mcp://good/notes://today"

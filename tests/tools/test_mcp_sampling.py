@@ -5,8 +5,8 @@ import pytest
 from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.agents import server_tools
 from divebook.workflow.servers import ApprovalRule
-from tests.execution.test_resuming import cut
-from tests.execution.worlds import environment
+from tests.runtime.test_resuming import cut
+from tests.runtime.worlds import environment
 from tests.tools.conftest import defined
 from tests.tools.test_mcp_turns import results, started
 

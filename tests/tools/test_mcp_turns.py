@@ -17,8 +17,8 @@ from divebook.tools.mcp import servers as mcp_servers
 from divebook.workflow.reader import read_definitions
 from divebook.workflow.servers import ApprovalRule, MCPServerDefinition, ToolConfigurationDefinition
 from tests.agents.test_turns import began
-from tests.execution.test_resuming import cut
-from tests.execution.worlds import environment
+from tests.runtime.test_resuming import cut
+from tests.runtime.worlds import environment
 from tests.tools.conftest import defined
 
 ASK = Workflow("ask", [Step("ask", prompt="Go", agent="a", store="said")])

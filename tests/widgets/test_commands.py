@@ -2,8 +2,8 @@
 
 from divebook import Step, Workflow
 from divebook.widgets.source import awaited_from_outside, commands_of
-from tests.execution.test_kept_answers import kept
-from tests.execution.worlds import Failing, Gate, environment
+from tests.runtime.test_kept_answers import kept
+from tests.runtime.worlds import Failing, Gate, environment
 
 
 def started(*steps, **given):

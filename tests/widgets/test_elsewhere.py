@@ -7,7 +7,7 @@ import pytest
 from divebook import Environment, SqliteStore, Step, Worker, Workflow
 from divebook.widgets.feed import Feed
 from divebook.widgets.source import source_of
-from tests.execution.worlds import Gate, becomes
+from tests.runtime.worlds import Gate, becomes
 
 PATIENCE = 20
 WORK = Workflow("work", [Step("hold", action="gate"), Step("ask", ask="Which one?", store="it")])

@@ -14,7 +14,7 @@ from divebook.widgets.stepping import SteppedLog
 from divebook.widgets.views import Handlers, InboxView
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Step
-from tests.execution.worlds import environment
+from tests.runtime.worlds import environment
 
 SEED, FORGED, PATIENCE = 20_260_101, 1_000, 20
 TYPES = [

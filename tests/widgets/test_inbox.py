@@ -8,7 +8,7 @@ from divebook.widgets.runs_and_questions import MAX_OPEN, InboxFeed, inbox_publi
 from divebook.widgets.views import Handlers, InboxView
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Each, Step
-from tests.execution.worlds import Gate, environment
+from tests.runtime.worlds import Gate, environment
 
 PATIENCE = 30
 

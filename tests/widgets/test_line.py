@@ -10,7 +10,7 @@ from divebook.widgets.runs_and_questions import inbox_publisher_of
 from divebook.widgets.views import Handlers, InboxComm
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Step
-from tests.execution.worlds import environment
+from tests.runtime.worlds import environment
 
 
 class Comm:

@@ -11,7 +11,7 @@ from divebook.widgets.publisher import SILENCE, publisher_of
 from divebook.widgets.views import Handlers
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Step
-from tests.execution.worlds import environment
+from tests.runtime.worlds import environment
 
 PATIENCE = 20
 

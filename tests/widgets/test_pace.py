@@ -10,7 +10,7 @@ from divebook.widgets.feed import Feed
 from divebook.widgets.protocol import StepProgress
 from divebook.widgets.source import MOST_PHASES, source_of, with_activity
 from tests.engine.history import events, step
-from tests.execution.worlds import Gate, environment
+from tests.runtime.worlds import Gate, environment
 from tests.widgets.feeds import HEADER, Log
 
 ASKED, ANSWERED = catalog.InterruptRaised("ask_1", "question", "Well?"), catalog.InterruptResolved("ask_1", {})

@@ -11,7 +11,7 @@ from divebook.widgets.publisher import HEARTBEAT, INTERVAL, Publisher, publisher
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Step
 from tests.engine.history import step
-from tests.execution.worlds import environment
+from tests.runtime.worlds import environment
 from tests.widgets.feeds import Log, steps
 
 

@@ -18,7 +18,7 @@ from divebook.widgets.recording import MAX_BYTES, CleanRun, RecordedPositions, p
 from divebook.widgets.stepping import SteppedLog
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Each, Step
-from tests.execution.worlds import run
+from tests.runtime.worlds import run
 
 SECRET = "hunter2hunter2"
 MOST_CALLS_PER_ITEM = 1600

@@ -10,7 +10,7 @@ from divebook.widgets.runs_and_questions import EVERYTHING, MORE, PAGE, RESTS, R
 from divebook.widgets.views import RunCommands, RunsView
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Step
-from tests.execution.worlds import Gate, environment
+from tests.runtime.worlds import Gate, environment
 from tests.store.logs import SECOND, START, completed, event, log
 
 PATIENCE = 30

@@ -7,7 +7,7 @@ from divebook.steps.actions import Action
 from divebook.widgets.recording import sample_of
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Each, Step
-from tests.execution.worlds import environment
+from tests.runtime.worlds import environment
 
 ITEMS, BROKEN = 400, (7, 123, 399)
 

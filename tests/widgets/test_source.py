@@ -14,7 +14,7 @@ from divebook.widgets import source
 from divebook.widgets.source import durability_of, graph_of, header_of, question_of, source_of
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Catch, Each, Step
-from tests.execution.worlds import Gate, environment, held_up
+from tests.runtime.worlds import Gate, environment, held_up
 
 SUM = Workflow("sum", [Step("add", script="1 + 1", store="n")])
 

@@ -11,7 +11,7 @@ from divebook.runtime.streaming import TextDelta
 from divebook.text.redaction import Redactor
 from divebook.widgets.feed import KEPT, MOST_WAITING, Streams
 from divebook.widgets.publisher import publisher_of
-from tests.execution.worlds import environment
+from tests.runtime.worlds import environment
 
 PATIENCE = 20
 ASK = Workflow("w", [Step("ask", prompt="Write a poem", store="poem")])

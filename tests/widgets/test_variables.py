@@ -19,7 +19,7 @@ from divebook.widgets.feed import Feed
 from divebook.widgets.recording import CleanRun
 from divebook.widgets.source import source_of
 from divebook.widgets.variables_and_files import HEAD, MOST_VARIABLES, TEXT, Setters, VariableReader, shorter
-from tests.execution.worlds import run
+from tests.runtime.worlds import run
 
 SETS = Workflow(
     "w", [Step("list", script="1", store="rows"), Step("tell", script="2", store="report")], inputs=["folder"]

@@ -11,7 +11,7 @@ from divebook.errors import DefinitionError, InputError, NotFoundError
 from divebook.scripting import Context, default_interpreter
 from divebook.steps.checks import syntax_problems
 from divebook.workflow.reader import read_definitions
-from tests.execution.worlds import Calls
+from tests.runtime.worlds import Calls
 
 SPELLINGS = "caf\N{LATIN SMALL LETTER E WITH ACUTE}", "cafe\N{COMBINING ACUTE ACCENT}"
 TWO = list(itertools.product(SPELLINGS, SPELLINGS))

@@ -22,8 +22,8 @@ from divebook.tools.workspace import edit, shell, view
 from divebook.workspace import AgentSession, LocalWorkspace, agent_tools
 from tests.agents.test_taking_agents import ASK
 from tests.agents.test_turns import started
-from tests.execution.test_resuming import cut
-from tests.execution.worlds import environment
+from tests.runtime.test_resuming import cut
+from tests.runtime.worlds import environment
 
 
 @pytest.fixture(params=["theirs", "ours as theirs"])

@@ -22,8 +22,8 @@ from divebook.agents.scripted_model import ScriptedFunction
 from divebook.workspace import FencedWorkspace, LocalWorkspace, VirtualenvWorkspace
 from tests.agents.test_taking_agents import ASK
 from tests.agents.test_turns import started
-from tests.execution.test_resuming import cut
-from tests.execution.worlds import environment
+from tests.runtime.test_resuming import cut
+from tests.runtime.worlds import environment
 from tests.workspace import backends
 from tests.workspace.backends import anyio_backend, without_rights
 

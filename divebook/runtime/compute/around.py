@@ -119,7 +119,7 @@ def _stamp(file: str, otherwise: tuple[int, int]) -> tuple[int, int]:
 #
 # Code and values are pickled with cloudpickle, so definitions in a notebook cell or a script work as well. None of it
 # is recorded in a log. The outcome is recorded as if the call had run here: an error has its class, fields, cause and
-# the place in the code that raised it (`tests/execution/test_processes.py`).
+# the place in the code that raised it (`tests/runtime/test_processes.py`).
 
 
 MOST_CAUSES = 20
@@ -279,7 +279,7 @@ def _pickler() -> Any:
 
     - Code objects keep their file name. Cloudpickle 3.1.3 and later remove it, and an error from a process would not
       have its place.
-    - A pandas timestamp keeps its `fold`, which pandas leaves out (tests/execution/test_processes.py).
+    - A pandas timestamp keeps its `fold`, which pandas leaves out (tests/runtime/test_processes.py).
     """
     import cloudpickle
 

@@ -85,7 +85,7 @@ DASHBOARDS = Dashboards()
 # Workers make pickled calls, and the scheduler decides which task may start one.
 #
 # Dask starts a task again if it has lost its worker or its result. A call that is not repeatable therefore claims its
-# key from the scheduler first, which grants each key once (`tests/execution/test_dask.py`).
+# key from the scheduler first, which grants each key once (`tests/runtime/test_dask.py`).
 
 
 CLAIM = "divebook_claim"

@@ -159,7 +159,7 @@ class LogWriter:
                 raise ConcurrentAppendError(batch.execution_id, batch.expected_sequence, log.reach.last_sequence)
             # Inside the transaction, since callers can only check before it. If two of them saw the execution running,
             # the second is refused (test_nothing_follows_an_end_but_what_the_table_allows,
-            # tests/execution/test_meanwhile.py).
+            # tests/runtime/test_meanwhile.py).
             batch.check_may_follow(log.line.status)
             log.ids.refuse(batch.records, batch.ids, lambda: self._ids_of(cursor, batch.execution_id))
             before = log.reach.checksum

@@ -1,0 +1,267 @@
+"""A cancelled execution takes along all that it has started; `tests.runtime.cancelled_trees` does it 500 times."""
+
+import asyncio
+import threading
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from divebook import Environment, MemoryStore, Rollback, SqliteStore, Step, Workflow
+from divebook.errors import ExecutionError, OperationError
+from divebook.events import catalog
+from divebook.runtime.children import abandoned, all_abandoned
+from divebook.steps.actions import Action
+from divebook.workflow.functions import step, workflow
+from tests.runtime.cancelled_trees import copy_of as died
+from tests.runtime.cancelled_trees import one_tree
+from tests.runtime.worlds import Calls, Gate, becomes, environment
+
+ASKS = Workflow("asks", [Step("ask", type="interrupt", ask="Who?", store="who"), Step("then", action="note")])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nothing_of_a_cancelled_tree_runs_or_waits_or_is_called_again(seed, tmp_path):
+    faults, seen = one_tree(seed, tmp_path)
+    assert (faults, seen["trees"]) == ([], 1)
+
+
+def chain(depth, bottom):
+    """Return workflows of which each starts the next, the last one `bottom`."""
+    steps = [Step("below", workflow=bottom if number == depth else f"w{number + 1}") for number in range(1, depth + 1)]
+    return [Workflow(f"w{number}", [one]) for number, one in enumerate(steps, 1)]
+
+
+def statuses(world):
+    return sorted({record.status for record in world.executions()})
+
+
+def test_cancel_waits_for_everything_below():
+    world = environment(*chain(6, "asks"), ASKS, actions=[Calls().action()])
+    top = world.start("w1").wait(20)
+    assert len(world.executions()) == 7
+    assert top.cancel("enough").wait(20).status == "cancelled"
+    assert (statuses(world), world.recoverable(), world.interrupts()) == (["cancelled"], [], [])
+
+
+@pytest.mark.parametrize("level", range(1, 7))
+def test_recovery_finishes_the_cancellation_of_a_process_that_died(level):
+    """Of so many levels the end was recorded before the process died."""
+    calls = Calls()
+    world = environment(*chain(6, "asks"), ASKS, actions=[calls.action()])
+    top = world.start("w1").wait(20)
+    copies = []
+
+    def copy(_execution_id, _events):
+        if sum(record.status == "cancelled" for record in world.executions()) == level and not copies:
+            copies.append(died(world.store))
+
+    world.store.subscribe(copy)
+    top.cancel().wait(20)
+    later = environment(*chain(6, "asks"), ASKS, actions=[calls.action()], store=copies[0])
+    left = later.recoverable()
+    assert len(left) == 7 - level
+    for record in left:
+        recovered = later.recover(record.execution_id)
+        if recovered.is_live:
+            recovered.wait(20)
+    assert (statuses(later), later.recoverable(), calls) == (["cancelled"], [], [])
+
+
+def test_recovery_of_a_cancelled_tree_needs_no_definitions():
+    world = environment(*chain(2, "asks"), ASKS, actions=[Calls().action()])
+    top, copies = world.start("w1").wait(20), []
+    world.store.subscribe(lambda *_: copies.append(died(world.store)))
+    top.cancel().wait(20)
+    later = Environment(store=copies[0])
+    for record in later.recoverable():
+        recovered = later.recover(record.execution_id)
+        if recovered.is_live:
+            recovered.wait(20)
+    assert statuses(later) == ["cancelled"]
+
+
+@pytest.mark.parametrize("way", ["answer", "signal", "resume"])
+def test_whatever_comes_for_an_abandoned_execution_cancels_it(way):
+    calls = Calls()
+    world = environment(*chain(1, "asks"), ASKS, actions=[calls.action()])
+    top, copies = world.start("w1").wait(20), []
+    world.store.subscribe(lambda *_: copies.append(died(world.store)))
+    top.cancel().wait(20)
+    later = environment(*chain(1, "asks"), ASKS, actions=[calls.action()], store=copies[0])
+    (child,) = [record for record in later.executions() if record.parent]
+    assert child.status == "waiting"
+    if way == "answer":
+        ((_, question),) = later.interrupts()
+        with suppress(ExecutionError):  # it has ended before the answer could be taken in
+            later.answer(question.id, "ann")
+    elif way == "signal":
+        with suppress(ExecutionError):
+            later.signal(child.execution_id, "go")
+    else:
+        later.resume(child.execution_id)
+    ended = later.execution(child.execution_id)
+    assert (ended.wait(20).status, calls) == ("cancelled", [])
+    assert ended.state.error == f"its parent {top.id} is cancelled"
+
+
+def test_a_child_that_a_person_resumed_by_itself_goes_on_alone():
+    calls = Calls()
+    world = environment(*chain(1, "asks"), ASKS, actions=[calls.action()])
+    world.start("w1").wait(20).cancel().wait(20)
+    (child,) = [record for record in world.executions() if record.parent]
+    assert world.resume(child.execution_id).wait(20).status == "waiting"
+    assert (abandoned(world.store, child.execution_id), all_abandoned(world.store), world.recoverable()) == ([], [], [])
+    ((_, question),) = world.interrupts()
+    assert world.answer(question.id, "ann").wait(20).status == "completed"
+    assert calls == [None]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_child_whose_call_was_left_early_ends_with_its_parent(fails):
+    made, reached = [], asyncio.Event()
+
+    @step(idempotent=True)
+    async def slow(number: int) -> int:
+        made.append(number)
+        reached.set()
+        await asyncio.Event().wait()
+
+    @step(idempotent=True)
+    async def fail_once_made() -> None:
+        await reached.wait()
+        raise RuntimeError("enough")
+
+    @workflow
+    async def below(ctx):
+        await slow(1)
+
+    @workflow
+    async def impatient(ctx):
+        try:
+            await ctx.gather(ctx.run("below"), fail_once_made())  # the failure of the second call leaves the first one
+        except OperationError:
+            if fails:
+                raise
+
+    world = environment(below, impatient)
+    assert world.start("impatient").wait(20).status == ("failed" if fails else "completed")
+    assert (made, [record.status for record in world.executions() if record.parent]) == ([1], ["cancelled"])
+
+
+def test_a_worker_cancels_what_it_claims_of_a_cancelled_tree(tmp_path):
+    """The root of the tree was cancelled by a process that died before it came to the child, which a queue has."""
+    from divebook import Worker
+
+    calls, copies = Calls(), []
+    world = environment(*chain(1, "asks"), ASKS, actions=[calls.action()])
+    with Worker(world):
+        top = world.enqueue("w1")
+        assert top.wait(20).status == "waiting"
+        world.store.subscribe(lambda *_: copies.append(died(world.store)))
+        top.cancel().wait(20)
+    later = environment(*chain(1, "asks"), ASKS, actions=[calls.action()], store=copies[0])
+    (child,) = [record for record in later.executions() if record.parent]
+    with Worker(later):
+        later.signal(child.execution_id, "go")
+        assert later.execution(child.execution_id).wait(20).status == "cancelled"
+    assert calls == []
+
+
+def test_a_stale_parent_resumes_no_child_that_another_process_has_cancelled(tmp_path):
+    """It took the end of its child for the late word of its own earlier end."""
+    calls, reached = Calls(), threading.Event()
+
+    @step(idempotent=True)
+    async def slow() -> None:
+        reached.set()
+        await asyncio.Event().wait()
+
+    @workflow
+    async def two(ctx):
+        await ctx.gather(ctx.run("asks"), slow())
+
+    first = Environment(store=SqliteStore(tmp_path / "s.db"), workflows=[two, ASKS], actions=[calls.action()])
+    second = Environment(store=SqliteStore(tmp_path / "s.db"), workflows=[two, ASKS], actions=[calls.action()])
+    top = first.start("two")
+    assert reached.wait(20)
+    while not first.interrupts():
+        assert top.is_live
+    assert second.cancel(top.id).wait(20).status == "cancelled"
+    assert statuses(second) == ["cancelled"]
+    assert isinstance(first.store, SqliteStore)
+    assert calls == []
+
+
+def test_a_copy_of_a_store_has_no_leases():
+    world = environment(ASKS, actions=[Calls().action()], store=MemoryStore())
+    world.start("asks").wait(20)
+    assert died(world.store).live_leases() == []
+
+
+def test_cancel_waits_for_a_child_that_has_ended_and_still_cancels_its_own_children():
+    """The child completes although it has abandoned an execution, whose rollback takes longer than the child."""
+    undo, booked = Gate(), asyncio.Event()
+
+    @step(idempotent=True)
+    async def hold() -> None:
+        booked.set()
+        await asyncio.Event().wait()
+
+    @step(idempotent=True)
+    async def fail_once_booked() -> None:
+        await booked.wait()
+        raise RuntimeError("enough")
+
+    @workflow
+    async def sleeper(ctx):
+        await hold()
+
+    @workflow
+    async def impatient(ctx):
+        with suppress(OperationError):
+            await ctx.gather(ctx.run("books"), fail_once_booked())
+
+    @workflow
+    async def top(ctx):
+        await ctx.run("impatient")
+        await ctx.ask("Which one?")
+
+    books = Workflow("books", [Step("book", action="book", rollback=Rollback("gate")), Step("s", workflow="sleeper")])
+    actions = [Action("book", lambda: None, idempotent=True), undo.action()]
+    world = environment(sleeper, impatient, top, books, actions=actions)
+    root = world.start("top")
+    assert undo.reached.wait(20)
+    after = []
+    cancelling = threading.Thread(target=lambda: after.append((root.cancel().wait(20), statuses(world))))
+    cancelling.start()
+    assert becomes(lambda: world.store.record(root.id).status == "cancelled")
+    cancelling.join(0.3)  # it must not return before the gate is open
+    undo.opened.set()
+    cancelling.join(20)
+    assert set(after[0][1]) <= {"cancelled", "completed"}
+
+
+def test_a_copy_of_a_store_is_recovered_while_its_source_is_driven_in_the_same_process():
+    gate = Gate()
+    below = Workflow("below", [Step("a", action="gate")])
+    world = environment(Workflow("top", [Step("b", workflow="below")]), below, actions=[gate.action()])
+    root = world.start("top")
+    assert gate.reached.wait(20)
+    copy = died(world.store)
+    end = replace(
+        copy.read(root.id)[-1],
+        id="event_end",
+        sequence=copy.record(root.id).last_sequence + 1,
+        path="",
+        step="",
+        data=catalog.ExecutionCancelled("by the test"),
+    )
+    copy.append(root.id, [end], end.sequence - 1)
+    with Environment(store=copy, workflows=[*world.workflows.values()], actions=[gate.action()]) as later:
+        assert [record.workflow_name for record in later.recoverable()] == ["below"]
+        for record in later.recoverable():
+            later.recover(record.execution_id).wait(20)
+        assert set(statuses(later)) == {"cancelled"}
+    gate.opened.set()
+    assert root.wait(20).status == "completed"

@@ -1,0 +1,104 @@
+"""An execution that goes on as a new one, with a fresh log."""
+
+import pytest
+
+from divebook import Environment
+from divebook.workflow import step, workflow
+from tests.runtime.test_resuming import cut
+from tests.runtime.worlds import environment, event_types
+
+
+@pytest.fixture
+def counting():
+    """Return a workflow that counts to `until`, two at a time, and what was counted."""
+    counted = []
+
+    @step(idempotent=True)
+    async def count(number: int) -> int:
+        counted.append(number)
+        return number
+
+    @workflow("counting")
+    async def counting(ctx, start: int = 0, until: int = 5):
+        last = await count(start + 1)
+        if last < until:
+            await ctx.continue_as_new({"start": last}, reason="max_events_reached")
+        return last
+
+    return counting, counted
+
+
+def chain(world, execution):
+    """Return an execution and those as which it went on."""
+    found = [execution]
+    while (following := found[-1].continued_as) is not None:
+        found.append(world.execution(following).wait(20))
+    return found
+
+
+def test_it_ends_and_a_new_one_goes_on_with_other_inputs(counting):
+    definition, counted = counting
+    world = environment()
+    runs = chain(world, world.start(definition, {"until": 3}).wait(20))
+    assert [run.status for run in runs] == ["continued_as_new", "continued_as_new", "completed"]
+    assert [run.inputs["start"] for run in runs] == [0, 1, 2]
+    assert runs[-1].outputs == {"result": 3}
+    assert counted == [1, 2, 3]
+    last = runs[0].history()[-1].data
+    assert (last.event_type, last.new_execution_id) == ("execution_continue_as_new", runs[1].id)
+    assert (last.reason, last.new_inputs) == ("max_events_reached", {"start": 1, "until": 3})
+    assert runs[1].history()[0].data.parent == runs[0].id
+
+
+def test_wherever_it_died_there_is_one_successor(counting):
+    definition, _ = counting
+    world = environment()
+    runs = chain(world, world.start(definition, {"until": 2}).wait(20))
+    for length in range(3, runs[0].state.last_sequence - 2):  # the last three come in one commit
+        store = cut(world.store, runs[0], length)
+        copied(world.store, store, runs[1])
+        again = environment(store=store)
+        resumed = again.resume(runs[0].id).wait(20)
+        assert (resumed.status, resumed.continued_as) == ("continued_as_new", runs[1].id), length
+        assert len(again.executions()) == 2
+
+
+def copied(source, target, execution):
+    """Copy a whole log into another store."""
+    target.append(execution.id, source.read(execution.id), 0)
+
+
+def test_nothing_follows_it(counting):
+    definition, _ = counting
+    world = environment()
+    execution = world.start(definition, {"until": 2}).wait(20)
+    for attempt in (world.resume, world.cancel):
+        with pytest.raises(Exception, match="continued_as_new"):
+            attempt(execution.id)
+
+
+def test_who_is_waited_for_cannot_go_on_as_a_new_one(counting):
+    @workflow("outer")
+    async def outer(ctx):
+        return await ctx.run("counting")
+
+    world = environment()
+    failed = world.start(outer).wait(20)
+    assert failed.status == "failed"
+    assert "cannot go on as a new one" in failed.error
+
+
+def test_what_is_left_of_the_bounds_goes_with_it(counting):
+    definition, _ = counting
+    world = environment()
+    runs = chain(world, world.start(definition, {"until": 2}, bounds={"max_llm_calls": 7}).wait(20))
+    assert runs[1].envelope.max_llm_calls == 7
+
+
+def test_another_process_may_follow_it(counting):
+    definition, _ = counting
+    world = environment()
+    first = world.start(definition, {"until": 2}).wait(20)
+    found = Environment(store=world.store).execution(first.continued_as)
+    assert found.inputs == {"start": 1, "until": 2}
+    assert "operation_started" in event_types(found)

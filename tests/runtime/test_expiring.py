@@ -1,0 +1,187 @@
+"""Questions that expire: with a default or with a failure, whoever drives the execution then, if anybody does."""
+
+import asyncio
+
+import pytest
+
+from divebook import Environment, Step, Workflow
+from divebook.errors import DefinitionError, InterruptError
+from divebook.workflow.functions import workflow
+from tests.runtime.worlds import Calls, environment
+
+HOUR = 3_600_000_000
+
+
+class Watch:
+    """A clock that stands still until it is set; whoever sleeps on it looks again all the time."""
+
+    def __init__(self):
+        self.at = 1_700_000_000_000_000
+
+    def now(self):
+        return self.at
+
+    async def sleep(self, seconds):
+        end = self.at + seconds * 1e6
+        while self.at < end:  # noqa: ASYNC110 - what moves it is the test
+            await asyncio.sleep(0.005)
+
+
+def expiring(**ask):
+    question = {"question": "Who?", "expires_in": "1h", **ask}
+    steps = [
+        Step("ask", type="interrupt", ask=question, store="who", catch="none", next=["end"]),
+        Step("none", script="'nobody'", store="who", next=["end"]),
+        Step("end", action="note"),
+    ]
+    return Workflow("w", steps)
+
+
+def asked(workflow_, clock):
+    calls = Calls()
+    world = environment(workflow_, actions=[calls.action()], clock=clock)
+    return world, calls, world.start("w").wait(20)
+
+
+def settled(world, execution):
+    """Return the execution once it has ended, whoever drives it."""
+    found = world.execution(execution.id)
+    for _ in range(1000):
+        if found.state.is_over:
+            break
+        asyncio.run(asyncio.sleep(0.01))
+        found = world.execution(execution.id)
+    return found
+
+
+@pytest.mark.parametrize(("ask", "who"), [({"default": "ann"}, "ann"), ({}, "nobody")])
+def test_a_live_process_lets_a_question_expire_though_nobody_drives_the_execution(ask, who):
+    clock = Watch()
+    world, calls, execution = asked(expiring(**ask), clock)
+    assert (execution.status, execution.is_live) == ("waiting", False)
+    clock.at += HOUR + 1
+    done = settled(world, execution)
+    assert (done.status, done.variables["who"], len(calls)) == ("completed", who, 1)
+    (question,) = done.state.interrupts.values()
+    assert (question.status, question.answered_by) == ("expired", None)
+
+
+@pytest.mark.parametrize(("ask", "who"), [({"default": "ann"}, "ann"), ({}, "nobody")])
+def test_a_later_process_finds_that_it_has_expired(ask, who):
+    clock = Watch()
+    first, calls, execution = asked(expiring(**ask), clock)
+    later = Watch()
+    later.at = clock.at + HOUR + 1
+    world = Environment(store=first.store, actions=[calls.action()], clock=later)
+    done = world.resume(execution.id).wait(20)
+    assert (done.status, done.variables["who"], len(calls)) == ("completed", who, 1)
+
+
+def test_an_answer_in_time_counts_and_the_alarm_changes_nothing():
+    clock = Watch()
+    world, calls, execution = asked(expiring(default="ann"), clock)
+    done = execution.answer(execution.interrupts[0].interrupt_id, "bob").wait(20)
+    clock.at += 2 * HOUR
+    asyncio.run(asyncio.sleep(0.05))
+    assert (done.variables["who"], len(calls)) == ("bob", 1)
+    assert len(world.execution(execution.id).history()) == done.state.last_sequence
+
+
+def test_a_late_answer_is_refused():
+    clock = Watch()
+    first, calls, execution = asked(expiring(default="ann"), clock)
+    later = Watch()
+    later.at = clock.at + HOUR + 1
+    world = Environment(store=first.store, actions=[calls.action()], clock=later)
+    question = execution.interrupts[0].interrupt_id
+    with pytest.raises(InterruptError, match="it has expired"):
+        world.answer(question, "bob")
+    world.resume(execution.id).wait(20)
+    with pytest.raises(InterruptError, match="it has expired"):
+        world.answer(question, "bob", execution.id)
+    assert world.execution(execution.id).variables["who"] == "ann"
+
+
+def test_a_clock_that_is_set_back_only_makes_the_wait_longer():
+    clock = Watch()
+    world, _, execution = asked(expiring(default="ann"), clock)
+    clock.at -= 5 * HOUR
+    asyncio.run(asyncio.sleep(0.03))
+    assert world.resume(execution.id).wait(20).status == "waiting"
+    assert execution.answer(execution.interrupts[0].interrupt_id, "bob").wait(20).variables["who"] == "bob"
+
+
+def test_a_confirmation_that_expires_releases_nothing():
+    clock = Watch()
+    world, _, execution = asked(expiring(kind="confirmation"), clock)
+    clock.at += HOUR + 1
+    assert settled(world, execution).variables["who"] == "nobody"
+
+
+def test_a_default_must_fit_the_question():
+    question = {"question": "Sure?", "kind": "confirmation", "expires_in": 5, "default": "perhaps"}
+    with pytest.raises(DefinitionError, match="Default does not fit: answer with yes or no, not 'perhaps'"):
+        Workflow("w", [Step("ask", type="interrupt", ask=question)])
+
+
+def test_a_default_of_a_function_must_fit_its_question():
+    @workflow("unfit_default")
+    async def unfit_default(ctx):
+        return await ctx.confirm("Sure?", expires_in=5, default="perhaps")
+
+    done = environment().start(unfit_default).wait(20)
+    assert done.status == "failed"
+    assert "answer with yes or no" in done.error
+
+
+def test_functions_meet_an_error_they_can_catch():
+    from divebook.errors import InterruptExpiredError
+
+    @workflow("expires")
+    async def expires(ctx):
+        first = await ctx.ask("Who?", expires_in=60, default="ann")
+        try:
+            await ctx.confirm("Sure?", expires_in=60)
+        except InterruptExpiredError:
+            return f"{first}, unsure"
+
+    clock = Watch()
+    world = environment(clock=clock)
+    execution = world.start(expires).wait(20)
+    clock.at += 61_000_000
+    for _ in range(1000):
+        if len(world.execution(execution.id).state.interrupts) == 2:
+            break
+        asyncio.run(asyncio.sleep(0.01))
+    clock.at += 61_000_000
+    assert settled(world, execution).outputs == {"result": "ann, unsure"}
+
+
+def test_a_question_without_a_time_never_expires():
+    clock = Watch()
+    question = {"question": "Who?"}
+    world = environment(Workflow("w", [Step("ask", type="interrupt", ask=question, store="who")]), clock=clock)
+    execution = world.start("w").wait(20)
+    clock.at += 24 * 365 * HOUR
+    assert execution.state.wake_at is None
+    assert execution.answer(execution.interrupts[0].interrupt_id, "ann").wait(20).status == "completed"
+
+
+class Hurrying(Watch):
+    """A clock on which a second has passed whenever it is read."""
+
+    def now(self):
+        self.at += 1_000_000
+        return self.at
+
+    async def sleep(self, seconds):
+        end = self.at + seconds * 1e6
+        while self.now() < end:  # noqa: ASYNC110 - reading it is what moves it
+            await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("seconds", range(1, 9))
+def test_a_question_whose_time_is_up_while_its_execution_comes_to_rest_expires(seconds):
+    world, _, execution = asked(expiring(expires_in=seconds, default="ann"), Hurrying())
+    done = settled(world, execution)
+    assert (done.status, done.variables) == ("completed", {"who": "ann"})

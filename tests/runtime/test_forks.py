@@ -1,0 +1,110 @@
+"""A copy of the beginning of an execution goes on live, and does nothing again that it has copied."""
+
+import asyncio
+
+import pytest
+
+from divebook import Environment, Step, Workflow
+from divebook.errors import OperationError
+from divebook.events import catalog
+from divebook.runtime.forks import calls_in, first_reached
+from divebook.store import MemoryStore
+from divebook.store.sqlite import SqliteStore
+from divebook.workflow import step, workflow
+from tests.runtime.worlds import Calls, Failing
+
+MADE = []
+MEETING = []
+
+
+@step
+async def fork_note(value):
+    MADE.append(value)
+    return value
+
+
+@step
+async def fork_fail(value):
+    raise ValueError(value)
+
+
+@step
+async def fork_meet(value):
+    await MEETING[0].wait()
+    return value
+
+
+@workflow
+async def meeting(ctx):
+    MEETING[:] = [asyncio.Barrier(2)]
+    return [await fork_note(1), *await ctx.gather(fork_meet(1), fork_meet(2))]
+
+
+@workflow
+async def forked(ctx, n: int = 1):
+    first = await fork_note(n)
+    both = await ctx.gather(fork_note(n + 1), fork_note(n + 2))
+    try:
+        await fork_fail("caught")
+    except OperationError:
+        first += 100
+    return [first, *both, await fork_note(n + 3)]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def world(request, tmp_path):
+    MADE.clear()
+    store = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "s.db")
+    with Environment(store=store) as environment:
+        yield environment
+
+
+def began(events):
+    return [event.sequence for event in events if isinstance(event.data, catalog.OperationStarted)]
+
+
+def test_a_copy_that_is_cut_before_any_call_comes_to_the_same_and_repeats_nothing(world):
+    old = world.start("forked", {"n": 1}).wait(20)
+    events = old.history()
+    for sequence in began(events):
+        MADE.clear()
+        until = sequence - 1
+        copy = world.fork(old.id, until).wait(20)
+        assert (copy.status, copy.outputs) == ("completed", old.outputs)
+        reused = sum(isinstance(event.data, catalog.OperationCompleted) for event in events[:until])
+        assert len(MADE) == 4 - reused == 4 - calls_in(events[:until])
+        record = world.store.record(copy.id)
+        assert (record.origin, record.parent) == ("fork", old.id)
+        assert world.store.records()[-1].execution_id == old.id
+    assert old.refresh().history() == events
+
+
+def test_calls_that_run_side_by_side_are_made_anew_together(world):
+    old = world.start("meeting").wait(20)
+    copy = world.fork(old.id, began(old.history())[2] - 1).wait(20)
+    assert (copy.status, copy.outputs, MADE) == ("completed", old.outputs, [1])
+
+
+def test_the_first_call_of_a_function_is_found(world):
+    events = world.start("forked").wait(20).history()
+    assert first_reached(events, lambda _: {"step fork_note"}) == began(events)[0]
+    assert first_reached(events, lambda _: {"step fork_fail"}) == began(events)[3]
+    assert first_reached(events, lambda _: {"step other", "workflow forked"}) is None
+
+
+def test_the_call_that_an_execution_failed_with_is_made_again_anyway(world):
+    failing, calls = Failing(), Calls()
+    world._registry.custom_actions.update(note=calls.action(), fail=failing.action())
+    steps = [Step("a", action="note", parameters={"value": 1}), Step("b", action="fail")]
+    execution = world.start(Workflow("w", steps)).wait(20)
+    assert execution.status == "failed"
+    assert first_reached(execution.history(), lambda _: {"action fail"}) is None
+    assert first_reached(execution.history(), lambda _: {"action note", "action fail"}) == began(execution.history())[0]
+
+
+def test_two_forks_with_one_key_are_one(world):
+    old = world.start("forked").wait(20)
+    until = began(old.history())[-1] - 1
+    MADE.clear()
+    ids = {world.fork(old.id, until, key="once").wait(20).id for _ in range(2)}
+    assert (len(ids), MADE) == (1, [4])

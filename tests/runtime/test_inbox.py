@@ -1,0 +1,102 @@
+"""Messages that come at the worst moment: none of them is overtaken by a later one, which would hide it for good."""
+
+import pytest
+
+from divebook import Environment, Step, Workflow
+from divebook.engine.inbox import ANSWER, EXPIRED, Message, answer_payload
+from divebook.events import catalog
+from divebook.store import MemoryStore
+from tests.runtime.test_expiring import HOUR, Watch
+from tests.runtime.worlds import Gate, becomes
+
+
+class Busy(MemoryStore):
+    """A store into which others post while an execution is taken up, or while a question expires."""
+
+    def __init__(self):
+        super().__init__()
+        self.when_resumed, self.when_expired = [], []
+
+    def append_all(self, batches):
+        told = super().append_all(batches)
+        if any(isinstance(event.data, catalog.ExecutionResumed) for batch in batches for event in batch.events()):
+            self._post_all(self.when_resumed)
+        return told
+
+    def post(self, message):
+        if message.payload.get(EXPIRED):
+            self._post_all(self.when_expired)
+        return super().post(message)
+
+    def _post_all(self, messages):
+        while messages:
+            super().post(messages.pop())
+
+
+def waiting(gate, store, clock=None):
+    """Return an environment and an execution that asks ``a``, ``b`` and ``c``; the gate is after ``c``."""
+    steps = [
+        Step("s", script="1", next=["a", "b", "c"]),
+        Step("a", type="interrupt", ask="A?", store="a", next=["end"]),
+        Step(
+            "b",
+            type="interrupt",
+            ask={"question": "B?", "expires_in": "1h", "default": "late"},
+            store="b",
+            next=["end"],
+        ),
+        Step("c", type="interrupt", ask="C?", next=["slow"]),
+        Step("slow", action="gate", next=["end"]),
+        Step("end", script="1", join=True),
+    ]
+    settings = {} if clock is None else {"clock": clock}
+    world = Environment(store=store, workflows=[Workflow("w", steps)], actions=[gate.action()], **settings)
+    return world, world.start("w").wait(20)
+
+
+@pytest.fixture
+def gate():
+    found = Gate()
+    yield found
+    found.opened.set()
+
+
+def asked(execution):
+    return {question.step: question.interrupt_id for question in execution.interrupts}
+
+
+def answer(execution, name):
+    return Message(execution.id, ANSWER, asked(execution)[name], answer_payload({"text": name}, "x"), "x", 0)
+
+
+def until_only(execution, *names):
+    assert becomes(lambda: set(asked(execution)) == set(names)), asked(execution)
+
+
+def test_an_answer_posted_while_an_execution_is_taken_up_is_not_hidden_by_the_next(gate):
+    store = Busy()
+    world, execution = waiting(gate, store)
+    store.when_resumed.append(answer(execution, "a"))
+    questions = asked(execution)
+    execution = world.answer(questions["c"], "now")
+    assert gate.reached.wait(20)
+    until_only(execution, "b")
+    Environment(store=store, actions=[gate.action()]).answer(questions["b"], "b", execution.id)
+    until_only(execution)
+    gate.opened.set()
+    done = execution.wait(20)
+    assert (done.status, done.variables["a"], done.variables["b"]) == ("completed", "a", "b")
+
+
+def test_an_answer_posted_while_another_question_expires_is_not_hidden_by_that(gate):
+    store, clock = Busy(), Watch()
+    world, execution = waiting(gate, store, clock)
+    questions = asked(execution)
+    execution = world.answer(questions["c"], "now")
+    assert gate.reached.wait(20)
+    store.when_expired.append(answer(execution, "a"))
+    clock.at += HOUR + 1
+    until_only(execution)
+    gate.opened.set()
+    done = execution.wait(20)
+    assert (done.status, done.variables["a"], done.variables["b"]) == ("completed", "a", "late")

@@ -1,0 +1,37 @@
+"""Ctrl-C at any moment leaves no execution that is stuck and no lease that drives nothing."""
+
+import pytest
+
+from divebook import Environment, SqliteStore, Step, Workflow
+from tests.runtime.interrupting import one_round
+
+
+@pytest.mark.parametrize("seed", [*range(24), 71, 78])
+def test_interrupts_at_any_moment_leave_nothing_stuck(seed, tmp_path):
+    one_round(seed, tmp_path)
+
+
+@pytest.mark.parametrize("act", ["answer", "resume"])
+def test_a_lease_that_this_process_left_undriven_is_taken_at_once(act, tmp_path):
+    class Interrupted(SqliteStore):
+        is_armed = False
+
+        def acquire(self, *args, **kwargs):
+            lease = super().acquire(*args, **kwargs)
+            if self.is_armed:
+                self.is_armed = False
+                raise KeyboardInterrupt  # as the signal raises it between two lines
+            return lease
+
+    with Interrupted(tmp_path / "s.db") as store:
+        world = Environment(store=store, workflows=[Workflow("w", [Step("a", ask="Go?"), Step("b", script="1")])])
+        execution = world.start("w").wait(20)
+        (question,) = execution.interrupts
+        store.is_armed = True
+        with pytest.raises(KeyboardInterrupt):
+            world.answer(question.id, "yes")
+        assert [record.execution_id for record in world.recoverable()] == [execution.id]
+        assert world.interrupts() == []
+        acts = {"answer": lambda: world.answer(question.id, "yes"), "resume": lambda: world.resume(execution.id)}
+        assert acts[act]().wait(20).status == "completed"
+        assert store.leases() == []

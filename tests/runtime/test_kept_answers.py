@@ -1,0 +1,128 @@
+"""An answer that is kept is an answer: not asked again, shown to whoever comes second, and carried on when possible."""
+
+from dataclasses import replace
+
+import pytest
+
+from divebook import Environment, Step, Workflow
+from divebook.engine.inbox import ANSWER, Message, answer_payload
+from divebook.errors import AnswerKeptError, InterruptError, NotFoundError
+from divebook.store import MemoryStore
+from tests.runtime.worlds import Calls
+
+PATIENCE = 20
+TWO_CALLS = Workflow("w", [Step("a", action="note"), Step("b", ask="Go on?", store="c"), Step("d", action="other")])
+ASKING = Workflow("w", [Step("a", ask="Go?", store="x"), Step("b", script="1")])
+
+
+def over(store, *actions, workflow=ASKING):
+    return Environment(store=store, workflows=[workflow], actions=list(actions))
+
+
+def kept(store, execution, response="yes"):
+    """Keep an answer as a process does that dies before its execution goes on."""
+    (question,) = execution.interrupts
+    payload = answer_payload({"text": response}, "ann")
+    store.post(Message(execution.id, ANSWER, question.id, payload, "ann 1", 1))
+    return question
+
+
+@pytest.fixture
+def waiting():
+    """Return a store and an execution of ASKING that waits in it."""
+    store = MemoryStore()
+    return store, over(store).start("w").wait(PATIENCE)
+
+
+def test_an_answer_needs_no_action_of_a_finished_step():
+    store = MemoryStore()
+    execution = over(store, Calls().action(), Calls().action("other"), workflow=TWO_CALLS).start("w").wait(PATIENCE)
+    elsewhere = Environment(store=store, actions=[Calls().action("other")])
+    assert elsewhere.answer(execution.interrupts[0].id, "yes").wait(PATIENCE).status == "completed"
+
+
+def test_an_answer_that_cannot_take_effect_here_is_kept_and_says_so():
+    store = MemoryStore()
+    execution = over(store, Calls().action(), Calls().action("other"), workflow=TWO_CALLS).start("w").wait(PATIENCE)
+    elsewhere, question = Environment(store=store), execution.interrupts[0]
+    with pytest.raises(
+        AnswerKeptError, match=f'{question.id}@{execution.id} is kept.*action "other" of step "d" not found'
+    ):
+        elsewhere.answer(question.id, "yes")
+    assert elsewhere.interrupts() == []
+    assert elsewhere.execution(execution.id).asked[question.id].response == {"text": "yes"}
+    at_home = over(store, Calls().action(), Calls().action("other"), workflow=TWO_CALLS)
+    assert at_home.resume(execution.id).wait(PATIENCE).variables == {"c": "yes"}
+
+
+def test_a_signal_that_cannot_take_effect_here_is_kept_as_well():
+    workflow = Workflow("w", [Step("s", type="wait", signal="go"), Step("d", action="other")])
+    store = MemoryStore()
+    execution = over(store, Calls().action("other"), workflow=workflow).start("w").wait(PATIENCE)
+    with pytest.raises(AnswerKeptError, match="the signal 'go' is kept"):
+        Environment(store=store).signal(execution.id, "go", 1)
+    assert over(store, Calls().action("other"), workflow=workflow).resume(execution.id).wait(20).status == "completed"
+
+
+def test_a_kept_answer_is_not_asked_for_again_and_the_same_one_carries_on(waiting):
+    store, execution = waiting
+    question = kept(store, execution)
+    assert over(store).interrupts() == []
+    assert over(store).answer(question.id, "yes").wait(PATIENCE).variables == {"x": "yes"}
+
+
+def test_another_answer_than_the_kept_one_is_refused_and_shows_it(waiting):
+    store, execution = waiting
+    question = kept(store, execution)
+    with pytest.raises(InterruptError, match=r"answered already by ann, with .*yes"):
+        over(store).answer(question.id, "no")
+    assert over(store).resume(execution.id).wait(PATIENCE).variables == {"x": "yes"}
+
+
+def test_a_question_is_closed_as_soon_as_it_is_answered(waiting):
+    store, execution = waiting
+    question = kept(store, execution)
+    assert (execution.interrupts, execution.asked[question.id].answered_by) == ([], "ann")
+
+
+def test_a_second_answer_shows_the_first_also_after_the_end(waiting):
+    store, execution = waiting
+    (question,) = execution.interrupts
+    over(store).answer(question.id, "first", by="ann").wait(PATIENCE)
+    for name in (question.id, f"{question.id}@{execution.id}"):
+        with pytest.raises(InterruptError, match=r"answered already by ann, with .*first"):
+            over(store).answer(name, "second")
+
+
+def test_a_question_that_nobody_asked_is_not_found(waiting):
+    store, execution = waiting
+    for name in ("ask_none", f"ask_none@{execution.id}"):
+        with pytest.raises(NotFoundError, match="question not found: ask_none"):
+            over(store).answer(name, "yes")
+
+
+def test_copies_that_ask_under_one_id_are_told_apart(waiting):
+    store, execution = waiting
+    copy = execution.id[:-4] + "copy"
+    log = [replace(event, id=f"{event.id}c", execution_id=copy) for event in execution.history()]
+    store.append(copy, log, 0)
+    (asked,) = execution.interrupts
+    assert {question.id for _, question in over(store).interrupts()} == {asked.id}
+    with pytest.raises(
+        InterruptError, match=rf"2 executions ask it; say which: {asked.id}@exec_\w+ or {asked.id}@exec_"
+    ):
+        over(store).answer(asked.id, "which?")
+    with pytest.raises(InterruptError, match="is named as one of"):
+        execution.answer(f"{asked.id}@{copy}", "the copy's")
+    assert over(store).answer(f"{asked.id}@{copy}", "the copy's").wait(PATIENCE).variables == {"x": "the copy's"}
+    assert execution.answer(f"{asked.id}@{execution.id}", "mine").wait(PATIENCE).variables == {"x": "mine"}
+
+
+def test_an_address_names_the_execution_as_well():
+    store = MemoryStore()
+    first, second = (over(store).start("w").wait(PATIENCE) for _ in range(2))
+    asked = second.interrupts[0]
+    assert over(store).answer(f"{asked.id}@{second.id}", "two").wait(PATIENCE).variables == {"x": "two"}
+    assert over(store).execution(first.id).status == "waiting"
+    with pytest.raises(NotFoundError, match="question not found"):
+        over(store).answer(f"ask_none@{first.id}", "two")

@@ -1,0 +1,132 @@
+"""One driver for each execution, and folds that are kept so that long logs open fast."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from divebook import Environment, Step, Workflow
+from divebook.engine.evolve import fold
+from divebook.errors import FencedError, LeaseHeldError
+from divebook.runtime.journal import CHECKPOINT_EVENTS
+from divebook.runtime.leases import DrivenLeases
+from divebook.store import MemoryStore, Owner
+from divebook.store.append import Batch, records_of
+from tests.runtime.test_resuming import WHOLE, cut
+from tests.runtime.worlds import Calls, Gate, environment
+
+STRANGER = Owner(host="elsewhere", pid=1, started=0, name="another kernel", boot="another boot")
+
+
+def test_a_running_execution_is_leased_and_given_back_at_its_end():
+    gate = Gate()
+    world = environment(actions=[gate.action()])
+    execution = world.start(Workflow("w", [Step("a", action="gate")]))
+    assert gate.reached.wait(20)
+    (lease,) = world.store.live_leases()
+    assert (lease.execution_id, lease.owner) == (execution.id, Owner.current())
+    gate.opened.set()
+    execution.wait(20)
+    assert world.store.leases() == []
+
+
+def test_what_another_process_drives_is_not_driven_here():
+    store = cut(WHOLE.store, WHOLE, 6)
+    lease = store.acquire(WHOLE.id, STRANGER)
+    world = Environment(store=store, actions=[Calls().action()])
+    with pytest.raises(LeaseHeldError, match="elsewhere"):
+        world.resume(WHOLE.id)
+    store.release(lease)
+    assert world.resume(WHOLE.id).wait(20).status == "completed"
+
+
+def test_a_copy_of_a_store_does_not_free_the_leases_of_its_source():
+    flow, gates = Workflow("w", [Step("a", action="gate")]), (Gate(), Gate())
+    source, copy = (environment(actions=[gate.action()]) for gate in gates)
+    execution = source.start(flow)
+    assert gates[0].reached.wait(20)
+    copy.store.append_all([Batch(execution.id, 0, records_of(source.store.read(execution.id)[:1]))])
+    copied = copy.resume(execution.id)
+    assert gates[1].reached.wait(20)
+    (first,), (second,) = source.store.live_leases(), copy.store.live_leases()
+    assert first.token == second.token
+    gates[0].opened.set()
+    execution.wait(20)
+    with pytest.raises(LeaseHeldError):
+        Environment(store=copy.store, actions=[gates[1].action()]).resume(execution.id)
+    gates[1].opened.set()
+    assert copied.wait(20).status == "completed"
+
+
+def test_a_thread_that_fails_to_take_a_lease_frees_no_other():
+    """Two threads are about to drive an execution. The first one fails, while the second one holds the lease."""
+    leases, store = DrivenLeases(), MemoryStore()
+    world = environment(store=store)
+    execution = world.enqueue(Workflow("w", [Step("a", script="1")]))
+    first_is_about, second_has_it = threading.Event(), threading.Event()
+
+    def fail_to_take():
+        with leases.about_to_drive(store, execution.id):
+            first_is_about.set()
+            assert second_has_it.wait(20)
+
+    first = threading.Thread(target=fail_to_take)
+    first.start()
+    assert first_is_about.wait(20)
+    with leases.taking(store, execution.id) as lease:
+        second_has_it.set()
+        first.join(20)
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(leases.is_unused, store, lease).result() is False
+
+
+def test_who_lost_its_lease_cannot_write_any_more():
+    gate = Gate()
+    world = environment(actions=[gate.action()])
+    execution = world.start(Workflow("w", [Step("a", action="gate"), Step("b", script="1")]))
+    assert gate.reached.wait(20)
+    other = Environment(store=world.store)
+    assert other.cancel(execution.id).wait(20).status == "cancelled"
+    gate.opened.set()
+    with pytest.raises(FencedError):
+        execution.wait(20)
+    assert fold(execution.id, world.store.read(execution.id)).status == "cancelled"
+
+
+def test_executions_that_nobody_drives_are_found():
+    store = cut(WHOLE.store, WHOLE, 6)
+    world = Environment(store=store)
+    assert [record.execution_id for record in world.recoverable()] == [WHOLE.id]
+    store.acquire(WHOLE.id, STRANGER)
+    assert world.recoverable() == []
+
+
+def long_execution():
+    async def nop():
+        return 1
+
+    from divebook.steps.actions import Action
+
+    count = CHECKPOINT_EVENTS // 4
+    steps = [
+        Step("a", action="nop", store="n"),
+        Step("b", script="state.get('i', 0) + 1", store="i", next=[("a", f"$(state.i < {count})")]),
+    ]
+    world = environment(actions=[Action("nop", nop)])
+    return world, world.start(Workflow("long", steps)).wait(60)
+
+
+def test_a_long_log_is_read_from_its_checkpoint_and_deleting_it_changes_nothing():
+    world, execution = long_execution()
+    sequence, _ = world.store.checkpoint(execution.id)
+    assert CHECKPOINT_EVENTS <= sequence <= execution.state.last_sequence
+    other = Environment(store=world.store)
+    assert other.execution(execution.id).state == execution.state
+    world.store.drop_checkpoints()
+    assert Environment(store=world.store).execution(execution.id).state == execution.state
+
+
+def test_a_checkpoint_that_cannot_be_read_is_left_aside():
+    world, execution = long_execution()
+    world.store.put_checkpoint(execution.id, execution.state.last_sequence, b'{"version": 99}')
+    assert Environment(store=world.store).execution(execution.id).state == execution.state

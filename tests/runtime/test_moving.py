@@ -1,0 +1,280 @@
+"""What leaves a store in a file goes on in one place at most, wherever the process that moves it dies."""
+
+import pytest
+
+from divebook import Environment, Step, Workflow
+from divebook.errors import DivebookError, ExecutionError, InterruptError, InvalidEventError, StoreError
+from divebook.events import catalog
+from divebook.runtime import queueing
+from divebook.store import MemoryStore, Message, transfer
+from divebook.store.embedded import LineWriter
+from divebook.workflow.functions import workflow
+from tests.runtime.worlds import Calls, environment
+
+PAYS = Workflow(
+    "pays",
+    [
+        Step("pay", action="note", parameters={"value": "paid"}),
+        Step("ask", ask="Go on?", store="answer"),
+        Step("ship", action="note", parameters={"value": "shipped"}),
+    ],
+    outputs=["answer"],
+)
+
+
+class Death(BaseException):
+    """The process ends."""
+
+
+@pytest.fixture
+def calls():
+    return Calls()
+
+
+def world(calls):
+    return environment(PAYS, actions=[calls.action()])
+
+
+@pytest.fixture
+def source(calls):
+    return world(calls)
+
+
+@pytest.fixture
+def waiting(source):
+    return source.start("pays").wait(20)
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "moved.jsonl"
+
+
+def finish(environment, execution):
+    (question,) = execution.interrupts
+    return environment.answer(question.id, "yes", execution.id).wait(20)
+
+
+def test_what_moves_ends_here_and_goes_on_there(source, waiting, file, calls):
+    assert source.export_log(waiting.id, file, move=True) == waiting.refresh().state.last_sequence
+    assert source.store.record(waiting.id).status == "moved"
+    assert source.store.asking() == []
+    target = world(calls)
+    arrived = target.import_log(file)
+    assert (arrived.id, arrived.status) == (waiting.id, "waiting")
+    assert target.store.read(arrived.id) == source.store.read(waiting.id)[:-1]
+    assert finish(target, arrived).outputs == {"answer": "yes"}
+    assert calls == ["paid", "shipped"]
+
+
+ACTS = {
+    "resume": lambda world, execution, question: world.resume(execution),
+    "answer": lambda world, execution, question: world.answer(question, "yes", execution),
+    "signal": lambda world, execution, question: world.signal(execution, "go"),
+    "cancel": lambda world, execution, question: world.cancel(execution),
+    "pause": lambda world, execution, question: world.execution(execution).pause(),
+}
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_a_picture_cannot_go_on_and_says_what_can(source, waiting, file, calls, act):
+    source.export_log(waiting.id, file)
+    target = world(calls)
+    picture = target.import_log(file)
+    assert (picture.status, target.interrupts(), target.recoverable()) == ("picture", [], [])
+    with pytest.raises((ExecutionError, InterruptError)) as refused:
+        ACTS[act](target, picture.id, waiting.interrupts[0].id)
+    if act != "pause":
+        assert "--as-fork" in str(refused.value)
+    assert target.store.leases() == []
+    assert calls == ["paid"]
+
+
+def test_what_has_moved_cannot_go_on_here(source, waiting, file):
+    source.export_log(waiting.id, file, move=True)
+    for act in ("resume", "answer", "signal"):
+        with pytest.raises(ExecutionError, match="where its file was imported"):
+            ACTS[act](source, waiting.id, waiting.interrupts[0].id)
+
+
+def test_a_fork_goes_on_beside_the_original(source, waiting, file, calls):
+    source.export_log(waiting.id, file)
+    fork = source.import_log(file, as_fork=True)
+    assert (fork.status, fork.interrupts[0].id) == ("waiting", waiting.interrupts[0].id)
+    for execution in (fork, waiting):
+        assert finish(source, execution).status == "completed"
+    assert calls == ["paid", "shipped", "shipped"]
+
+
+def test_an_answer_reaches_what_moved_into_a_store_of_few_messages(source, file, calls):
+    """The log has taken message 5 of its old store; the first answer in the new one is message 1."""
+    for _ in range(4):
+        finish(source, source.start("pays").wait(20))
+    twice = Workflow("twice", [Step("one", ask="One?"), Step("two", ask="Two?", store="two")], outputs=["two"])
+    execution = source.start(twice).wait(20)
+    source.answer(execution.interrupts[0].id, "first").wait(20)
+    source.export_log(execution.id, file, move=True)
+    target = world(calls)
+    assert finish(target, target.import_log(file)).outputs == {"two": "yes"}
+
+
+# --- what cannot move
+
+
+def test_what_has_ended_does_not_move(source, waiting, file):
+    finish(source, waiting)
+    with pytest.raises(ExecutionError, match="is completed; export it without --move"):
+        source.export_log(waiting.id, file, move=True)
+    assert not file.exists()
+
+
+def test_an_answer_that_is_kept_is_not_left_behind(source, waiting, file):
+    payload = {"response": {"text": "yes"}, "by": "ann"}
+    source.store.post(Message(waiting.id, "answer", waiting.interrupts[0].id, payload, "ann", 1))
+    with pytest.raises(ExecutionError, match="has an answer or a signal that its log has not taken in"):
+        source.export_log(waiting.id, file, move=True)
+    assert (source.store.record(waiting.id).status, source.store.leases()) == ("waiting", [])
+
+
+@workflow("parent_of_one")
+async def parent_of_one(ctx):
+    return await ctx.run("pays")
+
+
+def test_a_child_that_is_under_way_is_not_left_behind(source, file):
+    parent = source.start("parent_of_one").wait(20)
+    with pytest.raises(ExecutionError, match="which it started; move it when that has ended"):
+        source.export_log(parent.id, file, move=True)
+
+
+def test_a_file_that_is_there_is_not_overwritten_and_nothing_moves(source, waiting, file):
+    file.write_text("mine")
+    with pytest.raises(StoreError, match="exists already"):
+        source.export_log(waiting.id, file, move=True)
+    assert (file.read_text(), source.store.record(waiting.id).status) == ("mine", "waiting")
+
+
+# --- dying in between
+
+
+def die(*_, **__):
+    raise Death
+
+
+def dying_append(store, after):
+    append = store.append_all
+
+    def dying(batches):
+        if any(isinstance(event.data, catalog.ExecutionMoved) for batch in batches for event in batch.events()):
+            if after:
+                append(batches)
+            raise Death
+        return append(batches)
+
+    store.append_all = dying
+
+
+def at_the_events(_, monkeypatch):
+    monkeypatch.setattr(LineWriter, "events", die)
+
+
+def at_the_flush(_, monkeypatch):
+    monkeypatch.setattr(queueing, "flush", die)
+
+
+def before_the_append(store, _):
+    dying_append(store, after=False)
+
+
+def after_the_append(store, _):
+    dying_append(store, after=True)
+
+
+def at_the_end_line(_, monkeypatch):
+    monkeypatch.setattr(LineWriter, "end", die)
+
+
+def at_the_last_flush(_, monkeypatch):
+    monkeypatch.setattr(transfer, "flush", die)
+
+
+def at_the_renaming(_, monkeypatch):
+    monkeypatch.setattr("pathlib.Path.replace", die)
+
+
+DEATHS = [
+    (at_the_events, "waiting"),
+    (at_the_flush, "waiting"),
+    (before_the_append, "waiting"),
+    (after_the_append, "moved"),
+    (at_the_end_line, "moved"),
+    (at_the_last_flush, "moved"),
+    (at_the_renaming, "moved"),
+]
+
+
+@pytest.mark.parametrize(("death", "status"), DEATHS)
+def test_a_death_in_between_leaves_one_place_to_go_on(source, waiting, file, calls, monkeypatch, death, status):
+    with monkeypatch.context() as patched:
+        patched.setattr("pathlib.Path.unlink", lambda *_, **__: None)  # a killed process tidies nothing up
+        death(source.store, patched)
+        with pytest.raises(Death):
+            source.export_log(waiting.id, file, move=True)
+    source.store.__dict__.pop("append_all", None)
+    assert not file.exists()
+    assert (source.store.record(waiting.id).status, source.store.leases()) == (status, [])
+    is_whole = death in (at_the_last_flush, at_the_renaming)
+    for part in file.parent.iterdir() if not is_whole else ():
+        with pytest.raises(InvalidEventError):
+            transfer.read(part)
+    source.export_log(waiting.id, file, move=True)
+    target = world(calls)
+    assert finish(target, target.import_log(file)).status == "completed"
+    assert calls == ["paid", "shipped"]
+    with pytest.raises(DivebookError):
+        source.resume(waiting.id)
+
+
+def test_moving_again_writes_the_same_file(source, waiting, file, tmp_path):
+    source.export_log(waiting.id, file, move=True)
+    source.export_log(waiting.id, tmp_path / "again.jsonl", move=True)
+    assert (tmp_path / "again.jsonl").read_bytes() == file.read_bytes()
+    assert isinstance(Environment(store=MemoryStore()).import_log(file).id, str)
+
+
+def test_a_plain_export_of_what_has_moved_goes_on_nowhere(source, waiting, file, tmp_path, calls):
+    source.export_log(waiting.id, file, move=True)
+    source.export_log(waiting.id, tmp_path / "audit.jsonl")
+    assert world(calls).import_log(tmp_path / "audit.jsonl").status == "moved"
+
+
+@pytest.mark.parametrize("as_fork", [False, True])
+@pytest.mark.parametrize("continues", [False, True])
+def test_what_has_arrived_does_not_arrive_again(source, waiting, file, calls, continues, as_fork):
+    source.export_log(waiting.id, file, move=True)
+    there = world(calls)
+    arrived = there.import_log(file)
+    if continues:
+        assert finish(there, arrived).status == "completed"
+    status = arrived.refresh().status if continues else "waiting"
+    before = list(calls)
+    with pytest.raises(StoreError, match=f"holds it already, as {status}: it continues once. Nothing was imported"):
+        there.import_log(file, as_fork=as_fork)
+    assert ([record.execution_id for record in there.executions()], calls) == ([waiting.id], before)
+
+
+def test_what_was_imported_as_a_fork_does_not_arrive_as_itself_as_well(source, waiting, file, calls):
+    source.export_log(waiting.id, file, move=True)
+    there = world(calls)
+    fork = there.import_log(file, as_fork=True)
+    with pytest.raises(StoreError, match=f"holds {fork.id}, which was made of it: both would continue"):
+        there.import_log(file)
+    assert finish(there, fork).status == "completed"
+
+
+def test_what_has_moved_away_may_come_back_where_it_was_deleted(source, waiting, file):
+    source.export_log(waiting.id, file, move=True)
+    with pytest.raises(StoreError, match="it has moved away from this store; delete it here"):
+        source.import_log(file)
+    source.store.delete(waiting.id)
+    assert source.import_log(file).status == "waiting"

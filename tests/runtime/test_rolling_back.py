@@ -1,0 +1,351 @@
+"""What may come while an execution is rolled back: the end of its process, failures, people, questions; and copies."""
+
+import contextlib
+import threading
+
+import pytest
+
+from divebook import Retry, Step, Workflow
+from divebook.engine.checkpoint import dump_state, load_state
+from divebook.errors import ExecutionError
+from divebook.events import catalog
+from divebook.steps.actions import Action
+from divebook.workflow.functions import step, workflow
+from tests.runtime.test_resuming import cut
+from tests.runtime.travelling import ALL, Travel, trip, undone
+from tests.runtime.worlds import Failing, environment
+
+# --- what may come between -------------------------------------------------------------------------------------------
+
+
+def test_it_is_undone_wherever_the_process_died():
+    travel = Travel()
+    world = environment(trip(), actions=travel.actions())
+    execution = world.start("trip").wait(20)
+    log = world.store.read(execution.id)
+    for length in range(2, len(log)):
+        again = Travel()
+        resumed = environment(actions=again.actions(), store=cut(world.store, execution, length))
+        resumed.resume(execution.id).wait(20)
+        ended = resumed.execution(execution.id)
+        assert (ended.status, ended.state.is_rolled_back) == ("failed", True), length
+        if isinstance(log[length - 1].data, catalog.RollbackAdded):
+            continue  # it is written together with what follows
+        before = [e for e in log[:length] if isinstance(e.data, catalog.OperationCompleted)]
+        assert again.told == ALL[len(before) :], length
+        resumed.close()
+
+
+def test_what_could_not_be_undone_is_told_and_the_rest_is_undone_and_a_resumption_tries_it_again():
+    travel = Travel()
+    travel.refusing = {"oslo-1"}
+    world = environment(trip(), actions=travel.actions())
+    execution = world.start("trip").wait(20)
+    assert travel.told == [*ALL[:4], ALL[5]]
+    assert "no room" in execution.state.error
+    assert "not rolled back: hotels: " in execution.state.error
+    assert "no line to oslo-1" in execution.state.error
+    travel.refusing.clear()
+    world.resume(execution.id).wait(20)
+    ended = world.execution(execution.id)
+    assert (ended.status, travel.told[-1], ended.state.is_rolled_back) == ("failed", "cancel oslo-1", True)
+    assert "not rolled back" not in ended.state.error
+
+
+def test_what_was_rolled_back_cannot_go_on():
+    travel = Travel()
+    world = environment(trip(), actions=travel.actions())
+    execution = world.start("trip").wait(20)
+    with pytest.raises(ExecutionError, match="has failed, and what it had done is rolled back; start a new one"):
+        world.resume(execution.id)
+
+
+def test_a_rollback_is_tried_again_as_it_says():
+    tries = []
+
+    def cancel(booking):
+        tries.append(booking)
+        if len(tries) < 3:
+            raise ValueError("busy")
+
+    steps = [
+        Step("a", script="{'id': 1}", rollback=undone(retry=Retry(3, seconds=0))),
+        Step("b", action="fail"),
+    ]
+    actions = [Action("cancel", cancel), Failing().action()]
+    assert environment(Workflow("w", steps), actions=actions).start("w").wait(20).state.is_rolled_back
+    assert tries == [1, 1, 1]
+
+
+def test_one_that_waits_is_cancelled_and_undone():
+    travel = Travel()
+    world = environment(trip(Step("ask", ask="Go on?")), actions=travel.actions())
+    execution = world.start("trip").wait(20)
+    ended = world.execution(execution.id).cancel("enough").wait(20)
+    assert (ended.status, ended.state.error, travel.told) == ("cancelled", "enough", ALL)
+
+
+def test_one_that_is_cancelled_where_nothing_can_undo_it_is_undone_by_who_resumes_it():
+    travel = Travel()
+    world = environment(trip(Step("ask", ask="Go on?")), actions=travel.actions())
+    execution = world.start("trip").wait(20)
+    elsewhere = environment(store=world.store)
+    assert elsewhere.execution(execution.id).cancel("enough").wait(20).status == "running"
+    assert travel.told == ALL[:3]
+    assert world.resume(execution.id).wait(20).status == "cancelled"
+    assert travel.told == ALL
+
+
+def holding(travel, reached, let_go):
+    """Return actions of which one, that undoes, is held up in the middle."""
+
+    def cancel(booking):
+        if booking == "oslo-1" and not let_go.is_set():
+            reached.set()
+            assert let_go.wait(20)
+        travel.told.append(f"cancel {booking}")
+
+    book, _, fly = travel.actions()
+    return [book, Action("cancel", cancel, idempotent=True), fly]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_to_cancel_it_while_it_is_undone_changes_nothing(times):
+    travel, reached, let_go = Travel(), threading.Event(), threading.Event()
+    world = environment(trip(), actions=holding(travel, reached, let_go))
+    execution = world.start("trip")
+    assert reached.wait(20)
+    for _ in range(times):
+        execution.cancel("stop it")
+    let_go.set()
+    execution.wait(20)
+    assert (execution.status, travel.told, execution.state.is_rolled_back) == ("failed", ALL, True)
+    assert "no room" in execution.state.error
+
+
+def test_an_impatient_person_who_cancels_it_at_any_moment_has_it_undone_once():
+    for pause in (0, 0.001, 0.01):
+        travel = Travel()
+        world = environment(trip(Step("ask", ask="Go on?")), actions=travel.actions())
+        execution = world.start("trip").wait(20)
+        for reason in ("first", "second", "third"):
+            with contextlib.suppress(ExecutionError):  # it has ended meanwhile
+                world.execution(execution.id).cancel(reason)
+            threading.Event().wait(pause)
+        ended = world.execution(execution.id).wait(20)
+        assert (ended.status, ended.state.error, travel.told) == ("cancelled", "first", ALL)
+
+
+def test_one_that_is_paused_while_it_is_undone_can_be_abandoned_and_its_end_says_so():
+    travel, reached, let_go = Travel(), threading.Event(), threading.Event()
+    world = environment(trip(), actions=holding(travel, reached, let_go))
+    execution = world.start("trip")
+    assert reached.wait(20)
+    execution.pause("for lunch")
+    let_go.set()
+    execution.wait(20)
+    assert execution.refresh().state.shown_status == "paused"
+    ended = world.execution(execution.id).cancel("stop it").wait(20)
+    assert (ended.status, ended.state.is_rolled_back) == ("cancelled", False)
+    assert ended.state.error.startswith("stop it; not rolled back: ")
+    assert "train. Resume it, to have that undone" in ended.state.error
+    world.resume(execution.id).wait(20)
+    assert (execution.refresh().status, execution.state.is_rolled_back) == ("failed", True)
+    assert sorted({*travel.told}) == sorted(ALL)
+
+
+def test_a_call_whose_outcome_is_unknown_is_asked_about_and_the_next_waits():
+    travel = Travel()
+    travel.refusing = {"rome-1"}
+    book, cancel, fly = travel.actions()
+    world = environment(trip(), actions=[book, Action("cancel", cancel.function), fly])
+    execution = world.start("trip").wait(20)
+    assert (execution.status, execution.interrupts[0].kind, travel.told) == ("waiting", "outcome_unknown", ALL[:3])
+    execution.answer(execution.interrupts[0].id, {"choice": "done", "result": None}, "ann").wait(20)
+    assert (world.execution(execution.id).status, travel.told[3:]) == ("failed", ["cancel oslo-1", "cancel train-1"])
+
+
+def test_a_call_that_a_person_says_went_through_is_undone_as_well():
+    told = []
+
+    def undo(result):
+        told.append(result)
+
+    @step(rollback=undo)
+    def book():
+        raise ConnectionResetError("gone")
+
+    @workflow
+    async def once(ctx):
+        await book()
+        raise ValueError("late")
+
+    execution = environment(once).start("once").wait(20)
+    execution.answer(execution.interrupts[0].id, {"choice": "done", "result": 5}, "ann").wait(20)
+    assert (execution.refresh().status, told) == ("failed", [5])
+
+
+def test_bounds_do_not_keep_it_from_being_undone():
+    travel = Travel()
+    looping = Step("loop", script="1", next="loop")
+    bounds = {"max_iterations": 2, "on_exhausted": "fail"}
+    world = environment(trip(looping), actions=travel.actions())
+    assert world.start("trip", bounds=bounds).wait(20).status == "failed"
+    assert travel.told == ALL
+
+
+@pytest.mark.parametrize("ends", ["fails", "is cancelled"])
+def test_an_execution_that_it_waits_for_is_undone_first(ends):
+    travel, reached = Travel(), threading.Event()
+
+    def late():
+        assert reached.wait(20)
+        raise ValueError("no room")
+
+    async def reach():
+        reached.set()
+
+    inner = Workflow(
+        "inner",
+        [
+            Step("bus", action="book", parameters={"what": "bus"}, rollback=undone()),
+            Step("tell", action="reach"),
+            Step("ask", ask="Go on?"),
+        ],
+    )
+    outer = Workflow(
+        "outer",
+        [
+            Step("train", action="book", parameters={"what": "train"}, rollback=undone(), next=["call", "fail"]),
+            Step("call", workflow="inner", end=True),
+            Step("fail", action="late") if ends == "fails" else Step("fail", signal="never"),
+        ],
+    )
+    actions = [*travel.actions(), Action("reach", reach), Action("late", late)]
+    execution = environment(inner, outer, actions=actions).start("outer")
+    if ends == "is cancelled":
+        assert reached.wait(20)
+        execution.wait(20).cancel()
+    execution.wait(20)
+    assert travel.told == ["book train", "book bus", "cancel bus-1", "cancel train-1"]
+
+
+# --- copies ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_fork_undoes_what_it_has_done_itself():
+    travel = Travel()
+    travel.broken = False
+    world = environment(trip(), actions=travel.actions())
+    execution = world.start("trip").wait(20)
+    log = world.store.read(execution.id)
+    trained = next(e.sequence for e in log if isinstance(e.data, catalog.StepCompleted))
+    travel.told.clear()
+    travel.broken = True
+    fork = world.fork(execution.id, at=trained).wait(20)
+    assert (fork.status, travel.told) == ("failed", ALL[1:5])
+
+
+def test_a_what_if_undoes_nothing():
+    travel = Travel()
+    world = environment(trip(), actions=travel.actions())
+    execution = world.start("trip").wait(20)
+    travel.told.clear()
+    world.what_if(execution.id, {"variables": {"train": {"id": "x"}}})
+    assert travel.told == []
+
+
+@pytest.mark.parametrize("made", [trip(), trip(parallel=2)], ids=["in order", "side by side"])
+def test_its_log_is_that_of_its_definition(made):
+    travel = Travel()
+    travel.refusing = {"oslo-1"}
+    world = environment(made, actions=travel.actions())
+    execution = world.start("trip").wait(20)
+    assert world.verify(execution.id).equal
+    travel.refusing.clear()
+    world.resume(execution.id).wait(20)
+    assert world.verify(execution.id).equal
+
+
+def test_a_checkpoint_holds_what_is_to_be_undone():
+    travel = Travel()
+    world = environment(trip(), actions=travel.actions())
+    execution = world.start("trip").wait(20)
+    log = {event.sequence: event.data for event in world.store.read(execution.id)}
+    state = world.execution(execution.id).state
+    assert load_state(dump_state(state), lambda wanted: {number: log[number] for number in wanted}) == state
+
+
+@pytest.mark.parametrize("again", ["resumed", "tried again by itself"])
+def test_an_execution_that_was_undone_begins_anew_where_the_one_that_started_it_goes_on(again):
+    travel = Travel()
+    inner = Workflow(
+        "inner",
+        [
+            Step("bus", action="book", parameters={"what": "bus"}, rollback=undone()),
+            Step("flight", action="fly"),
+        ],
+    )
+    policy = Retry(2, seconds=0) if again == "tried again by itself" else None
+    outer = Workflow("outer", [Step("call", workflow="inner", retry=policy), Step("after", action="fly")])
+    world = environment(inner, outer, actions=travel.actions())
+    execution = world.start("outer").wait(20)
+    times = 1 if policy is None else 2
+    assert (execution.status, travel.told) == ("failed", ["book bus", "cancel bus-1"] * times)
+    travel.broken = False
+    travel.told.clear()
+    world.resume(execution.id).wait(20)
+    assert (execution.refresh().status, travel.told) == ("completed", ["book bus"])
+    assert len(world.executions(workflow="inner")) == times + 1
+    assert world.verify(execution.id).equal
+    log = world.store.read(execution.id)
+    state = world.execution(execution.id).state
+    facts = {event.sequence: event.data for event in log}
+    assert load_state(dump_state(state), lambda wanted: {number: facts[number] for number in wanted}) == state
+
+
+def test_one_that_is_not_undone_as_a_whole_is_resumed_with_the_one_that_started_it():
+    travel = Travel()
+    travel.refusing = {"bus-1"}
+    steps = [
+        Step("bus", action="book", parameters={"what": "bus"}, rollback=undone()),
+        Step("flight", action="fly"),
+    ]
+    outer = Workflow("outer", [Step("call", workflow="inner")])
+    world = environment(Workflow("inner", steps), outer, actions=travel.actions())
+    execution = world.start("outer").wait(20)
+    travel.refusing.clear()
+    travel.broken = False
+    world.resume(execution.id).wait(20)
+    assert (execution.refresh().status, travel.told) == ("failed", ["book bus", "cancel bus-1"])
+    world.resume(execution.id).wait(20)
+    assert (execution.refresh().status, travel.told[2:]) == ("completed", ["book bus"])
+
+
+def test_what_is_undone_is_called_so_where_its_run_is_looked_at_or_compared():
+    travel = Travel()
+    world = environment(trip(), actions=travel.actions())
+    first, second = world.start("trip").wait(20), world.start("trip").wait(20)
+    for shown in (str(first.inspect()), str(world.compare(first.id, second.id))):
+        assert "branch" not in shown
+    assert "rollback 1" in str(first.inspect())
+
+
+def test_what_a_person_did_not_want_undone_is_asked_again_as_it_is_resumed():
+    travel = Travel()
+    book, cancel, fly = travel.actions()
+    world = environment(trip(), actions=[book, Action("cancel", cancel.function, approval=True), fly])
+    execution = world.start("trip").wait(20)
+    answers = iter(["approve", "no", "approve"])
+    while execution.interrupts:
+        execution.answer(execution.interrupts[0].id, next(answers), "ann").wait(20)
+    assert (execution.refresh().status, travel.told) == ("failed", [*ALL[:3], "cancel rome-1", "cancel train-1"])
+    assert "not rolled back: hotels: not approved" in execution.state.error
+    for answer in ("no", "approve"):
+        world.resume(execution.id).wait(20)
+        (asked,) = execution.interrupts
+        assert asked.step == "hotels"
+        execution.answer(asked.id, answer, "ann").wait(20)
+        assert execution.refresh().status == "failed"
+    assert (travel.told[-1], execution.state.is_rolled_back) == ("cancel oslo-1", True)
+    assert world.verify(execution.id).equal
