@@ -67,8 +67,8 @@ class Worker:
     queues
         Names of the queues, in the order in which they are served.
     parallel
-        Maximum number of executions that it drives concurrently. An execution that waits for an answer, a signal or a
-        time is not driven.
+        Maximum number of executions that it drives concurrently. An execution that waits for an answer
+        or a signal is not driven and takes no place. One that sleeps (`ctx.sleep`) stays driven.
     schedules
         Definitions whose schedules it enqueues in the first queue, once for each due time; or the schedules
         themselves, as returned by `Environment.schedules`.

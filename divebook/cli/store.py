@@ -1,4 +1,4 @@
-"""``divebook export`` and ``divebook import``: executions as files of JSON lines."""
+"""Commands about a store: ``export``, ``import``, ``check``, ``backup``, ``copy``, ``gc``, ``recover``, ``doctor``."""
 
 from __future__ import annotations
 

@@ -9,96 +9,21 @@ did not consume. A person is asked only when nothing is under way.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, NamedTuple
 
 from divebook.engine.changes import Draft, held_by_children
+from divebook.engine.instructions import Fact
 from divebook.engine.operations import Reserved
 from divebook.engine.state import ExecutionState, PathState, Usage
 from divebook.errors import BoundExceededError
 from divebook.events import catalog
-from divebook.events.catalog import PENDING, Payload
-from divebook.events.payload import quickly_made
+from divebook.events.catalog import PENDING
 from divebook.questions import Question
 from divebook.questions.bounds import ASK, FAIL, Bounds, edge_key
 from divebook.questions.question import RAISE, RESOURCE_EXHAUSTED, STOP
 from divebook.workflow.step import Step
-
-# --- instructions to the driver --------------------------------------------------------------------------------------
-
-
-@quickly_made
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """A payload to record, with its path and step."""
-
-    data: Payload
-    path: str = ""
-    step: str = ""
-
-
-@quickly_made
-@dataclass(frozen=True, slots=True)
-class RecordFacts:
-    """Append these facts, in this order."""
-
-    facts: tuple[Fact, ...]
-
-
-@quickly_made
-@dataclass(frozen=True, slots=True)
-class RunStep:
-    """Append `first`, then run a step. `resumed` means that the log has the start of the step already."""
-
-    path: str
-    step: str
-    visit: int
-    resumed: bool = False
-    first: tuple[Fact, ...] = ()
-
-
-@quickly_made
-@dataclass(frozen=True, slots=True)
-class EvaluateConditions:
-    """Evaluate conditions of a step's edges and record each result in this order.
-
-    `conditions` has pairs ``(condition, target)``.
-    """
-
-    path: str
-    step: str
-    conditions: tuple[tuple[str, str], ...]
-
-
-@quickly_made
-@dataclass(frozen=True, slots=True)
-class AwaitJoin:
-    """Wait at a join until the other paths have arrived or ended."""
-
-    path: str
-
-
-@quickly_made
-@dataclass(frozen=True, slots=True)
-class AwaitAnswer:
-    """Append these facts, if any, and park the path until its question is answered."""
-
-    path: str
-    facts: tuple[Fact, ...] = ()
-
-
-@quickly_made
-@dataclass(frozen=True, slots=True)
-class CancelPaths:
-    """Stop every path that is still active, wait for it, and record that it was cancelled."""
-
-    reason: str
-
-
-PathInstruction = RecordFacts | RunStep | EvaluateConditions | AwaitJoin | AwaitAnswer
-Instruction = PathInstruction | CancelPaths
-
 
 MICROSECONDS = 1_000_000
 NANODOLLARS = 1_000_000_000
@@ -408,9 +333,9 @@ def given_again(state: ExecutionState, definition_bounds: Bounds, rest: Bounds, 
     ----------
     state
         State of the child.
-    own
+    definition_bounds
         Bounds in the child's workflow.
-    left
+    rest
         Rest of the parent's bounds.
     counted
         Usage of the child that the parent has counted.

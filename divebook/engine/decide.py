@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from divebook.engine.bounds import (
+from divebook.engine.bounds import facts_about, fails_at_bounds, step_bound
+from divebook.engine.instructions import (
     AwaitAnswer,
     AwaitJoin,
     CancelPaths,
@@ -22,9 +23,6 @@ from divebook.engine.bounds import (
     PathInstruction,
     RecordFacts,
     RunStep,
-    facts_about,
-    fails_at_bounds,
-    step_bound,
 )
 from divebook.engine.operations import Place
 from divebook.engine.state import (

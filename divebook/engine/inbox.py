@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from divebook.engine.approvals import rule_made
-from divebook.engine.bounds import Fact
+from divebook.engine.instructions import Fact
 from divebook.engine.state import ExecutionState
 from divebook.events import catalog
 from divebook.questions import Question

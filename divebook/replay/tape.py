@@ -28,9 +28,9 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import anyio
 
-from divebook.engine.bounds import Fact
 from divebook.engine.changes import Draft
 from divebook.engine.evolve import evolve
+from divebook.engine.instructions import Fact
 from divebook.engine.operations import ENCLOSING, SCRIPT_EXECUTION, VERSION_DECISION, Place
 from divebook.engine.state import ABOUT_FILES, IN_STEP, ExecutionState, OperationRecord
 from divebook.errors import DivergenceError

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from divebook.engine.bounds import Fact, RecordFacts
 from divebook.engine.decide import decide_cancellation, decide_end, decide_joins, decide_start
+from divebook.engine.instructions import Fact, RecordFacts
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, CACHED_RESPONSE, SCRIPT_EXECUTION
 from divebook.engine.state import IN_STEP, JOINING
 from divebook.errors import DivebookError, ExecutionError, NotFoundError

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Protocol
 
-from divebook.engine.bounds import Fact
+from divebook.engine.instructions import Fact
 from divebook.engine.state import ExecutionState
 from divebook.errors import DivebookError
 from divebook.events import Event

@@ -344,7 +344,7 @@ class Group:
     def start(self, work: Coroutine[Any, Any, object], *, is_background: bool = False) -> None:
         """Run a coroutine as a task, or cancel it if the block has ended.
 
-        The block does not wait for tasks that are `aside`.
+        The block does not wait for tasks that are `is_background`.
         """
         scope = type(self._scope)()  # `anyio.CancelScope` would look up the event loop library each time
         if self.is_cancelled or not self.is_open:

@@ -32,11 +32,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from divebook.engine.bounds import Fact
 from divebook.engine.checkpoint import load_state
 from divebook.engine.decide import decide_cancellation, decide_leaving, decide_opening
 from divebook.engine.evolve import fold, fold_records
 from divebook.engine.inbox import facts_of, questions_of
+from divebook.engine.instructions import Fact
 from divebook.engine.lifecycle import TERMINAL
 from divebook.engine.state import ExecutionState
 from divebook.errors import (

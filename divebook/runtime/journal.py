@@ -27,10 +27,10 @@ from typing import Any
 
 import anyio.lowlevel
 
-from divebook.engine.bounds import Fact
 from divebook.engine.changes import Draft
 from divebook.engine.checkpoint import dump_state
 from divebook.engine.evolve import evolve_records, follow
+from divebook.engine.instructions import Fact
 from divebook.engine.state import ExecutionState
 from divebook.errors import ConnectionLostError, DivebookError, StoreBusyError, StoreClosedError
 from divebook.events import Event, catalog

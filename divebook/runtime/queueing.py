@@ -1,4 +1,4 @@
-"""Queues: put executions into a queue, claim them for a worker, return them, and move them to another store."""
+"""Queues: enqueue and claim executions, limit automatic resumptions (`ATTEMPT_PAUSES`), move executions elsewhere."""
 
 from __future__ import annotations
 

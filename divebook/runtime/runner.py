@@ -27,7 +27,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
-from divebook.engine.bounds import AwaitAnswer, AwaitJoin, CancelPaths, EvaluateConditions, RecordFacts, RunStep
 from divebook.engine.decide import (
     decide_cancellation,
     decide_end,
@@ -39,6 +38,14 @@ from divebook.engine.decide import (
     decide_start,
 )
 from divebook.engine.inbox import facts_of
+from divebook.engine.instructions import (
+    AwaitAnswer,
+    AwaitJoin,
+    CancelPaths,
+    EvaluateConditions,
+    RecordFacts,
+    RunStep,
+)
 from divebook.engine.retries import Fault, catching
 from divebook.engine.state import ExecutionState
 from divebook.errors import DivebookError

@@ -13,8 +13,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
-from divebook.engine.bounds import RunStep
 from divebook.engine.inbox import Message
+from divebook.engine.instructions import RunStep
 from divebook.engine.operations import Place
 from divebook.engine.retries import Fault, chain_of, names_of, recorded_chain, telling
 from divebook.engine.state import NO_FAILURE, OpenStep, unknown

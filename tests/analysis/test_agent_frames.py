@@ -14,7 +14,9 @@ from divebook.events import catalog
 from divebook.events.codec import decode_line
 from tests.engine.history import begun, events
 
-TURN = [decode_line(line) for line in (Path(__file__).parents[1] / "projections" / "turn.jsonl").read_bytes().splitlines()]
+TURN = [
+    decode_line(line) for line in (Path(__file__).parents[1] / "projections" / "turn.jsonl").read_bytes().splitlines()
+]
 
 
 def test_messages_stand_request_by_request_as_they_were_sent():

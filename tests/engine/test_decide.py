@@ -2,8 +2,8 @@
 
 import pytest
 
-from divebook.engine.bounds import AwaitJoin, CancelPaths, EvaluateConditions, RecordFacts, RunStep
 from divebook.engine.decide import decide, decide_end, decide_joins, decide_path, outputs_of
+from divebook.engine.instructions import AwaitJoin, CancelPaths, EvaluateConditions, RecordFacts, RunStep
 from divebook.events import catalog
 from divebook.workflow.definition import OutputDefinition, Workflow
 from divebook.workflow.step import Step

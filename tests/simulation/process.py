@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from divebook.engine.bounds import Fact
 from divebook.engine.evolve import fold
 from divebook.engine.inbox import ANSWER, SIGNAL, Message, answer_payload, signal_payload
+from divebook.engine.instructions import Fact
 from divebook.engine.state import ExecutionState, awaited_signals
 from divebook.errors import CorruptStoreError, ExecutionError, ExecutionNotFoundError, LeaseHeldError, StoreError
 from divebook.events import catalog

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from divebook import Catch, Each, Environment, Retry, Step, Workflow
-from divebook.engine.bounds import RunStep
 from divebook.engine.decide import decide_joins, decide_path
 from divebook.engine.evolve import evolve, fold
+from divebook.engine.instructions import RunStep
 from divebook.engine.state import ExecutionState
 from divebook.errors import OperationError, StoreError
 from divebook.events import Event, catalog

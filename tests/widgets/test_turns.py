@@ -18,7 +18,9 @@ from divebook.widgets.protocol import Conversation, Sent
 from tests.engine.history import begun
 from tests.widgets.feeds import STEP, Log
 
-TURN = [decode_line(line) for line in (Path(__file__).parents[1] / "projections" / "turn.jsonl").read_bytes().splitlines()]
+TURN = [
+    decode_line(line) for line in (Path(__file__).parents[1] / "projections" / "turn.jsonl").read_bytes().splitlines()
+]
 CRITIC, COUNTER = 1, 7
 """Spans of the two turns in it."""
 
