@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from divebook.agents.budget import TurnBudget
     from divebook.agents.request_record import RequestRecord
-    from divebook.agents.turn import TurnCompatibility, TurnContext
+    from divebook.agents.turn import TurnContext
+    from divebook.agents.turn_compatibility import TurnCompatibility
     from divebook.engine.operations import Reserved, Write
     from divebook.workflow.step import Retry
 

@@ -24,8 +24,8 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
+from divebook.agents.output_types import ITEM
 from divebook.agents.scripted import SCRIPTED, ScriptedModel, ScriptedReply, made_for, words
-from divebook.agents.signatures import ITEM
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.operations import TEXT, THINKING, Reserved, Write, arguments_part
 from divebook.projections.spans import COST

@@ -17,12 +17,7 @@ definition, inputs and functions are equal, and the note names its notebook (`te
 
 from __future__ import annotations
 
-import asyncio
-import html
-import math
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
@@ -35,17 +30,11 @@ from divebook.environment.starts import CELL, StartOptions
 from divebook.errors import CodeChangedError, DivebookError, ExecutionError, StoreError
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, ExecutionStarted
 from divebook.events.codec import canonical_hash, storable
-from divebook.interrupts import INTERRUPTS, interruptible_wait
-from divebook.notebook.commands import print_answer
 from divebook.notebook.frontend import FrontEnd
-from divebook.notebook.run_wait import GREETING_TIMEOUT, POLL_INTERVAL, browser_shows
-from divebook.notebook.view_output import NOTHING, WIDGET_VIEW, display_bundle
 from divebook.runtime.forks import Epoch, calls_in, epochs_of, first_reached, recorded_opening
 from divebook.steps.function import ChangedFunction, changed_since
 from divebook.store import ExecutionRecord
 from divebook.text.format import plural
-from divebook.widgets.protocol import Choice, Offer
-from divebook.widgets.views import OfferView
 from divebook.workflow.definition import Workflow
 from divebook.workflow.functions import bind_inputs
 
@@ -423,121 +412,3 @@ def changed_definition(
     except DivebookError:  # another process runs it, it is damaged, or it needs something that is not defined here
         return None
     return ChangedDefinition(plan, earlier.is_over) if plan.saves else None
-
-
-# --- code change choice ----------------------------------------------------------------------------------------------
-#
-# Buttons in a cell whose code changed since its last run: run again, keep the old run, or reuse completed calls.
-#
-# The cell waits until a button is pressed. Where no browser shows the buttons, or the kernel is interrupted, the cell
-# fails with a `CodeChangedError` that names the commands.
-
-
-LABELS = {AGAIN: "Run again", KEEP: "Keep the old run", REUSE: "Reuse and run"}
-CHOICE_TIMEOUT = 15.0
-"""Seconds after which a cell takes the default choice, if there is one, so that Run All reaches its end."""
-
-
-async def await_choice(error: CodeChangedError) -> Run:
-    """Show the choices of an error, await one, and return the run that it starts or keeps.
-
-    Raises
-    ------
-    CodeChangedError
-        No browser shows the buttons and there is no default choice, or the kernel was interrupted.
-    """
-    with _buttons(error) as output:
-        if not await browser_shows(output):
-            return _run_of_default(error)
-        deadline = _deadline(error)
-        while not output.choice and time.monotonic() < deadline:  # noqa: ASYNC110 - an idle loop sees no interrupts
-            await asyncio.sleep(POLL_INTERVAL)
-    return _run_of(error, output.choice or error.default or "")
-
-
-def wait_for_choice(error: CodeChangedError) -> Run:
-    """Wait for a choice like `await_choice`, but block."""
-    with _buttons(error) as output:
-        if not interruptible_wait(output.view.greeted, GREETING_TIMEOUT):
-            return _run_of_default(error)
-        deadline = _deadline(error)
-        while not output.choice and time.monotonic() < deadline:
-            INTERRUPTS.raise_pending()
-            time.sleep(POLL_INTERVAL)
-    return _run_of(error, output.choice or error.default or "")
-
-
-class ChoiceOutput:
-    """The buttons of a `CodeChangedError` in the present cell."""
-
-    def __init__(self, error: CodeChangedError) -> None:
-        self.choice = ""
-        """Name of the first button that was pressed; empty before."""
-        choices = [
-            Choice(name=name, label=LABELS[name], told=description) for name, description in error.choices.items()
-        ]
-        offer = Offer(type="offer", view="", id="edited", text=_text(error), choices=choices)
-        self.view = OfferView(offer, self._choose)
-        reference = {"version_major": 2, "version_minor": 0, "model_id": self.view.model_id}
-        self._output = display_bundle({**static_bundle(error), WIDGET_VIEW: reference})
-
-    @property
-    def is_watched(self) -> bool:
-        """Whether a browser shows the buttons, and its messages arrive."""
-        return self.view.greeted.is_set()
-
-    def _choose(self, name: str) -> None:
-        self.choice = self.choice or name
-
-    def remove(self) -> None:
-        """Remove the buttons. The cell then shows the run, or the error."""
-        self._output.update(NOTHING, raw=True)
-        self.view.retire()
-
-
-def _text(error: CodeChangedError) -> str:
-    if error.default is None:
-        return error.told
-    return f"{error.told} {LABELS[error.default]} starts by itself after {CHOICE_TIMEOUT:.0f} seconds."
-
-
-def static_bundle(error: CodeChangedError) -> dict[str, str]:
-    """Return the text and HTML that a page without a kernel shows: the choices as options of ``%dive run``."""
-    items = [
-        f"<li><code>--changed {html.escape(name)}</code>: {html.escape(description)}</li>"
-        for name, description in error.choices.items()
-    ]
-    head = f"<p style='margin:6px 0'>{html.escape(error.told)} To continue, add to its line:</p>"
-    return {"text/plain": str(error), "text/html": f"<div>{head}<ul style='margin:0'>{''.join(items)}</ul></div>"}
-
-
-@contextmanager
-def _buttons(error: CodeChangedError) -> Iterator[ChoiceOutput]:
-    """Show the buttons while the block runs; an interrupt in the block raises the error itself."""
-    output = ChoiceOutput(error)
-    try:
-        yield output
-    except (asyncio.CancelledError, KeyboardInterrupt):
-        raise error from None
-    finally:
-        output.remove()
-
-
-def _deadline(error: CodeChangedError) -> float:
-    """Return the time at which the default choice is made; infinite where a person must choose."""
-    return math.inf if error.default is None else time.monotonic() + CHOICE_TIMEOUT
-
-
-def _run_of_default(error: CodeChangedError) -> Run:
-    """Return the run of the default choice; raise the error where a person must choose."""
-    if error.default is None:
-        raise error
-    return _run_of(error, error.default)
-
-
-def _run_of(error: CodeChangedError, choice: str) -> Run:
-    """Return the run that a choice starts or keeps, and print its remark."""
-    run: Run = error.begin(choice)
-    if run.remark:
-        print_answer(run.remark)
-    return run

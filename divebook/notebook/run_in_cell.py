@@ -40,7 +40,7 @@ def await_in_cell(
     Of a `CodeChangedError` it first offers the choices, and waits for the run of the choice.
     """
     from divebook.notebook.cell_errors import short_errors
-    from divebook.notebook.rerun import await_choice
+    from divebook.notebook.code_change_choice import await_choice
 
     async def finish() -> Run:
         with short_errors():
@@ -57,7 +57,7 @@ def await_in_cell(
 
 def wait_in_cell(run_or_choice: Run | CodeChangedError, arguments: Arguments, front_end: FrontEnd) -> Run:
     """Block until a run has ended or has to wait, where the cell cannot await it. Otherwise like `await_in_cell`."""
-    from divebook.notebook.rerun import wait_for_choice
+    from divebook.notebook.code_change_choice import wait_for_choice
 
     run = wait_for_choice(run_or_choice) if isinstance(run_or_choice, CodeChangedError) else run_or_choice
     _set_data_option(run, arguments)

@@ -25,7 +25,7 @@ from divebook.documents.policy import APPROVALS
 from divebook.errors import AlreadyRegisteredError, NotFoundError, OutcomeUnknownError, ServerError, SetupError
 from divebook.store.codec import Sealing
 from divebook.text.redaction import clean_libraries, shared
-from divebook.tools.mcp.connection import OpenCalls, require_variables
+from divebook.tools.mcp.open_calls import OpenCalls, require_variables
 from divebook.workflow import json_schemas
 from divebook.workflow.servers import SCHEME, Answers, CallOutcome, Discovered, Elicit, MCPServerDefinition, OfferedTool
 

@@ -1,0 +1,212 @@
+"""Resuming a turn whose agent has changed since the turn began.
+
+The setting of a request (model, instructions, tools, output) is recorded next to it and not compared on replay. A fixed
+model name or another model setting therefore does not affect a resumed turn. Other instructions, tools or outputs make
+it a different agent: the model's recorded answers refer to the old ones. A person then sees the changes and chooses
+between two options (`tests/agents/test_changed.py`):
+
+- finish the turn with its original setting, which the log has;
+- start the turn again, under new operation keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.exceptions import ToolFailed
+from pydantic_ai.messages import InstructionPart
+from pydantic_ai.models import ModelRequestContext
+from pydantic_ai.tools import RunContext, Tool, ToolDefinition
+
+from divebook.agents.request_record import Described
+from divebook.agents.turn import TurnContext
+from divebook.errors import AgentError
+from divebook.events.recorded import opened
+from divebook.questions import Question
+from divebook.questions.question import AGENT_CHANGED, ANEW, FINISH
+
+INSTRUCTIONS = "instructions"
+TOOLS = "tools"
+OUTPUT = "output"
+_TOOL = TypeAdapter(ToolDefinition)
+
+
+@dataclass
+class TurnCompatibility:
+    """Comparison of a resumed turn with the setting that it began with, made at its first request.
+
+    Parameters
+    ----------
+    can_replace_tools
+        True if missing tools, or tools with other arguments, can be replaced, so that recorded calls remain valid.
+    """
+
+    context: TurnContext
+    agent: str
+    can_replace_tools: bool
+    before: Mapping[str, Any] = field(default_factory=dict)
+    """Original setting of the turn, if it differs from the current one."""
+    changes: Sequence[str] = ()
+    can_finish: bool = True
+
+    async def check(self, request: Described) -> None:
+        """Stop the loop if the first request is recorded with another setting.
+
+        Raises
+        ------
+        AgentError
+            The setting differs. A hook of the agent may treat this as a failure of its model, so `changes` has it too.
+        """
+        if request.number > 1 or request.setting is None:
+            return
+        recorded_digest = self.context.recorded_digest(request.key)
+        if recorded_digest is None or recorded_digest == request.setting.digest:
+            return
+        before = opened((await self.context.recorded_start(request.key))[1])
+        now = opened(request.setting.told)
+        self.before = before
+        self.changes = _changes(before, now)
+        schemas = _schemas(now)
+        are_there = all(schemas.get(name) == schema for name, schema in _schemas(before).items())
+        self.can_finish = before.get(OUTPUT) == now.get(OUTPUT) and (self.can_replace_tools or are_there)
+        if self.changes:
+            raise AgentError(self.agent, request.number, "it is not what it was when the turn began")
+
+
+Begin = Callable[[TurnContext, TurnCompatibility | None, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+"""Runs the loop at a place, either with a comparison of settings or with a setting to restore."""
+
+
+async def run_or_ask(context: TurnContext, agent: str, begin: Begin, *, can_replace_tools: bool) -> dict[str, Any]:
+    """Return the result of a turn. If its agent has changed, ask a person how to continue.
+
+    The first attempt compares settings. After a change the answer of the person decides: FINISH runs the loop once more
+    at the same place with the original setting; ANEW runs it below ``anew-1/``, where no request is recorded yet. The
+    agent may change again while that turn waits, so the loop repeats with the next number.
+    """
+    place = context
+    number = 1
+    while True:
+        key = f"changed-{number}"
+        recorded_question = place.recorded_question(key)
+        compatibility = TurnCompatibility(place, agent, can_replace_tools)
+        if recorded_question is None:
+            try:
+                result = await begin(place, compatibility, {})
+            except Exception:
+                if not compatibility.changes:
+                    raise
+            else:
+                if not compatibility.changes:
+                    return result
+        answer = await _ask(place, key, compatibility, recorded_question)
+        if (answer.response or {}).get("choice") == FINISH:
+            return await begin(place, None, opened((await place.recorded_start("model-1"))[1]))
+        place = context.below(f"anew-{number}")
+        number = number + 1
+        place.response_source = context.response_source  # the new place belongs to the same agent
+
+
+async def _ask(
+    place: TurnContext, key: str, compatibility: TurnCompatibility, recorded_question: Question | None
+) -> Question:
+    """Ask how to continue the turn. A recorded question keeps its wording, whatever has changed since."""
+    if recorded_question is not None:
+        return await place.question(AGENT_CHANGED, recorded_question.question, key=key, data=recorded_question.data)
+    what = "; ".join(compatibility.changes)
+    choices = [FINISH, ANEW] if compatibility.can_finish else [ANEW]
+    finish = f"{FINISH} to go on with what it began with, or " if compatibility.can_finish else ""
+    text = (
+        f"Agent {compatibility.agent} is not what it was when this turn began ({what}). Answer {finish}{ANEW} to begin "
+        "the turn again: its calls of tools are then made again as well"
+    )
+    data = {"agent": compatibility.agent, "changes": list(compatibility.changes), "choices": choices}
+    return await place.question(AGENT_CHANGED, text, key=key, data=data)
+
+
+def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return the differences as text for people."""
+    old = _tools(before)
+    new = _tools(now)
+    return [
+        *(f"{name} differ" for name in (INSTRUCTIONS,) if before.get(name) != now.get(name)),
+        *(f"tool {name} is gone" for name in old if name not in new),
+        *(f"tool {name} is new" for name in new if name not in old),
+        *(f"tool {name} is described otherwise" for name in old if name in new and old[name] != new[name]),
+        *(f"{name} differs" for name in (OUTPUT,) if before.get(name) != now.get(name)),
+    ]
+
+
+def _tools(setting: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    return {tool["name"]: tool for tool in setting.get(TOOLS) or ()}
+
+
+def _schemas(setting: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the argument schema of each tool."""
+    return {name: tool["parameters_json_schema"] for name, tool in _tools(setting).items()}
+
+
+class OriginalTurn(AbstractCapability[Any]):
+    """Capability that restores the instructions and tools with which the turn began.
+
+    Parameters
+    ----------
+    setting
+        Setting of the first request.
+    """
+
+    def __init__(self, setting: Mapping[str, Any]) -> None:
+        self._tools = [_TOOL.validate_python(tool) for tool in _tools(setting).values()]
+        self._instructions = setting.get(INSTRUCTIONS)
+
+    async def before_model_request(
+        self, ctx: RunContext[Any], request_context: ModelRequestContext
+    ) -> ModelRequestContext:
+        """Replace the current instructions and tools with the original ones."""
+        del ctx
+        instructions = [] if self._instructions is None else [InstructionPart(content=self._instructions)]
+        parameters = replace(
+            request_context.model_request_parameters, function_tools=self._tools, instruction_parts=instructions
+        )
+        return replace(request_context, model_request_parameters=parameters)
+
+
+def accept_original_calls(tool: Tool[Any], setting: Mapping[str, Any]) -> Tool[Any]:
+    """Return a tool that accepts calls in the form that was valid when the turn began.
+
+    Recorded calls are not validated against the current form. New calls must be valid in it.
+    """
+    before = _schemas(setting).get(tool.name)
+    if before in (None, tool.tool_def.parameters_json_schema):
+        return tool
+
+    async def called(ctx: RunContext[Any], /, **arguments: Any) -> Any:
+        try:
+            fitting = tool.function_schema.validator.validate_python(arguments)
+        except ValidationError as error:
+            raise ToolFailed(f"{tool.name} takes other arguments by now: {error}") from error
+        return await tool.function_schema.call(fitting, ctx)
+
+    replacement = Tool.from_schema(called, tool.name, tool.description, dict(before), takes_ctx=True)
+    replacement.metadata = tool.metadata
+    return replacement
+
+
+def placeholders(setting: Mapping[str, Any], current_tools: Mapping[str, Any]) -> list[Tool[Any]]:
+    """Return placeholders for tools that no longer exist. Recorded results remain usable; new calls fail."""
+    gone = (tool for name, tool in _tools(setting).items() if name not in current_tools)
+    return [
+        Tool.from_schema(_gone(tool["name"]), tool["name"], tool.get("description"), tool["parameters_json_schema"])
+        for tool in gone
+    ]
+
+
+def _gone(name: str) -> Callable[..., Any]:
+    async def gone(**_arguments: Any) -> None:
+        raise ToolFailed(f"{name} is not there any more")
+
+    return gone

@@ -1,0 +1,575 @@
+"""Completions in a line of ``%dive`` (commands, names, inputs, options, ids) and in a ``%%dive`` cell (keys, values).
+
+`complete` handles a line and `complete_cell` the body of a cell. The tables of keys in `divebook.workflow.schema`
+determine what a cell may contain; `divebook.notebook.outline` finds the place of the cursor in the unfinished YAML.
+`divebook.notebook.completion` imports this module at the first completion.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from IPython.core.error import UsageError
+
+from divebook.agents.models import DEFAULT_MODELS
+from divebook.agents.scripted import SCRIPTED
+from divebook.engine.lifecycle import STATUSES
+from divebook.errors import DivebookError, Place
+from divebook.events.catalog import CANCELLED, ENQUEUED, FAILED, ORIGINS, PENDING, RUNNING, WAITING
+from divebook.notebook.commands import REPEATED, Arguments, parse, split
+from divebook.notebook.outline import Outline, Spot, keys_below
+from divebook.projections.summary import newest_run
+from divebook.questions import bounds
+from divebook.questions.question import DEFINABLE, address_of
+from divebook.replay.recorded_answers import TOOLS
+from divebook.text.format import quoted
+from divebook.workflow import schema
+from divebook.workflow.dialect import DIALECT_RULES, OWN, Dialect
+from divebook.workflow.resources import DURABILITIES
+from divebook.workflow.schema import key_names
+from divebook.workflow.step import STEP_TYPES
+from divebook.workflow.table import INPUT_TYPES, Flag, Key, Many, One, Table, Text, Texts
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from divebook.environment.environment import Environment
+    from divebook.notebook.commands import Command
+    from divebook.questions import Question
+    from divebook.store import ExecutionRecord
+    from divebook.workflow.definition import InputDefinition, Workflow
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One completion: text in place of the word before the cursor, and its kind (``workflow``, ``option`` ...)."""
+
+    text: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Completions:
+    """The completions of the word before the cursor, best first."""
+
+    fragment: str
+    """The part of the word that they replace."""
+    candidates: tuple[Candidate, ...] = ()
+
+
+NOTHING = Completions("")
+
+
+def matching(fragment: str, candidates: Iterable[Candidate]) -> Completions:
+    """Return the candidates that start with the fragment, ignoring case."""
+    start = fragment.casefold()
+    matches = tuple(entry for entry in candidates if entry.text.lstrip().casefold().startswith(start))
+    return Completions(fragment, matches)
+
+
+@dataclass(frozen=True, slots=True)
+class CellWithCursor:
+    """The body of a cell, divided at the cursor."""
+
+    above: str
+    """The lines above the line of the cursor."""
+    head: str
+    """The line of the cursor, before the cursor."""
+    tail: str
+    """The line of the cursor, after the cursor."""
+    below: str
+    """The lines below the line of the cursor."""
+    body: str = "file"
+    """Table of keys of the body, a key of `TABLES`."""
+    dialect: Dialect = OWN
+
+
+RESUMABLE = (PENDING, ENQUEUED, RUNNING, WAITING, FAILED, CANCELLED)
+CANCELLABLE = (PENDING, ENQUEUED, RUNNING, WAITING)
+TRUTH = ("true", "false")
+LATEST = 50
+"""Maximum number of executions that are offered."""
+
+
+def present_environment() -> Environment | None:
+    """Return the environment of the session; None if there is no session yet."""
+    import sys
+
+    module = sys.modules.get("divebook.notebook.session")
+    return None if module is None else module.present_environment()
+
+
+def _workflow(name: str | None) -> Workflow | None:
+    """Return the workflow of a name, or without a name the one that was defined last; None if it is not defined."""
+    from divebook.notebook.session import current_session
+
+    environment = present_environment()
+    if environment is None:
+        return None
+    return environment.workflows.get(name or current_session().last_workflow or "")
+
+
+class KnownNames:
+    """Names in the session, its store and the shell. Each method looks them up when it is called."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self._shell = shell
+
+    def workflows(self) -> Iterable[str]:
+        """Return the names of the workflows."""
+        environment = present_environment()
+        return () if environment is None else tuple(environment.workflows)
+
+    def agents(self) -> Iterable[str]:
+        """Return the names of the agents."""
+        environment = present_environment()
+        return () if environment is None else tuple(environment.agents)
+
+    def inputs(self, workflow: str | None) -> Iterable[InputDefinition]:
+        """Return the inputs of a workflow, or of the one that was defined last."""
+        found = _workflow(workflow)
+        return () if found is None else found.inputs
+
+    def asking_steps(self, workflow: str | None) -> Iterable[str]:
+        """Return the steps with a question of a workflow, or of the one that was defined last."""
+        found = _workflow(workflow)
+        return () if found is None else (step.name for step in found.steps if step.ask)
+
+    def steps(self, run: str | None) -> Iterable[str]:
+        """Return the steps of the workflow of a run, or of the newest one."""
+        environment = present_environment()
+        if environment is None:
+            return ()
+        try:
+            name = run or getattr(newest_run(environment.store), "execution_id", None)
+            return () if name is None else [step.name for step in environment.execution(name).workflow.steps]
+        except DivebookError:  # an unfinished or unknown id
+            return ()
+
+    def executions(self) -> Iterable[ExecutionRecord]:
+        """Return the latest executions, newest first."""
+        from divebook.notebook.recovery import existing_store
+
+        environment = present_environment()
+        store = existing_store() if environment is None else environment.store
+        return () if store is None else store.records(limit=LATEST)
+
+    def questions(self) -> Iterable[tuple[str, Question]]:
+        """Return the open questions, with the ids of their executions."""
+        environment = present_environment()
+        return () if environment is None else environment.interrupts()
+
+    def classes(self) -> Iterable[str]:
+        """Return the names of the user's classes that an answer may be an instance of."""
+        from divebook.events.classes import kind_of
+
+        variables = {name: self._shell.user_ns[name] for name in self.variables()}
+        return (name for name, value in variables.items() if isinstance(value, type) and kind_of(value) is not None)
+
+    def variables(self) -> Iterable[str]:
+        """Return the names of the user's variables."""
+        from divebook.notebook.shell_state import user_variables
+
+        return user_variables(self._shell)
+
+
+def complete(before: str, commands: Mapping[str, Command], names: KnownNames) -> Completions:
+    """Return the completions in a line; `before` is the text between ``%dive`` and the cursor."""
+    fragment = _fragment(before)
+    try:
+        words = split(before[: len(before) - len(fragment)])
+        if not words:
+            return matching(fragment, _commands(commands))
+        command = commands.get(words[0])
+        return NOTHING if command is None else _after_command(command, words, fragment, commands, names)
+    except UsageError:
+        return NOTHING  # a quote is open, or an earlier part of the line has a mistake
+
+
+def _fragment(before: str) -> str:
+    """Return the word that the cursor ends."""
+    return re.split(r"\s", before)[-1]
+
+
+def _after_command(
+    command: Command, words: list[str], fragment: str, commands: Mapping[str, Command], names: KnownNames
+) -> Completions:
+    """Return the completions after a sub-command.
+
+    The first of these that applies: the value of an option, the name of an option, the value of an input, the words of
+    the sub-command. Where it takes no more words, its options.
+    """
+    option, rest = _option(command, words[1:], fragment)
+    arguments = parse(rest, command.flags, command.valued, inputs=command.inputs)
+    if option:
+        value = fragment.partition("=")[2] if fragment.startswith("--") else fragment
+        return matching(value, _option_values(option, arguments, names))
+    if fragment.startswith("-"):
+        return matching(fragment, _options(command, arguments))
+    if "=" in fragment and command.inputs:
+        name, _, value = fragment.partition("=")
+        return matching(value, _input_values(name, arguments, names))
+    candidates = list(_WORDS.get(words[0], _no_words)(arguments, names))
+    if words[0] == "help" and not arguments.words:
+        candidates = [*_commands(commands), *(Candidate(quoted(name), "key") for name in key_names())]
+    if not candidates and not fragment:
+        candidates = list(_options(command, arguments))
+    return matching(fragment, candidates)
+
+
+def _option(command: Command, words: list[str], fragment: str) -> tuple[str, list[str]]:
+    """Return the option whose value the cursor is in (empty if none), and the words without it."""
+    if words and words[-1] in command.valued:
+        return command.valued[words[-1]], words[:-1]
+    spelled, equals, _ = fragment.partition("=")
+    return (command.valued.get(spelled, "") if equals else ""), words
+
+
+def _commands(commands: Mapping[str, Command]) -> Iterator[Candidate]:
+    return (Candidate(name, "command") for name in commands)
+
+
+def _options(command: Command, arguments: Arguments) -> Iterator[Candidate]:
+    spellings = {**command.flags, **command.valued, "--help": "help"}
+    return (
+        Candidate(spelled, "option")
+        for spelled, name in spellings.items()
+        if spelled.startswith("--") and (name in REPEATED or not arguments.has(name))
+    )
+
+
+def _option_values(option: str, arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
+    sources: Mapping[str, Callable[[], Iterable[str]]] = {
+        "status": lambda: STATUSES,
+        "origin": lambda: ORIGINS,
+        "durability": lambda: DURABILITIES,
+        "workflow": names.workflows,
+        "output": names.classes,
+        "from": lambda: (record.execution_id for record in names.executions()),
+        "tools": lambda: TOOLS,
+        "answer": lambda: (f"{step}=" for step in names.asking_steps(arguments.words[0] if arguments.words else None)),
+    }
+    if option in sources:
+        yield from (Candidate(value, option) for value in sources[option]())
+
+
+def _input_values(name: str, arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
+    declared = next((entry for entry in _inputs(arguments, names) if entry.name == name), None)
+    if declared is not None and (declared.type or "").lower() in ("bool", "boolean"):
+        yield from (Candidate(value, "value") for value in TRUTH)
+    yield from (Candidate(f"${variable}", "variable") for variable in names.variables())
+
+
+def _inputs(arguments: Arguments, names: KnownNames) -> Iterable[InputDefinition]:
+    return names.inputs(arguments.words[0] if arguments.words else None)
+
+
+# --- the words of each sub-command ---------------------------------------------------------------------------------
+
+
+def _no_words(_arguments: Arguments, _names: KnownNames) -> Iterator[Candidate]:
+    return iter(())
+
+
+def _run(arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
+    if not (arguments.words or arguments.inputs):
+        yield from (Candidate(quoted(name), "workflow") for name in names.workflows())
+    for entry in _inputs(arguments, names):
+        if entry.name not in arguments.inputs:
+            yield Candidate(f"{entry.name}=", entry.type or "input")
+
+
+def _ask(arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
+    if not arguments.words:
+        yield from (Candidate(quoted(name), "agent") for name in names.agents())
+    elif len(arguments.words) == 1:
+        yield from (Candidate(f"${variable}", "variable") for variable in names.variables())
+
+
+def _try(arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
+    if not arguments.words:
+        yield from (Candidate(quoted(name), "step") for name in names.steps(arguments.options.get("from")))
+
+
+def _executions(*statuses: str) -> Callable[[Arguments, KnownNames], Iterator[Candidate]]:
+    """Return a function that yields the ids of executions in these statuses, as the first word."""
+
+    def candidates(arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
+        if arguments.words:
+            return
+        for record in names.executions():
+            if record.status in statuses:
+                yield Candidate(record.execution_id, record.status)
+
+    return candidates
+
+
+def _answer(arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
+    """Yield the open questions as the first word, and the choices of the question as the second."""
+    if not arguments.words:
+        for execution_id, question in names.questions():
+            yield Candidate(address_of(execution_id, question), question.kind)
+    elif len(arguments.words) == 1:
+        question_id = arguments.words[0].partition("@")[0]
+        for _, question in names.questions():
+            if question.id == question_id:
+                choices = (question.data or {}).get("choices") or ()
+                yield from (Candidate(quoted(choice), "answer") for choice in choices if isinstance(choice, str))
+                return
+
+
+_WORDS: Mapping[str, Callable[[Arguments, KnownNames], Iterator[Candidate]]] = {
+    "run": _run,
+    "ask": _ask,
+    "show": _executions(*STATUSES),
+    "resume": _executions(*RESUMABLE),
+    "fork": _executions(*STATUSES),
+    "what-if": _executions(*STATUSES),
+    "recover": _executions(*CANCELLABLE),
+    "annotate": _executions(*STATUSES),
+    "cancel": _executions(*CANCELLABLE),
+    "answer": _answer,
+    "try": _try,
+}
+
+
+# --- names in the code of a ``%%dive`` cell, as inside ``${...}``: variables, inputs, the item of a loop -------------
+
+
+_OPEN_EXPRESSION = re.compile(r"\$[{(][^{}]*$")
+"""An expression that is not closed before the cursor."""
+_NAME = re.compile(r"(?:[A-Za-z_][\w.]*)?$")
+_CODE_KEYS = frozenset({"Script", "Condition", "Dynamic"})
+"""Keys whose texts are code as a whole."""
+
+
+def names_at(document: CellWithCursor) -> Completions | None:
+    """Return the completions of the name before the cursor; None if the cursor is not in code of a workflow."""
+    place = _place(document)
+    if place is None or "Steps" not in place:
+        return None
+    if place[-1] not in _CODE_KEYS and not _OPEN_EXPRESSION.search(document.head):
+        return None
+    name = _NAME.search(document.head)
+    outline = Outline("\n".join((document.above, document.head + document.tail, document.below)))
+    return matching(name[0] if name else "", _names(outline, place))
+
+
+def _place(document: CellWithCursor) -> Place | None:
+    """Return the place of the text that the cursor is in."""
+    outline = Outline(document.above)
+    block = outline.block_text(document.head)
+    if block is not None:
+        return block
+    spot = outline.spot(document.head)
+    return spot.place if spot is not None and spot.after_key else None
+
+
+def _names(outline: Outline, place: Place) -> Iterator[Candidate]:
+    workflow = place[: place.index("Steps")]
+    step = place[: len(workflow) + 2]
+    for where, text in outline.values.items():
+        if where[: len(workflow)] != workflow:
+            continue
+        match where[len(workflow) :]:
+            case ("Steps", int(), *_, "Store"):
+                yield Candidate(f"state.{text}", "variable")
+            case ("Steps", int(), "Each", "As") if where[: len(step)] == step:
+                yield Candidate(text, "item")
+            case ("Inputs", int(), "Name"):
+                yield Candidate(f"inputs.{text}", "input")
+
+
+# --- keys and values at a place in a ``%%dive`` cell -----------------------------------------------------------------
+
+
+TABLES = {"file": schema.DEFINITIONS, "workflow": schema.WORKFLOW, "agent": schema.AGENT, "step": schema.STEP}
+_REST = re.compile(r"\w*")
+"""The part of a word after the cursor."""
+SERVER_TYPES = ("stdio", "http")
+
+
+@dataclass(frozen=True, slots=True)
+class DefinedNames:
+    """Names that are defined outside the cell."""
+
+    agents: Collection[str] = ()
+    actions: Collection[str] = ()
+    workflows: Collection[str] = ()
+
+
+def complete_cell(document: CellWithCursor, defined: DefinedNames) -> Completions:
+    """Return the completions at the cursor of a cell: names in code, keys, items of a list, or values."""
+    names = names_at(document)
+    if names is not None:
+        return names
+    spot = Outline(document.above).spot(document.head)
+    if spot is None:
+        return NOTHING
+    resolved = _resolved(TABLES[document.body], spot.place)
+    if resolved is None:
+        return NOTHING
+    holder, key = resolved
+    if key is None:
+        return NOTHING if spot.after_key else matching(spot.fragment, _keys(holder.keys, spot, document))
+    if isinstance(key.kind, Many):
+        return NOTHING if spot.after_key else matching(spot.fragment, _first_keys(key.kind, document))
+    if key.name == "Bounds" and not spot.after_key:
+        return matching(spot.fragment, _colons(bounds.KEYS, spot, document))
+    return _values(holder, key, spot, document, defined)
+
+
+def key_at(document: CellWithCursor) -> tuple[Table, Key] | None:
+    """Return the key at the cursor, or the key of the value at the cursor, with its table; None if there is none."""
+    rest = _REST.match(document.tail)
+    spot = Outline(document.above).spot(document.head + (rest[0] if rest else ""))
+    if spot is None:
+        return None
+    if spot.after_key:
+        place = spot.place[:-1]
+        name = spot.place[-1]
+    else:
+        place = spot.place
+        name = spot.fragment
+    resolved = _resolved(TABLES[document.body], place)
+    if resolved is None:
+        return None
+    table, key = resolved
+    key = key or table.key(str(name))
+    return None if key is None else (table, key)
+
+
+def _resolved(table: Table, place: Place) -> tuple[Table, Key | None] | None:
+    """Return the table whose keys are allowed at a place; at a value, the table of its mapping and its key.
+
+    A place is a path of keys and list positions, such as ``("Workflows", 0, "Steps", 1, "Type")``. Each part leads from
+    a table to a key, or from a key to the table of its value. None if the tables have no such place.
+    """
+    holder = table
+    key = None
+    for part in place:
+        if key is None and isinstance(part, str):
+            key = holder.key(part)
+            if key is None:
+                return None
+            if isinstance(key.kind, One):
+                holder = key.kind.table
+                key = None
+        elif key is not None and isinstance(part, int) and isinstance(key.kind, Many):
+            holder = key.kind.table
+            key = None
+        elif key is None or not isinstance(part, int) or not isinstance(key.kind, Texts):
+            return None
+    return holder, key
+
+
+# --- keys ----------------------------------------------------------------------------------------------------------
+
+
+def _keys(keys: Iterable[Key], spot: Spot, document: CellWithCursor) -> Iterator[Candidate]:
+    is_strict = DIALECT_RULES[document.dialect].is_strict
+    names = [key.name for key in keys if is_strict or not key.extension]
+    ignored = {key.name for key in keys if key.ignored}
+    return _colons([name for name in names if name not in ignored], spot, document)
+
+
+def _colons(names: Iterable[str], spot: Spot, document: CellWithCursor) -> Iterator[Candidate]:
+    """Yield the names that the mapping does not have yet, with a colon unless one follows the cursor."""
+    column = len(document.head) - len(spot.fragment)
+    present = {*spot.keys, *keys_below(document.below, column)}
+    colon = "" if document.tail.lstrip().startswith(":") else ": "
+    return (Candidate(f"{name}{colon}", "key") for name in names if name not in present)
+
+
+def _first_keys(kind: Many, document: CellWithCursor) -> Iterator[Candidate]:
+    """Yield a new item of a list, with the first key of its table."""
+    dash = "{" if document.head.rstrip().endswith("[") else "- "
+    return (Candidate(f"{dash}{key.name}: ", "item") for key in kind.table.keys[:1])
+
+
+# --- values --------------------------------------------------------------------------------------------------------
+
+NameSource = Callable[[Outline, Place, DefinedNames], Iterable[str]]
+"""Function that returns the names allowed at a place: from the cell itself, and from the session."""
+
+
+def _step_names(outline: Outline, place: Place, _defined: DefinedNames) -> Iterable[str]:
+    """Return the names of the steps of the workflow that the place belongs to."""
+    steps = place[: place.index("Steps") + 1]
+    return [text for where, text in outline.values.items() if where[:-2] == steps and where[-1] == "Name"]
+
+
+def _agent_names(outline: Outline, _place: Place, defined: DefinedNames) -> Iterable[str]:
+    return dict.fromkeys([*_names_of(outline, "Agents"), *defined.agents])
+
+
+def _names_of(outline: Outline, key: str) -> list[str]:
+    """Return the names of the items of a list at the top of the cell, ``Agents`` or ``Workflows``."""
+    return [text for where, text in outline.values.items() if where[:1] == (key,) and where[2:] == ("Name",)]
+
+
+def _other_agents(outline: Outline, place: Place, defined: DefinedNames) -> Iterable[str]:
+    """Return all agents except the one whose definition contains the place."""
+    name_place: Place = (*place[:2], "Name") if place[:1] == ("Agents",) else ("Name",)
+    this_agent = outline.values.get(name_place)
+    return [name for name in _agent_names(outline, place, defined) if name != this_agent]
+
+
+def _action_names(_outline: Outline, _place: Place, defined: DefinedNames) -> Iterable[str]:
+    return defined.actions
+
+
+def _workflow_names(outline: Outline, place: Place, defined: DefinedNames) -> Iterable[str]:
+    """Return all workflows except the one whose definition contains the place."""
+    this_workflow = outline.values.get((*place[:2], "Name")) if place[:1] == ("Workflows",) else None
+    names = dict.fromkeys([*_names_of(outline, "Workflows"), *defined.workflows])
+    return [name for name in names if name != this_workflow]
+
+
+def _models(_outline: Outline, _place: Place, _defined: DefinedNames) -> Iterable[str]:
+    from divebook.agents.models import usable_models  # loads pydantic-ai: only for the value of a model
+
+    return (SCRIPTED, *usable_models())
+
+
+def _words(*words: str) -> NameSource:
+    return lambda _outline, _place, _defined: words
+
+
+VALUES: Mapping[tuple[str, str], tuple[str, NameSource]] = {
+    ("step", "Type"): ("type", _words(*(name for name in STEP_TYPES if name != "function"))),
+    ("step", "Agent"): ("agent", _agent_names),
+    ("step", "Action"): ("action", _action_names),
+    ("Next entry", "Step"): ("step", _step_names),
+    ("Catch", "Step"): ("step", _step_names),
+    ("Ask", "Kind"): ("kind", _words(*DEFINABLE)),
+    ("input", "Type"): ("type", _words(*INPUT_TYPES)),
+    ("output", "Type"): ("type", _words(*INPUT_TYPES)),
+    ("step", "Workflow"): ("workflow", _workflow_names),
+    ("schedule", "Workflow"): ("workflow", _workflow_names),
+    ("agent", "Model"): ("model", _models),
+    ("Config", "DefaultModel"): ("model", _models),
+    ("agent", "Provider"): ("provider", _words(*DEFAULT_MODELS)),
+    ("Config", "DefaultProvider"): ("provider", _words(*DEFAULT_MODELS)),
+    ("agent", "Subordinates"): ("agent", _other_agents),
+    ("MCP server", "Type"): ("type", _words(*SERVER_TYPES)),
+}
+"""By table and key: the kind of the values in the list of completions, and their names."""
+
+
+def _values(holder: Table, key: Key, spot: Spot, document: CellWithCursor, defined: DefinedNames) -> Completions:
+    kind, names = VALUES.get((holder.label, key.name), ("value", _fixed(key)))
+    outline = Outline("\n".join((document.above, document.head + document.tail, document.below)))
+    space = " " if document.head.endswith(":") else ""
+    candidates = (Candidate(f"{space}{name}", kind) for name in names(outline, spot.place, defined))
+    return matching(spot.fragment, candidates)
+
+
+def _fixed(key: Key) -> NameSource:
+    """Return the fixed values of a key: ``true`` and ``false``, its choices, or none."""
+    if isinstance(key.kind, Flag):
+        return _words("true", "false")
+    return _words(*key.kind.choices) if isinstance(key.kind, Text) else _words()

@@ -1,0 +1,158 @@
+"""Permission check of server definitions, routing of server requests to open calls, and validation of tool results.
+
+The module imports no heavy library.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import anyio
+
+from divebook.documents.policy import Policy, require_allowed, require_expandable
+from divebook.workflow.json_schemas import complaint
+from divebook.workflow.servers import Elicit, MCPServerDefinition
+
+if TYPE_CHECKING:
+    from mcp import ClientSession
+    from mcp.types import CallToolResult
+
+
+def require_variables(server: MCPServerDefinition, policy: Policy) -> None:
+    """Raise `SetupError` unless a policy allows every ``$NAME``, ``env://NAME`` and ``file://PATH`` of a server."""
+    texts = [*server.args, *server.env.values(), *server.headers.values(), server.authorization_token or ""]
+    for text in texts:
+        require_expandable(text, policy)
+    client = [] if server.oauth is None else [server.oauth.client_id, server.oauth.client_secret]
+    require_allowed([*texts, *client], policy)
+
+
+# --- requests of a server during calls ------------------------------------------------------------------------------
+# In the protocol of 2025, a server's request does not name the call it belongs to. It is assigned to the call with the
+# fewest open requests, and of those to the oldest. Two concurrent calls that ask thus have a question each, and neither
+# waits for the answer to the other (``test_rows_side_by_side_each_ask`` in ``tests/tools/test_mcp_questions.py``).
+
+
+T = TypeVar("T")
+
+
+class _Request(NamedTuple):
+    payload: Mapping[str, Any]
+    answer: asyncio.Future[Mapping[str, Any]]
+
+    def refuse(self) -> None:
+        """Answer the server with a refusal, unless it has an answer."""
+        if not self.answer.done():
+            self.answer.set_result({"action": "cancel", "error": "the call ended before there was an answer"})
+
+
+class _OpenCall:
+    """A running call."""
+
+    def __init__(self) -> None:
+        self.requests: asyncio.Queue[_Request] = asyncio.Queue()
+        self.open = 0
+        """Number of its unanswered requests."""
+
+    def put(self, request: _Request) -> None:
+        self.open += 1
+        self.requests.put_nowait(request)
+
+
+class OpenCalls:
+    """Running calls of one server during which it may send requests."""
+
+    def __init__(self) -> None:
+        self._calls: list[_OpenCall] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._calls)
+
+    async def ask(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the answer to a request of the server. It is asked in the task of one of the calls."""
+        request = _Request(payload, asyncio.get_running_loop().create_future())
+        self._pass(request)
+        return await request.answer
+
+    def _pass(self, request: _Request) -> None:
+        if self._calls:
+            min(self._calls, key=lambda call: call.open).put(request)
+        else:
+            request.refuse()
+
+    async def answering(self, calling: Coroutine[Any, Any, T], elicit: Elicit) -> T:
+        """Return the result of a call. `elicit` answers the server's requests meanwhile, in the task of the call.
+
+        Requests that are open when the call ends are passed to another call. Without another call they are refused.
+        """
+        open_call = _OpenCall()
+        self._calls.append(open_call)
+        call = asyncio.ensure_future(calling)
+        request = asyncio.ensure_future(open_call.requests.get())
+        try:
+            while True:
+                await _first_of(call, request)
+                if call.done():
+                    return call.result()
+                current = request.result()
+                request = asyncio.ensure_future(open_call.requests.get())
+                await _answer(current, call, elicit)
+                open_call.open -= 1
+        finally:
+            call.cancel()
+            self._calls.remove(open_call)
+            if request.done() and not request.cancelled():
+                self._pass(request.result())
+            request.cancel()
+            while not open_call.requests.empty():
+                self._pass(open_call.requests.get_nowait())
+
+
+async def _answer(request: _Request, call: asyncio.Future[Any], elicit: Elicit) -> None:
+    """Ask a question and pass the answer on. Withdraw the question if the call ends first."""
+    asking = asyncio.ensure_future(elicit(request.payload))
+    try:
+        await _first_of(call, asking)
+        if not asking.done():
+            await elicit.withdraw()
+            await asyncio.wait({asking})
+        elif not request.answer.done():  # done already if the connection has ended
+            request.answer.set_result(asking.result())
+    finally:
+        request.refuse()
+        if not asking.done():
+            asking.cancel()
+            with anyio.CancelScope(shield=True):  # it must be counted as ended before the call ends
+                await asyncio.wait({asking})
+
+
+async def _first_of(*futures: asyncio.Future[Any]) -> None:
+    await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+
+
+# --- validation of results ------------------------------------------------------------------------------------------
+# The SDK validates results with plain jsonschema. Patterns and nested schemas of a server could block the whole
+# process. The session gets a validation with bounded work instead.
+
+
+def check_results_of(session: ClientSession) -> None:
+    """Replace the validation of a session's tool results by `require_fitting`."""
+    session.validate_tool_result = partial(require_fitting, session)  # type: ignore[method-assign]
+
+
+async def require_fitting(session: ClientSession, name: str, result: CallToolResult) -> None:
+    """Raise RuntimeError, as the SDK does, for a result that violates the tool's declared output schema."""
+    schemas = session._tool_output_schemas  # noqa: SLF001 - known to nobody else, and filled by each list of tools
+    if name not in schemas:
+        await session.list_tools()
+    schema = schemas.get(name)
+    if schema is None:
+        return
+    if result.structured_content is None and "structured_content" not in result.model_fields_set:
+        raise RuntimeError(f"Tool {name} has an output schema but did not return structured content")
+    wrong = complaint(schema, result.structured_content)
+    if wrong is not None:
+        raise RuntimeError(f"Invalid structured content returned by tool {name}: {wrong}")
