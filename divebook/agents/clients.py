@@ -311,7 +311,7 @@ class RequestLimiter:
         self.admit()
 
     def admit(self) -> None:
-        """Let waiting requests start while there is room. Set a timer if a pause has to end first."""
+        """Start waiting requests while there is room. Set a timer if a pause has to end first."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None

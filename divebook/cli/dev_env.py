@@ -197,7 +197,7 @@ def restore(
     *,
     no_backup: Annotated[bool, typer.Option("--no-backup", help="Save nothing first.")] = False,
 ) -> None:
-    """Have an environment as it was at a checkpoint; its commands are ended."""
+    """Restore an environment to a checkpoint; its commands are ended."""
     one = asked(context)
     one.run(one.manager.restore(environment, checkpoint, backup=not no_backup))
     one.tell("message", f"Environment '{environment}' restored to '{checkpoint}'")
@@ -346,6 +346,7 @@ def execute(
             raise DevEnvError("--detach goes with neither --tty nor --no-start: leave out one")
         one.tell("job", one.manager.detach(environment, wanted, timeout=seconds, environ=variables, cwd=cwd, user=user))
         return
+    # A timeout raises. With --json the output until then is printed first, so that a reader of stdout gets a result.
     is_json = as_json or one.as_json
     options = {"timeout": seconds, "cwd": cwd, "environ": variables, "user": user, "start": not no_start}
     try:

@@ -114,7 +114,7 @@ def mcp(
     ] = None,
     dialect: Annotated[Dialect, typer.Option(help="dive: as the old system read it.")] = OWN,
 ) -> None:
-    """Serve workflows to MCP clients, on pipes or over HTTP.
+    """Publish workflows to MCP clients, on pipes or over HTTP.
 
     Each workflow is a tool. A run that asks a person asks the client's; it can be answered in a notebook or with
     `divebook answer` as well. A run outlives the call, the client and this process.
@@ -277,7 +277,7 @@ def options(
         bool, typer.Option("--version", help="Print the version, and exit.", callback=_version_at_once, is_eager=True)
     ] = False,
 ) -> None:
-    """Declare the global options. `Commands` moves them to the front and applies them."""
+    """Define the global options. `Commands` moves them to the front and applies them."""
 
 
 def main() -> None:

@@ -169,7 +169,7 @@ def finish(
     Parameters
     ----------
     waits
-        Whether to wait until questions with a default expire. None waits only if there is no terminal to ask a person,
+        Whether to wait until questions with a default expire. None waits only without a terminal to ask a person,
         and not for a question that is asked during a call.
 
     Returns
@@ -234,7 +234,7 @@ def _continues_alone(execution: Execution, *, waits: bool | None) -> bool:
 
 
 def _wait_for_news(execution: Execution) -> None:
-    """Block until the log of an execution or of a child has a new event."""
+    """Wait until the log of an execution or of a child has a new event."""
     news = threading.Event()
     store = execution.store
     unsubscribe_functions = [store.on_news(news.set), store.subscribe(lambda _name, _events: news.set())]
@@ -519,6 +519,8 @@ def conclude(
 
     code = print_result(execution, json=json)
     is_kept = execution.store.keeps
+    # Without ways to continue: point to `show` if another process drives the execution, else to `resume` if it failed.
+    # The code of --strict replaces others, and that of an interrupt replaces every code but 0.
     is_elsewhere = not (execution.was_driven or execution.state.is_over)
     ways = [line for each in with_children(execution) for line in ways_on(each, again)] if is_kept else []
     for line in ways:
@@ -574,8 +576,8 @@ def resume(
 ) -> None:
     """Resume an execution where its log ends.
 
-    What completed is not run again. With --definition new it goes on with a corrected one, as a new execution, and says
-    first what is reused, what is done and its likely cost. Prints the result, as run does.
+    What completed is not run again. With --definition new it continues with a corrected one, as a new execution, and
+    says first what is reused, what is done and its likely cost. Prints the result, as run does.
     """
     from divebook.cli.project import add_definitions, existing_store, open_environment
     from divebook.cli.result import make_progress

@@ -202,7 +202,7 @@ def compare(
     *,
     json: Json = False,
 ) -> None:
-    """Lay executions side by side, with the first difference first.
+    """Compare executions side by side, with the first difference first.
 
     Each place is the same, changed, added or removed. The first execution is compared with each of the others. Exit
     code 1 where they differ.
@@ -632,7 +632,7 @@ def to_test(
 ) -> None:
     """Write a run as a test for pytest, with its log beside it.
 
-    The test needs neither key nor network, and fails at the first thing that is done otherwise than its log says, with
+    The test needs neither key nor network, and fails at the first thing that differs from its log, with
     event, step and line. It reads the definition from FILE; without it, from a copy of that in the log. Secrets are
     left out.
     """

@@ -131,8 +131,9 @@ def import_(
 ) -> None:
     """Import an exported log and print its id.
 
-    Either the whole log arrives or nothing. What has not ended arrives as a picture, which cannot go on. A history of
-    messages of pydantic-ai, and a trace of OpenTelemetry with the GenAI conventions, become an execution of turns.
+    Either the whole log arrives or nothing. What has not ended arrives as a snapshot, which cannot be resumed. A
+    history of messages of pydantic-ai, and a trace of OpenTelemetry with the GenAI conventions, become an execution
+    of turns.
     """
     from divebook.agents import imports as imported
     from divebook.store import open_store
@@ -201,7 +202,7 @@ def copy(
     """Copy a store into another one, compared by hashes.
 
     All executions and messages are copied, and read again. No process may drive an execution meanwhile. A copy that
-    broke off is taken up by the same command. What has not ended could go on in both stores: use one of them only.
+    broke off is continued by the same command. Unfinished executions could be resumed in both stores: use only one.
     """
     from divebook.cli.project import existing_store
     from divebook.store import open_store
@@ -288,7 +289,7 @@ def recover(
 ) -> None:
     """List executions whose process has died, or resume them.
 
-    Exit code 1 if one failed or cannot go on, 3 if one waits.
+    Exit code 1 if one failed or cannot continue, 3 if one waits.
     """
     from divebook.cli.project import add_definitions, existing_store, open_environment
     from divebook.config.answers import interrupted

@@ -350,6 +350,8 @@ def _mapping(parent: Mapping[str, Any], child: Mapping[str, Any], place: tuple[s
 
 
 def _value(parent: Any, child: Any, place: tuple[str, ...]) -> Any:
+    # Mappings are merged by key, unless the child replaces them explicitly. Other values of the child win, except
+    # lists: `init` is appended to the parent's, and lists whose items have keys are merged by key.
     if isinstance(child, Mapping):
         if set(child) == {"$replace"}:
             return child["$replace"]
@@ -582,7 +584,7 @@ _LASTING = (FileNotFoundError, PermissionError)
 
 
 def is_passing(error: DivebookError) -> bool:
-    """Return whether a retry may help. It does not if there is no engine, or the image or package does not exist."""
+    """Return whether a retry may help. It does not if the engine, or the image or package does not exist."""
     if isinstance(error, EngineUnavailableError):
         return not isinstance(error.__cause__, _LASTING)
     if isinstance(error, ShellExecutionError | ContainerError):

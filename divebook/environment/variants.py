@@ -371,7 +371,7 @@ class Variants:
         *,
         plan: bool,
     ) -> Execution | ResumePlan:
-        """Continue an execution with a changed definition; see `Environment.resume`."""
+        """Resume an execution with a changed definition; see `Environment.resume`."""
         source = self._execution(execution_id)
         self._require_stopped(source)
         refuse_final(self._control.find(source.id))

@@ -104,7 +104,7 @@ LATEST = 50
 
 
 def present_environment() -> Environment | None:
-    """Return the environment of the session; None if there is no session yet."""
+    """Return the environment of the session; None before the first use of the session."""
     import sys
 
     module = sys.modules.get("divebook.notebook.session")
@@ -412,6 +412,8 @@ class DefinedNames:
 
 def complete_cell(document: CellWithCursor, defined: DefinedNames) -> Completions:
     """Return the completions at the cursor of a cell: names in code, keys, items of a list, or values."""
+    # Code comes first: a name inside of an expression is not a key, even where the line looks like one.
+    # Then the place in the YAML determines whether keys, first keys of items, or values are offered.
     names = names_at(document)
     if names is not None:
         return names
@@ -692,6 +694,7 @@ def _first_line(before: str, shell: InteractiveShell) -> Completions:
         return _in_line(before, shell)
     names = KnownNames(shell)
     *words, fragment = before.split(" ")
+    # The first word is a command or an option, the second a name of the command's kind. After it only options follow.
     previous = [word for word in words if word]
     is_option = fragment.startswith("-")
     if previous[-1:] == ["--dialect"]:

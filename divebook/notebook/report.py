@@ -380,6 +380,7 @@ def as_text(report: Report) -> str:
     """Return a report as text for a terminal."""
     lines = [f"{report.name}: {SIGNS.get(report.status, '')} {report.status}", f"  {report.id}"]
     lines += [f"  {', '.join(report.facts)}", "", *_text_table(COLUMNS, report.rows), *_text_of_items(report)]
+    # Each part follows an empty line, and is left out if it has nothing to show.
     if report.values:
         limit = MAX_VALUE if report.status == COMPLETED else MAX_VALUE_UNFINISHED
         lines += ["", f"{report.values_title}:", *_text_values(report.values, limit)]

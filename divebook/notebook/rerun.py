@@ -444,7 +444,7 @@ async def await_choice(error: CodeChangedError) -> Run:
     Raises
     ------
     CodeChangedError
-        No browser shows the buttons and there is no default choice, or the kernel was interrupted.
+        No browser shows the buttons and no default choice exists, or the kernel was interrupted.
     """
     with _buttons(error) as output:
         if not await browser_shows(output):

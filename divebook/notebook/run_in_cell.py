@@ -56,7 +56,7 @@ def await_in_cell(
 
 
 def wait_in_cell(run_or_choice: Run | CodeChangedError, arguments: Arguments, front_end: FrontEnd) -> Run:
-    """Block until a run has ended or has to wait, where the cell cannot await it. Otherwise like `await_in_cell`."""
+    """Wait until a run has ended or has to wait, where the cell cannot await it. Otherwise like `await_in_cell`."""
     from divebook.notebook.rerun import wait_for_choice
 
     run = wait_for_choice(run_or_choice) if isinstance(run_or_choice, CodeChangedError) else run_or_choice

@@ -176,7 +176,7 @@ def plan_of(run: ControllableRun) -> str:
 
 
 def continue_failed(run: ControllableRun) -> None:
-    """Continue a failed run, with its changed definitions if there are any.
+    """Resume a failed run, with its changed definitions if there are any.
 
     Another process may do so at the same time. The lease lets one of them run it.
 

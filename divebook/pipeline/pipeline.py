@@ -226,7 +226,7 @@ class Pipeline:
         mode
             ``sequential`` or ``parallel``; by default what the pipeline says.
         anew
-            Begin at the first stage; else go on at the envelope's stage, for example after a bound was raised.
+            Begin at the first stage; else continue at the envelope's stage, for example after a bound was raised.
 
         Examples
         --------
@@ -347,8 +347,8 @@ class Pipeline:
     def resume(self, envelope: Envelope, response: Response, *, interrupt_id: str | None = None) -> Envelope:
         """Answer the question of an envelope and continue it; return it.
 
-        An envelope that rests in the pipeline's environment goes on in its own execution; one that was kept elsewhere,
-        as its state, in a new one. What was finished is not run again.
+        An envelope that rests in the pipeline's environment continues in its own execution; one that was kept
+        elsewhere, as its state, in a new one. What was finished is not run again.
 
         Parameters
         ----------

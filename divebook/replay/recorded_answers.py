@@ -267,6 +267,8 @@ class RecordedFiles:
         under_way: dict[str, dict[str, set[str | None]]] = {}
         ended: dict[str, int] = {}
         latest = 0
+        # A change of files counts for every call under way, because calls of several paths may work in one workspace:
+        # each of them may have seen the files before and after it.
         for event in events:
             match event.data:
                 case catalog.WorkspaceOpened() as data:
@@ -518,6 +520,8 @@ class RecordedAnswers:
         """Go on after what the what-if has done so far: what it was given is used up."""
         holders: dict[int, str] = {}
         held: dict[str, str] = {}
+        # The prefix of the fork is that of its source, so turns begun in it are answered from themselves. A turn with a
+        # changed result has no turn of the source any more, since its conversation differs from there on.
         changed = (fork.change or {}).get("results", {})
         for event in events_of_fork:
             data = event.data
@@ -626,6 +630,8 @@ class ReusedAnswers(RecordedAnswers):
 
     def answer(self, request: OperationRequest, beside: CallOptions) -> PolicyAnswer | NoAnswer:
         """Return the recorded answer of an operation, or how it runs without one."""
+        # Time and chance are compared by place, calls by content wherever they were made. A missing time or random
+        # value is real in a run; a plan (`rests`) derives it from the recorded ones.
         kind = request.operation_type
         if kind in COMPUTED:
             return NoAnswer.LIVE

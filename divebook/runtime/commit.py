@@ -94,14 +94,14 @@ class Syncs(Generic[J]):
         return are_full and (self.are_shared or self._present is not None)
 
     def wait_for(self, written: Mapping[J, int], waiting: Iterable[asyncio.Future[None]]) -> None:
-        """Include written events in the next disk sync, and wake the `waiting` futures after it."""
+        """Add written events to the next disk sync, and wake the `waiting` futures after it."""
         self._next.reached |= written
         self._next.waiting += waiting
         if self._present is None:
             self._begin()
 
     def until_durable(self, journal: J, done: asyncio.Future[None]) -> None:
-        """Complete `done` once the written events of an execution are durable."""
+        """Set the result of `done` once the written events of an execution are durable."""
         present = self._next if self._present is None or journal in self._next.reached else self._present
         present.waiting.append(done)
 
@@ -123,7 +123,7 @@ class Syncs(Generic[J]):
 
 
 def wake(waiting: Iterable[asyncio.Future[None]]) -> None:
-    """Complete futures that wait for a write.
+    """Set the result of futures that wait for a write.
 
     Their code checks its condition again; some wait for the next write as well.
     """

@@ -217,7 +217,7 @@ class Driver:
         self.worker = other.worker or self.worker
 
     def inherit_queue(self, source: Driver) -> None:
-        """Inherit queue and worker of the parent or predecessor; for a pending execution.
+        """Take over queue and worker of the parent or predecessor; for a pending execution.
 
         If that one is being returned to its queue, this execution starts nothing.
         """
@@ -406,7 +406,7 @@ class Driver:
         *,
         anew: bool,
     ) -> None:
-        """Continue to drive the execution from the state that was read under the lease. `anew`: replay all its code.
+        """Resume the execution from the state that was read under the lease. `anew`: replay all its code.
 
         Raises
         ------
@@ -511,7 +511,7 @@ class Driver:
         return self._is_driving
 
     def _note_blocked(self) -> None:
-        """Complete or renew the standstill future when the execution becomes blocked or unblocked.
+        """Set or renew the standstill future when the execution becomes blocked or unblocked.
 
         Call on the engine's loop.
         """
@@ -523,7 +523,7 @@ class Driver:
             self._standstill.future = Future()
 
     async def _stand_still(self, runner: Runner) -> None:
-        """Announce that the execution is blocked, once its question is in the store, where other processes find it."""
+        """Publish that the execution is blocked, once its question is in the store, where other processes find it."""
         with suppress(StoreError):  # an error of the journal ends the execution elsewhere
             await self.durable()
             if runner is self._runner and runner.is_blocked and not self._standstill.future.done():
@@ -913,7 +913,7 @@ class ExitNotice:
         self._pid = 0
 
     def add(self, execution: Driven) -> None:
-        """Include an execution in the notice if it still runs when the process ends."""
+        """Add an execution to the notice, which lists it if it still runs when the process ends."""
         if self._pid != os.getpid():  # a forked child process drives no execution of its parent
             self._executions = weakref.WeakSet()
             self._pid = os.getpid()

@@ -290,7 +290,7 @@ class Control:
         self.check(driver.workflow, ahead, workflows_to_begin(driver.state, self.store))
 
     def continue_parked(self, driver: Driver, child: Child | None = None, *, again: bool = False) -> Driver:
-        """Continue a parked execution if it has something to do. If another process drives it now, do nothing.
+        """Resume a parked execution if it has something to do. If another process drives it now, do nothing.
 
         With `again`, resume an execution that failed or was cancelled as well. A `child` is resumed with the bounds
         that its parent requests now.
@@ -366,7 +366,7 @@ class Control:
             alarm.add_done_callback(lambda done: self._timers.pop(driver.id, done))
 
     async def _wake(self, execution_id: str, due: int) -> None:
-        """Continue a parked execution when its time has come. No process drives it until then."""
+        """Resume a parked execution when its time has come. No process drives it until then."""
         while (remaining := due - self.clock.now()) > 0:
             with engine_code():  # a clock may be user code
                 await self.clock.sleep(remaining / MICROSECONDS)
@@ -828,7 +828,7 @@ def lease_elsewhere(driver: Driver) -> Lease | None:
 
 
 def wait_elsewhere(driver: Driver, timeout: float | None = None) -> None:
-    """Block until an execution driven elsewhere has ended or can only continue with input from outside.
+    """Wait until an execution driven elsewhere has ended or can only continue with input from outside.
 
     `timeout` is in seconds. Raises TimeoutError after it.
 

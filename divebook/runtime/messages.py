@@ -125,7 +125,7 @@ class Answering:
             return False
 
     def _continue_after(self, what: str, driver: Driver, message: Message | None = None) -> Driver:
-        """Continue an execution after a message for it was stored. `what` names the message in errors."""
+        """Resume an execution after a message for it was stored. `what` names the message in errors."""
         try:
             self._continue(driver)
         except (DefinitionError, NotFoundError, SetupError) as error:

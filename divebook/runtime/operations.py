@@ -655,7 +655,7 @@ class OperationLog:
 
 
 def _nothing() -> None:
-    """Do nothing: without a workspace there are no file changes to record."""
+    """Return without effect: without a workspace there are no file changes to record."""
 
 
 def _differs(record: OperationRecord, request: OperationRequest) -> bool:

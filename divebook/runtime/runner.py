@@ -84,7 +84,7 @@ class PathRunner(ABC):
         """Start the paths that no longer need to wait at a join."""
 
     async def _follow(self, path_id: str) -> bool:
-        """Carry out the instructions of a path until it ends, reaches a join or has to wait.
+        """Execute the instructions of a path until it ends, reaches a join or has to wait.
 
         Return True if it has ended or reached a join. Return False if it waits for something, failed at a condition or
         cannot start its next step.
@@ -299,7 +299,7 @@ class Alarms:
         self._group.start(self._ring(path, deadline), is_background=True)
 
     async def expire(self, interrupt_id: str) -> None:
-        """Expire an open question before its time, and continue its paths. An answer that came first counts."""
+        """End an open question before its time, and continue its paths. An answer that came first counts."""
         await self._claim_expired(self._journal.execution_id, interrupt_id)
         await self._owner.take()
 
@@ -365,7 +365,7 @@ class PausableTask:
         self._task.add_done_callback(self._note_end)
 
     def park(self) -> None:
-        """Park the work, and wake the waiting caller."""
+        """Mark the work as parked, and wake the waiting caller."""
         self.is_parked = True
         self._end_wait()
 
@@ -379,7 +379,7 @@ class PausableTask:
         self._end_wait()
 
     async def run(self, continuation: Coroutine[Any, Any, None] | None = None) -> None:
-        """Continue the work, and return when it has ended or is parked. Raise the exception of the work.
+        """Resume the work, and return when it has ended or is parked. Raise the exception of the work.
 
         If this call is cancelled, it cancels the work and waits for its end.
         """
@@ -570,7 +570,7 @@ class Runner(PathRunner):
         self.blocked()
 
     def _note_idle(self, calls: ConcurrentCalls) -> None:
-        """Park the path, or unwind it. Called when it can only continue with a message from outside."""
+        """Suspend or unwind the path. Called when it can only continue with a message from outside."""
         if self._pausable_task is None or not self.may_continue():
             calls.unwind()
             return
@@ -580,7 +580,7 @@ class Runner(PathRunner):
         self._pausable_task.park()
 
     async def _continue_parked(self, calls: ConcurrentCalls, first: Callable[[], object]) -> None:
-        """Continue parked code with the messages that have arrived meanwhile."""
+        """Resume parked code with the messages that have arrived meanwhile."""
         self._parked_calls = None
         calls.are_parked = False
         with self.journal.delayed_writes():
@@ -591,7 +591,7 @@ class Runner(PathRunner):
             self._note_idle(calls)
 
     def unwind(self) -> PausableTask | None:
-        """Unwind parked code. Return the task, which ends then."""
+        """End parked code by unwinding it. Return the task, which ends then."""
         if self._parked_calls is not None:
             self._parked_calls.unwind()
         return self._pausable_task
@@ -644,7 +644,7 @@ class Runner(PathRunner):
             self.blocked()
 
     async def _drive(self, path_id: str) -> None:
-        """Carry out the instructions of one path until it ends or has to wait."""
+        """Execute the instructions of one path until it ends or has to wait."""
         try:
             has_arrived = await self._follow(path_id)
         finally:
@@ -720,7 +720,7 @@ class ParkedRuns:
         return self._parked.pop(parked, None)
 
     def unwind_all(self) -> list[ParkedRun]:
-        """Unwind all parked code. Return the parked runs that had any."""
+        """End all parked code by unwinding it. Return the parked runs that had any."""
         return [parked for parked in list(self._parked) if parked.unwind()]
 
     def forget(self) -> None:
@@ -818,7 +818,7 @@ class ParkedRun:
         return None
 
     def unwind(self) -> ParkedRun | None:
-        """Unwind parked code. Return this object if there was any, else None."""
+        """End parked code by unwinding it. Return this object if there was any, else None."""
         runner = PARKED_RUNS.take(self)
         if runner is None:
             return None

@@ -129,7 +129,7 @@ class Asking:
 
     @contextmanager
     def model_call(self) -> Iterator[None]:
-        """Reserve a part of the budget for a model call until its end is recorded."""
+        """Count a running model call, and wake callers that wait for the end of one."""
         self._model_calls += 1
         try:
             yield
@@ -181,7 +181,7 @@ class NoApprovalPolicy:
         return ()
 
     async def keep(self, rule: StandingRule) -> None:
-        """Ignore the rule: there is nowhere to store it, and it applies to no other execution."""
+        """Discard the rule: there is nowhere to store it, and it applies to no other execution."""
         del rule
 
 

@@ -388,7 +388,7 @@ class Workspaces:
     async def _with_files(
         self, name: str, place: Place, operation_id: str, files: FileEvents
     ) -> AsyncIterator[Callable[[], None]]:
-        """Surround a call that another log answers. Yields a function that records its file changes as made here.
+        """Wrap a call that another log answers. Yields a function that records its file changes as made here.
 
         The files themselves are written when the next call enters the workspace.
         """

@@ -333,7 +333,7 @@ def handle_of_loop() -> LoopHandle:
 
 @contextmanager
 def lend_slot() -> Iterator[None]:
-    """Free the place of this thread for another call, while the block waits for an execution.
+    """Release the place of this thread for another call, while the block waits for an execution.
 
     Otherwise steps that wait for executions could take all places, and those executions would wait for a place for
     ever.
@@ -405,14 +405,14 @@ class LimitedSlot:
         self.release()
 
     def release(self) -> None:
-        """Free the slot for the next call, unless it must be kept. Idempotent."""
+        """Release the slot for the next call, unless it must be kept. Idempotent."""
         if self._is_held:
             self._is_held = False
             if not self._must_keep(self):
                 self.free()
 
     def free(self) -> None:
-        """Free a kept slot for the next call."""
+        """Release a kept slot for the next call."""
         self._limiter.release_on_behalf_of(self)
 
 
@@ -459,7 +459,7 @@ class Slots:
         self.release()
 
     def release(self) -> None:
-        """Free the slots for the next call."""
+        """Release the slots for the next call."""
         for slot in self._slots:
             slot.release()
 
