@@ -139,13 +139,13 @@ class KnownNames:
 
     def inputs(self, workflow: str | None) -> Iterable[InputDefinition]:
         """Return the inputs of a workflow, or of the one that was defined last."""
-        found = _workflow(workflow)
-        return () if found is None else found.inputs
+        definition = _workflow(workflow)
+        return () if definition is None else definition.inputs
 
     def asking_steps(self, workflow: str | None) -> Iterable[str]:
         """Return the steps with a question of a workflow, or of the one that was defined last."""
-        found = _workflow(workflow)
-        return () if found is None else (step.name for step in found.steps if step.ask)
+        definition = _workflow(workflow)
+        return () if definition is None else (step.name for step in definition.steps if step.ask)
 
     def steps(self, run: str | None) -> Iterable[str]:
         """Return the steps of the workflow of a run, or of the newest one."""

@@ -390,9 +390,9 @@ class Session:
         environment = self.over(store)
         if not alike:
             return Run(environment.answer(interrupt_id, response, by=by), environment)
-        first, *others = environment.answer_alike(interrupt_id, response, by)
-        if others:
-            print_answer(f"the same answer lets {plural(len(others), 'other run')} continue")
+        first, *other_runs = environment.answer_alike(interrupt_id, response, by)
+        if other_runs:
+            print_answer(f"the same answer lets {plural(len(other_runs), 'other run')} continue")
         return Run(first, environment)
 
     def signal(
