@@ -870,12 +870,21 @@ def line_after(line: Line, batch: PreparedBatch, size: int) -> Line:
         status = batch.turn.status
         ended_at = batch.turn.ended_at
         error = batch.turn.error
-    taken = max(line.taken, batch.taken)
+    last_taken = max(line.taken, batch.taken)
     if batch.annotations:
         beginning = _beginning(line).annotated(batch.annotations)
         line = line._replace(tags=encode(list(beginning.tags)).decode(), note=beginning.note)
     return Line(
-        line.id, status, line.created_at, ended_at, batch.last_sequence, error, size, batch.wake_at, taken, *line[9:]
+        line.id,
+        status,
+        line.created_at,
+        ended_at,
+        batch.last_sequence,
+        error,
+        size,
+        batch.wake_at,
+        last_taken,
+        *line[9:],
     )
 
 

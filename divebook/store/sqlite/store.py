@@ -380,8 +380,8 @@ class SqliteStore(EventStore):
         with translated(self.location), self._readers.snapshot() as connection:
             return tables.load_new_messages(connection, self.sealing, after)
 
-    def _wait_for_news(self, seen: int, seconds: float) -> int:
-        return tables.wait_for_news(self._arrivals, self._has_news, seen, seconds)
+    def _wait_for_news(self, last_count: int, seconds: float) -> int:
+        return tables.wait_for_news(self._arrivals, self._has_news, last_count, seconds)
 
     def _has_news(self) -> bool:
         self._check_open()

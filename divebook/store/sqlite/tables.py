@@ -144,7 +144,7 @@ SELECT id FROM messages CROSS JOIN executions USING (key) WHERE name = ? AND kin
 """
 
 
-def wait_for_news(arrivals: Arrivals, has_news: Callable[[], bool], seen: int, seconds: float) -> int:
+def wait_for_news(arrivals: Arrivals, has_news: Callable[[], bool], last_count: int, seconds: float) -> int:
     """Poll with growing pauses whether another process has written; return at once if this process posts a message."""
     deadline = time.monotonic() + seconds
     pause = SOONEST
@@ -152,8 +152,8 @@ def wait_for_news(arrivals: Arrivals, has_news: Callable[[], bool], seen: int, s
         if has_news():
             arrivals.add()
         remaining = deadline - time.monotonic()
-        count = arrivals.wait(seen, max(0.0, min(pause, remaining)))
-        if count != seen or remaining <= 0:
+        count = arrivals.wait(last_count, max(0.0, min(pause, remaining)))
+        if count != last_count or remaining <= 0:
             return count
         pause = min(LATEST, pause * 1.5)
 
@@ -199,14 +199,14 @@ def find_message_faults(connection: sqlite3.Connection) -> list[str]:
     return damaged + [f"message {number} is not listed as what its execution has made of it" for number in strays]
 
 
-def mark_messages_taken(cursor: sqlite3.Cursor, key: int, taken: int) -> None:
+def mark_messages_taken(cursor: sqlite3.Cursor, key: int, last_taken: int) -> None:
     """Record that the messages of an execution up to a number are in its log."""
-    cursor.execute(_TAKE, (key, taken))
+    cursor.execute(_TAKE, (key, last_taken))
 
 
-def set_messages_over(cursor: sqlite3.Cursor, key: int, taken: int, *, is_over: bool) -> None:
+def set_messages_over(cursor: sqlite3.Cursor, key: int, last_taken: int, *, is_over: bool) -> None:
     """Record that an execution has ended and takes no more messages, or that it continues."""
-    cursor.execute(_TURN, (not is_over, taken, key))
+    cursor.execute(_TURN, (not is_over, last_taken, key))
 
 
 def last_message_number(connection: sqlite3.Connection) -> int:
