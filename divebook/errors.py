@@ -405,9 +405,9 @@ class UnrelatedError(DivebookError):
 
     def __init__(self, *runs: tuple[str, str]) -> None:
         self.runs = runs
-        (one, its), (other, others) = runs
+        (one, its), (other, second) = runs
         super().__init__(
-            f"{one} ran the workflow {its!r} and {other} the workflow {others!r}: they have no places in common. "
+            f"{one} ran the workflow {its!r} and {other} the workflow {second!r}: they have no places in common. "
             f"Compare runs of one workflow, or a run with its fork or what-if: %dive runs --workflow {its} lists them"
         )
 
@@ -942,8 +942,8 @@ class ExecutionWaitingError(ExecutionError):
         self.execution_id = execution_id
         self.question = question
         self.signals = signals
-        asked = f"an answer: {question} (answer it, or give the answer up front)" if question else ""
-        what = asked or signals or "a time"
+        answer = f"an answer: {question} (answer it, or give the answer up front)" if question else ""
+        what = answer or signals or "a time"
         super().__init__(f"execution {execution_id} waits for {what}")
 
 

@@ -364,7 +364,7 @@ async def save(
 
 
 async def _forget(isolation: Isolation, checkpoints: EnvironmentCheckpoints) -> None:
-    names = [told["name"] for told in checkpoints.manifests()]
+    names = [manifest["name"] for manifest in checkpoints.manifests()]
     await isolation.forget_but([checkpoints.artefacts(name) for name in names])
 
 

@@ -450,11 +450,11 @@ def _remaining_bounds(envelope: Envelope, config: PipelineConfig) -> dict[str, A
     to allow are counted between the stages only.
     """
     bounds = envelope.bounds
-    left: dict[str, Any] = {}
+    remaining: dict[str, Any] = {}
     if bounds.max_tokens is not None:
-        left["max_tokens"] = max(0, bounds.max_tokens - envelope.token_count)
+        remaining["max_tokens"] = max(0, bounds.max_tokens - envelope.token_count)
     if bounds.max_cost is not None:
-        left["max_cost"] = max(0, bounds.max_cost - envelope.cost)
+        remaining["max_cost"] = max(0, bounds.max_cost - envelope.cost)
     if bounds.max_llm_calls is not None and config.on_exhausted == "stop":
-        left["max_llm_calls"] = max(0, bounds.max_llm_calls - envelope.llm_call_count)
-    return {**left, "on_exhausted": "fail"} if left else None
+        remaining["max_llm_calls"] = max(0, bounds.max_llm_calls - envelope.llm_call_count)
+    return {**remaining, "on_exhausted": "fail"} if remaining else None

@@ -146,13 +146,13 @@ class Choices:
 
     def may_set(self, name: str, targets: Iterable[str]) -> frozenset[str] | None:
         """Return the variables that the ways from a step to some targets may set; None for any."""
-        found: frozenset[str] = frozenset()
+        names: frozenset[str] = frozenset()
         for target in targets:
             settable = self._set_from(name, target)
             if settable is None:
                 return None
-            found |= settable
-        return found
+            names |= settable
+        return names
 
     def still_holding(self, control: tuple[int, ...], step: str, origins: Sequence[ValueOrigin]) -> tuple[int, ...]:
         """Return the choices (numbers of `origins`) on which a step still depends: without those that merge at it."""

@@ -158,7 +158,7 @@ class RecordedEnds:
             self._by_asked.setdefault(end.asked, OrderedDict())[end.place] = end
 
     def take(
-        self, place: str, asked: Asked, within: int | None = None, fits: Callable[[RecordedEnd], bool] | None = None
+        self, place: str, request: Asked, within: int | None = None, fits: Callable[[RecordedEnd], bool] | None = None
     ) -> RecordedEnd | None:
         """Take the end of an equal call out of the pool, that of the same place first; None if there is none.
 
@@ -169,16 +169,16 @@ class RecordedEnds:
         def may_be(end: RecordedEnd) -> bool:
             return within in (None, end.within) and (fits is None or fits(end))
 
-        equal: Mapping[str, RecordedEnd] = self._by_asked.get(asked, {})
+        equal: Mapping[str, RecordedEnd] = self._by_asked.get(request, {})
         same_place = equal.get(place)
         if same_place is None or not may_be(same_place):
             same_place = next((end for end in equal.values() if may_be(end)), None)
         return None if same_place is None else self._taken(same_place)
 
-    def take_at(self, place: str, asked: Asked) -> RecordedEnd | None:
+    def take_at(self, place: str, request: Asked) -> RecordedEnd | None:
         """Take the end of an equal call at the same place out of the pool; None if there is none."""
         end = self._by_place.get(place)
-        return self._taken(end) if end is not None and end.asked == asked else None
+        return self._taken(end) if end is not None and end.asked == request else None
 
     def use(self, sequence: int) -> RecordedEnd | None:
         """Take the end of an event, which was used before, out of the pool; None if it is not there."""

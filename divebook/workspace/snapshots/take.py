@@ -363,12 +363,12 @@ UNSTABLE = "was written while it was read: the tree has what it held for a momen
 _Sign = tuple[int, ...]
 
 
-def _sign(found: os.stat_result) -> _Sign:
-    return found.st_ctime_ns, found.st_ino, found.st_size
+def _sign(status: os.stat_result) -> _Sign:
+    return status.st_ctime_ns, status.st_ino, status.st_size
 
 
-def _folder_sign(found: os.stat_result) -> _Sign:
-    return found.st_ino, found.st_mode
+def _folder_sign(status: os.stat_result) -> _Sign:
+    return status.st_ino, status.st_mode
 
 
 class TreeScanner:
