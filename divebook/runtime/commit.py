@@ -95,6 +95,7 @@ class Syncs(Generic[J]):
 
     def wait_for(self, written: Mapping[J, int], waiting: Iterable[asyncio.Future[None]]) -> None:
         """Add written events to the next disk sync, and wake the `waiting` futures after it."""
+        # Only the next round covers these events: a sync in progress may have begun before they were written.
         self._next.reached |= written
         self._next.waiting += waiting
         if self._present is None:
@@ -112,6 +113,7 @@ class Syncs(Generic[J]):
         task.add_done_callback(functools.partial(self._end, self._present))
 
     def _end(self, ended: _Round[J], task: asyncio.Task[None]) -> None:
+        # The next sync starts before callbacks of this one run, so that the disk is not idle meanwhile.
         self._present = None
         if self._next.reached:
             self._begin()
@@ -210,6 +212,7 @@ class StoreCalls:
 
 
 async def _patiently(call: Callable[[], Awaitable[T]]) -> T:
+    # One warning per call, and only after a while: short locks are normal where several processes share a file.
     pause = FIRST_PAUSE
     since = time.monotonic()
     is_logged = False
@@ -225,6 +228,7 @@ async def _patiently(call: Callable[[], Awaitable[T]]) -> T:
 
 
 async def _in_thread(function: Callable[[], T], limiter: RunVar[anyio.CapacityLimiter], limit: int) -> T:
+    # Limiters belong to one event loop, so they are created in it on first use instead of at import.
     try:
         places = limiter.get()
     except LookupError:

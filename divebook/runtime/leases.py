@@ -63,6 +63,7 @@ class DrivenLeases:
 
     def drive(self, store: EventStore, lease: Lease) -> None:
         """Note that the engine drives an execution under a lease."""
+        # Counted before the mark is removed, so that the lease counts as in use at every moment.
         key = key_of(store)
         self._driven[key, lease.execution_id, lease.token] += 1
         with self._marking:
@@ -106,11 +107,13 @@ class DrivenLeases:
         try:
             lease = store.acquire(execution_id, owner)
         except LeaseHeldError:
+            # A thread in `claim` has leases that are not marked yet. The lock waits until they are.
             with self._claims:
                 held = store.lease_of(execution_id)
                 is_free = held is None or by_force or self.is_unused(store, held)
             if not is_free:
                 raise
+            # `instead_of` makes this fail if anyone else has acquired the lease since it was read.
             lease = store.acquire(execution_id, owner, instead_of=held)
         self._mark(key_of(store), execution_id)
         return lease
@@ -157,6 +160,8 @@ class DrivenLeases:
         """Return whether a lease belongs to this process and nothing here drives or is about to drive its execution."""
         if self._drives(store, lease) or not lease.owner.is_same_process(Owner.current()):
             return False
+        # The calling thread does not count: it asks before it takes the lease. Marks of dead threads do not count
+        # either.
         with self._marking:
             threads = self._taking.get((key_of(store), lease.execution_id), set()) - {threading.get_ident()}
         return not any(map(_is_alive, threads))
