@@ -129,6 +129,7 @@ class InboxFeed:
     def frame(self) -> InboxDelta | None:
         """Return the changes since the last frame, or None."""
         if self._behind:
+            # Reset before the read: a notification during it requests another one.
             self._behind = False
             self._read()
         shown, hidden = self._shown()
