@@ -260,6 +260,7 @@ async def side_by_side(context: TurnContext, calls: Sequence[Awaitable[T]]) -> l
             strand.enter_context(context.calling())
             open_counts.callback(strand.close)
         results = await asyncio.gather(*map(awaited, stacks, calls), return_exceptions=True)
+    # The first error in the order of the calls, not of time, so that a replay raises the same one.
     for result in results:
         if isinstance(result, BaseException):
             raise result
@@ -311,11 +312,13 @@ class TurnCompatibility:
         AgentError
             The setting differs. A hook of the agent may treat this as a failure of its model, so `changes` has it too.
         """
+        # Only the first request is compared: later ones of a resumed turn have the setting that was checked there.
         if request.number > 1 or request.setting is None:
             return
         recorded_digest = self.context.recorded_digest(request.key)
         if recorded_digest is None or recorded_digest == request.setting.digest:
             return
+        # The digests differ, so only now is the recorded setting read, which may be large.
         before = opened((await self.context.recorded_start(request.key))[1])
         now = opened(request.setting.told)
         self.before = before
@@ -347,6 +350,7 @@ async def run_or_ask(context: TurnContext, agent: str, begin: Begin, *, can_repl
         if recorded_question is None:
             try:
                 result = await begin(place, compatibility, {})
+            # A hook of the agent may have replaced the AgentError of `check`, so its type says nothing.
             except Exception:
                 if not compatibility.changes:
                     raise
