@@ -203,6 +203,7 @@ class LeaseKeeper:
         """Release a lease, so that others need not wait until it expires. It is renewed until the release succeeds."""
 
         def give_back() -> None:
+            # The call may be repeated: the lease may have been lost, or the store closed, since the last attempt.
             if lease.execution_id in self._held and not self._store.closed:
                 self._store.release(lease)
 
@@ -239,6 +240,7 @@ class LeaseKeeper:
         self._heartbeat = None
         if self._held and not self._store.closed:
             self._wait_for_beat()
+            # A renewal that waits for a slow store covers this beat as well.
             if self._renewal is None:
                 renewing = self._renew(list(self._held.values()))
                 self._renewal = asyncio.get_running_loop().create_task(renewing, name="divebook-leases")
@@ -255,5 +257,6 @@ class LeaseKeeper:
         finally:
             self._renewal = None
         for lease, is_held in zip(held, renewed, strict=True):
+            # The same execution may have a newer lease by now, which must stay.
             if not is_held and self._held.get(lease.execution_id) is lease:
                 del self._held[lease.execution_id]

@@ -158,6 +158,8 @@ class PathRunner(ABC):
         if self._recorder.operations.is_stopping:
             return False
         run = StepRun(self._recorder, self._services, self.workflow, instruction)
+        # Counted before the code runs: a message that wakes the path while the code unwinds raises the number, and the
+        # step runs again instead of waiting for ever.
         wakes = self.journal.present.paths[instruction.path].woken
         self.journal.record_all(instruction.first)
         self._recorder.operations.enter(instruction.path, is_new=not instruction.resumed)
@@ -180,6 +182,7 @@ class PathRunner(ABC):
                     return False
                 self._recorder.operations.enter(instruction.path, is_new=False)
             except Exception as error:  # any exception of step code is the recorded failure of the step
+                # If the log cannot be written, errors of step code are its consequence, and cannot be recorded.
                 if self.journal.error is not None:
                     raise self.journal.error from error
                 cause = self._recorder.operations.diverged.get(instruction.path, error)
@@ -190,6 +193,7 @@ class PathRunner(ABC):
 
     def _leave(self, run: StepRun, path: str, continuation: ContinuedAsNew) -> bool:
         """End the execution in one commit, because its successor has started."""
+        # No await between these records, so that they share one commit.
         self.journal.record(catalog.StepCompleted(f"goes on as {continuation.successor}"), path, run.step.name)
         self.journal.record(catalog.PathCompleted(run.step.name), path)
         self.journal.record(
@@ -242,6 +246,7 @@ class PathRunner(ABC):
         """Fail a path. The first failure stops its siblings, unless the workflow continues on failure."""
         error = failure.message if self.workflow.manner.keeps_text else failure.shown(step)
         self.journal.record(catalog.PathFailed(error, failure.reason), path_id)
+        # A join may wait for the failed path only; it must learn that this path will not arrive.
         if not self._stop_siblings():
             self._release_joins()
 
@@ -323,12 +328,14 @@ class Alarms:
     async def _ring(self, path: str, deadline: int) -> None:
         """Wait for a time, mark questions that are still unanswered as expired, and continue the path."""
         remaining = deadline - self._journal.clock.now()
+        # In a loop, because the clock may wake early.
         while remaining > 0:
             with engine_code():  # a clock may be user code
                 await self._journal.clock.sleep(remaining / MICROSECONDS)
             remaining = deadline - self._journal.clock.now()
         if not self._owner.may_continue():
             return
+        # All questions due by now are marked together, so that one read of the inbox records them all.
         questions = self._journal.state.pending_interrupts()
         expired = [
             question for question in questions if question.expires_us is not None and question.expires_us <= deadline
@@ -337,6 +344,7 @@ class Alarms:
             await self._claim_expired(self._journal.execution_id, question.interrupt_id)
         if expired:
             await self._owner.take()
+        # Asked again: the execution may have stopped while the questions were marked.
         if self._owner.may_continue():
             self._owner.wake(path)
 
@@ -387,10 +395,12 @@ class PausableTask:
         self.is_parked = False
         self._pause_future = asyncio.get_running_loop().create_future()
         try:
+            # The future exists before the continuation runs, since the work may park again at once.
             if continuation is not None:
                 await continuation
             await self._pause_future
         except BaseException:
+            # Without the wait, code of the task could still record while the caller closes the journal.
             self._task.cancel()
             await self.wait_end()
             raise

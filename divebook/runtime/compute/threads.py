@@ -181,6 +181,7 @@ class ThreadCall:
         except BaseException as raised:  # noqa: BLE001 - the exception belongs to the caller
             outcome = None, raised
         self.seconds = time.perf_counter() - started_at
+        # The local reference would keep an exception, its traceback and this frame alive in a cycle.
         self.outcome = outcome
         del outcome
 
@@ -229,6 +230,8 @@ class _WorkerThread(threading.Thread):
         while is_kept and (call := self.calls.get()) is not None:
             _present.handle = call.handle
             call.make()
+            # Put back before the outcome is handed over: the loop may start the next call at once, and then finds this
+            # thread idle instead of starting another one.
             _present.handle = self.call = None
             is_kept = self._pool.put_back(self)
             call.hand_over()
@@ -252,6 +255,7 @@ class _ThreadPool:
 
     def make(self, call: ThreadCall) -> None:
         """Make a call in an idle thread, or in a new one."""
+        # Popping is atomic, so loops in several threads need no lock.
         try:
             thread = self._idle.pop()
         except IndexError:
@@ -342,6 +346,7 @@ def lend_slot() -> Iterator[None]:
     if handle is None:
         yield
         return
+    # The limiter belongs to the loop, and this is another thread.
     handle.loop.call_soon_threadsafe(_add_places, handle.limiter, 1)
     try:
         yield
@@ -430,6 +435,7 @@ class SlotPool:
     def limiter(self) -> anyio.CapacityLimiter:
         """Return the limiter of the running loop."""
         loop = asyncio.get_running_loop()
+        # A limiter works on one loop only. After the engine's loop was replaced, it starts with all slots free.
         if self._limiter is None or self._limiter[0] is not loop:
             self._limiter = loop, anyio.CapacityLimiter(self._size)
         return self._limiter[1]
@@ -449,6 +455,7 @@ class Slots:
 
     async def __aenter__(self) -> None:
         try:
+            # If a later slot cannot be entered, those entered before are released.
             for slot in self._slots:
                 await slot.__aenter__()
         except BaseException:
@@ -498,6 +505,7 @@ async def await_task(task: Task, future: asyncio.Future[Any], give_up: Callable[
         is_cut = task.is_limited or task.repeatable or task.is_given_up() or not is_ours
         if is_cut:
             give_up()
+        # Shielded, since the scope that was cancelled would interrupt this wait again at once.
         with anyio.CancelScope(shield=True):
             await asyncio.wait((future,))
         if is_cut:
