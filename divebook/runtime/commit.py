@@ -368,6 +368,7 @@ class GroupCommit:
     @property
     def is_alone(self) -> bool:
         """True if no other path is likely to join the commit at the end of the turn."""
+        # In these cases others may join the commit at the end of the turn, and one commit costs less than two.
         if not self._was_alone or self._waiting or self.held_up is not None or self._syncs.are_shared:
             return False
         if self.calls.are_direct:
@@ -402,6 +403,7 @@ class GroupCommit:
         self._commit_task = asyncio.get_running_loop().create_task(work, name="divebook-commit")
 
     def _join_later(self) -> None:
+        # Records that may wait do not cause a commit, but join one that takes place.
         if self._dirty and self._later:
             self._dirty |= self._later
             self._later = {}
@@ -432,6 +434,7 @@ class GroupCommit:
     def _start_heavy_writes(self) -> None:
         """Encode, hash, compress and write large values in a thread, so that the other executions continue."""
         for journal in [journal for journal in self._dirty if journal.is_heavy and journal not in self._heavy_writes]:
+            # Removed here, so that the commit on the loop does not write the same records.
             del self._dirty[journal]
             work = self._write_heavy(journal)
             self._heavy_writes[journal] = asyncio.get_running_loop().create_task(work, name="divebook-large-values")
@@ -446,6 +449,7 @@ class GroupCommit:
             self._end(batches, await self._appended(batches))
         finally:
             del self._heavy_writes[journal]
+            # Records that came during the write were held back by `_take`.
             if journal in self._dirty and self.held_up is None:
                 self.schedule(journal)
             self._wake()
@@ -507,6 +511,7 @@ class GroupCommit:
         assert pending.call is not None  # noqa: S101 - it is not over
         try:
             await pending.call.end()
+        # The thread may still write them. The journals get an error, since their outcome is not known here.
         except asyncio.CancelledError:
             self._stop(pending.batches)
             raise
@@ -568,6 +573,7 @@ class GroupCommit:
             wake(waiting)
 
     def _try_later(self, journals: Iterable[Committing], error: StoreBusyError) -> None:
+        # The refused journals come first: their records are older than those that came meanwhile.
         self._dirty = {**dict.fromkeys(journals), **self._dirty}
         loop = asyncio.get_running_loop()
         before = self.held_up
@@ -576,6 +582,7 @@ class GroupCommit:
         if not self._is_logged and loop.time() - self.held_up.since >= PATIENCE_SECONDS:
             self._is_logged = True
             _log.warning("%s. Executions wait for it and go on by themselves; what they did is kept in memory", error)
+        # Set, so that new records do not schedule an attempt before the pause is over.
         self._is_scheduled = True
         loop.call_later(self._pause, self._end_turn)
         self._pause = longer(self._pause)
