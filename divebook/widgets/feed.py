@@ -101,6 +101,7 @@ class _Text:
         if at != self.length:
             self.base = self.sent = max(at, self.end)
             self.raw = self.clean = ""
+        # The rest of a line whose beginning was dropped may be half a secret, which the redactor would not recognize.
         self.length = end
         if self.is_cut:
             _, line_end, piece = piece.partition("\n")
@@ -121,6 +122,7 @@ class _Text:
         """Forget all but the end, cut at a line if possible, and at a place that does not divide a secret."""
         whole = redactor.text(self.raw)
         most = len(self.raw) - KEPT
+        # Tried in this order, and only accepted if both parts together are redacted like the whole.
         for place in (self.raw.rfind("\n", 0, most) + 1, most):
             beginning = redactor.text(self.raw[:place])
             rest = redactor.text(self.raw[place:])
@@ -195,6 +197,7 @@ class Streams:
         streamed = []
         room = PER_FRAME
         for (operation_id, part), text in list(self._texts.items()):
+            # Text may arrive before the event that starts its call. It stays until the call is known to have ended.
             span = self._builder.running_operation(operation_id)
             if span is None:
                 self._forget_if_over(operation_id, part)
