@@ -52,7 +52,7 @@
     │       └── UnusableEngineError    DOCKER_HOST names none that could ever answer
     ├── DevEnvError                a development environment cannot be made or used (exit_code)
     │   ├── EnvironmentNotFoundError   2: there is none of that name
-    │   ├── TemplateNotFoundError  3: there is no such template, or none that it extends
+    │   ├── TemplateNotFoundError  3: no template has that name, or one that it extends is missing
     │   ├── LimitExceededError     4: more was asked for than the host or the tenant has
     │   ├── CommandFailedError     6: a command failed
     │   ├── NotReplacedError       1: a checkpoint could not be restored, and the environment is as it was
@@ -68,14 +68,14 @@
         │   ├── TimedOutError      a step or a call took longer than its Timeout
         │   └── UnpicklableError   a function, argument or result that cannot go from one process to another
         ├── NeedsPersonError       it was resumed automatically several times and made no progress
-        ├── SourceGoneError        a what-if or trial that is to go on, and whose source was deleted
-        ├── ReplayMismatchError        an execution does not come to the same again, so that no what-if can be told
-        ├── ResumeError            an envelope cannot go on through its pipeline
+        ├── SourceGoneError        a what-if or trial is to continue, and its source was deleted
+        ├── ReplayMismatchError        an unchanged replay differs from the log, so a what-if would show nothing
+        ├── ResumeError            an envelope cannot continue in its pipeline
         ├── OperationError         a recorded operation failed
         ├── ServerError            an MCP server cannot be reached, or does not keep to the protocol
         ├── OutcomeUnknownError    raise it from an action that cannot tell whether it took effect
         ├── InterruptError         an answer does not fit its question, or comes second
-        ├── AnswerKeptError              an answer is kept, and its execution cannot go on in this process
+        ├── AnswerKeptError              an answer is stored, and its execution cannot continue in this process
         ├── InterruptExpiredError  a question expired without an answer, and it has no default
         ├── ApprovalDeniedError    a person said no
         ├── BoundExceededError     a bound of the execution does not allow what was to come
@@ -172,7 +172,7 @@ class StartKeyWarning(UserWarning):
 
 
 class DeterminismWarning(UserWarning):
-    """A line of a workflow function may come to something else when the function runs again; see `divebook.lint`."""
+    """A line of a workflow function may give another result when the function runs again; see `divebook.lint`."""
 
 
 class DivebookError(Exception):
@@ -405,15 +405,15 @@ class UnrelatedError(DivebookError):
 
     def __init__(self, *runs: tuple[str, str]) -> None:
         self.runs = runs
-        (one, its), (other, others) = runs
+        (one, its), (other, second) = runs
         super().__init__(
-            f"{one} ran the workflow {its!r} and {other} the workflow {others!r}: they have no places in common. "
+            f"{one} ran the workflow {its!r} and {other} the workflow {second!r}: they have no places in common. "
             f"Compare runs of one workflow, or a run with its fork or what-if: %dive runs --workflow {its} lists them"
         )
 
 
 class SavedRunError(DivebookError):
-    """What a notebook holds of a run cannot be read; the run's own log, if it still exists, can."""
+    """A run saved in a notebook cannot be read. The log of the run, if it still exists, can."""
 
 
 class StoreError(DivebookError):
@@ -443,7 +443,7 @@ class ExecutionEndedError(StoreError):
     event_type
         What was to be appended.
     way_on
-        What there is to do for a person who wants it to go on.
+        Next step for a person who wants to continue the run.
     """
 
     def __init__(self, execution_id: str, status: str, event_type: str, way_on: str) -> None:
@@ -600,7 +600,7 @@ class WorkspaceEnteredError(WorkspaceError, RuntimeError):
 
 
 class WorkspaceGoneError(WorkspaceError):
-    """What a workspace refers to, a folder or a container, is not there any more."""
+    """The folder or container of a workspace does not exist any more."""
 
 
 class PathNotAllowedError(WorkspaceError, PermissionError):
@@ -701,11 +701,11 @@ class CodeChangedError(ExecutionError):
     told
         What has changed.
     choices
-        What can be done, and what comes of it, by the word that chooses it.
+        Outcome of each choice, by the word that chooses it.
     begin
-        Does what a word says, and returns the run.
+        Carries out the choice of a word, and returns the run.
     default
-        The word that holds if nobody chooses; None where a person must.
+        The word that applies without a choice; None if a person must choose.
     """
 
     def __init__(
@@ -769,7 +769,7 @@ class ItemFailedError(StepError):
     Parameters
     ----------
     results
-        What the items came to, in their order; None for those that have no result.
+        Results of the items, in their order; None for those that have no result.
     key
         That of the item, where the items are those of a mapping.
 
@@ -813,7 +813,7 @@ class UnpicklableError(StepError):
 
 
 class ResumeError(ExecutionError):
-    """An envelope cannot go on through its pipeline: it waits for nothing, or for another answer."""
+    """An envelope cannot continue in its pipeline: it waits for nothing, or for another answer."""
 
 
 class OperationError(ExecutionError):
@@ -863,7 +863,7 @@ class InterruptError(ExecutionError):
 
 
 class AnswerKeptError(ExecutionError):
-    """An answer or a signal is kept, and its execution cannot go on in this process; `cause` says why."""
+    """An answer or a signal is stored, and its execution cannot continue in this process; `cause` is the reason."""
 
     def __init__(self, execution_id: str, what: str, cause: Exception) -> None:
         self.execution_id = execution_id
@@ -942,8 +942,8 @@ class ExecutionWaitingError(ExecutionError):
         self.execution_id = execution_id
         self.question = question
         self.signals = signals
-        asked = f"an answer: {question} (answer it, or give the answer up front)" if question else ""
-        what = asked or signals or "a time"
+        answer = f"an answer: {question} (answer it, or give the answer up front)" if question else ""
+        what = answer or signals or "a time"
         super().__init__(f"execution {execution_id} waits for {what}")
 
 
@@ -974,7 +974,7 @@ class DivergenceError(ExecutionError):
 
 
 class SourceGoneError(ExecutionError):
-    """A what-if or trial is to go on, and the execution from whose log it is answered was deleted."""
+    """A what-if or trial is to continue, and the execution from whose log it is answered was deleted."""
 
     def __init__(self, execution_id: str, source: str) -> None:
         self.execution_id = execution_id
@@ -986,7 +986,7 @@ class SourceGoneError(ExecutionError):
 
 
 class ReplayMismatchError(ExecutionError):
-    """An execution that is gone through again unchanged does not come to what its log says.
+    """An unchanged replay of an execution differs from its log.
 
     Parameters
     ----------
@@ -1011,13 +1011,13 @@ class DevEnvError(DivebookError):
 
 
 class EnvironmentNotFoundError(DevEnvError):
-    """There is no development environment of that name."""
+    """A development environment of that name does not exist."""
 
     exit_code = 2
 
 
 class TemplateNotFoundError(DevEnvError):
-    """There is no template of that name, or none that it extends."""
+    """A template of that name does not exist, or one that it extends."""
 
     exit_code = 3
 

@@ -1,6 +1,6 @@
 """Workers: processes that take executions from the queues of a store and drive them.
 
-There is no central manager. systemd, Kubernetes, SLURM or a person starts the workers, and the leases in the store
+No central manager exists. systemd, Kubernetes, SLURM or a person starts the workers, and the leases in the store
 assign the executions to them. The leases of a worker that dies expire, and other workers continue its executions.
 """
 
@@ -100,6 +100,7 @@ class Worker:
         schedules: Definitions | Iterable[ScheduleDefinition] | None = None,
         name: str | None = None,
     ) -> None:
+        # All arguments are checked before anything is created. `Any` lets mypy accept checks that contradict the types.
         if not isinstance(environment, Environment):
             raise SetupError(f"a worker needs an Environment, not {describe(environment)}; write Worker(environment)")
         queue_names: Any = queues
@@ -190,7 +191,7 @@ class Worker:
         return has_begun and not self._has_ended and not self._drains.is_set()
 
     def wait_until_idle(self, timeout: float | None = None) -> bool:
-        """Block until it drives nothing and its queues have no execution for it.
+        """Wait until it drives nothing and its queues have no execution for it.
 
         `timeout` is in seconds. Return False after it, or if the worker takes no more executions.
         """
@@ -270,7 +271,7 @@ class Worker:
             _log.warning("worker %s could not look into its queues: %s", self.name, trouble)
 
     def _check_queues(self) -> int:
-        """Enqueue due schedules, announce the worker, and take executions. Return the number of taken ones."""
+        """Queue due schedules, announce the worker, and take executions. Return the number of taken ones."""
         now = time.monotonic()
         with self._checked:
             self._checks += 1

@@ -228,6 +228,7 @@ class RecordedModel(WrapperModel):
         """Make the request, or return the recorded response."""
 
         async def call() -> dict[str, Any]:
+            # References are resolved only for the real request: their values are secrets and must not be recorded.
             settings = with_values(model_settings, self._policy)
             return await perform(self.wrapped.request(messages, settings, model_request_parameters))
 
@@ -370,6 +371,7 @@ class AgentBatches:
             except StopAsyncIteration:
                 pass
             except ModelAPIError as error:
+                # An outage says nothing about the key, so this answer is not kept.
                 if not is_hidden(error):
                     return True
                 self._can_list = False
@@ -393,6 +395,8 @@ class AgentBatches:
                 encoded = await self._model.batch_encode(self._request(custom_id, prompt))
             except UserError as error:
                 raise StepError(f"agent {self._agent.name} cannot be asked in a batch: {error}") from error
+            # A batch has the first prompts only, so the first one that does not fit ends it, even if a later one would
+            # fit.
             size = self._model.batch_request_size(encoded)
             if len(encoded_requests) == most or (remaining_bytes is not None and size > remaining_bytes):
                 break

@@ -83,6 +83,7 @@ class ResponseCache:
             if written is None:
                 return None
             entry = json.loads(self._sealing.open_packed(written))
+            # The lower limit rejects entries from the future, which a changed clock leaves behind.
             return entry["response"] if 0 <= self._clock() - entry["at"] < seconds else None
         except (OSError, ValueError, KeyError, TypeError, DivebookError) as error:
             _log.warning("a cached response cannot be read, and the model is asked instead: %s", error)
@@ -95,6 +96,7 @@ class ResponseCache:
         if self.folder is None:
             self._held[digest] = written
             return
+        # The cache is an optimization: a full disk must not fail the turn whose response is paid for already.
         try:
             self._write(self.folder, digest, written, at + seconds)
             self._written += 1
@@ -130,6 +132,7 @@ class ResponseCache:
         now = self._clock()
         total = 0
         deleted = 0
+        # Sorted by expiry, latest first: what exceeds the limit is what would expire soonest.
         for until, size, path in sorted(self._files(), reverse=True):
             total += size
             if until <= now or total > MOST_BYTES:
@@ -223,7 +226,7 @@ class Cassette:
         )
 
     async def keep(self, sent: RequestToSend, response: Mapping[str, Any]) -> None:
-        """Ignore the response: all responses come from the run."""
+        """Skip the response: all responses come from the run."""
 
 
 def _request_messages(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

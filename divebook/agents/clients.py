@@ -79,6 +79,8 @@ class ModelClients:
         SetupError
             The provider is unknown, its library is not installed, or it has no key.
         """
+        # The key includes the environ, because libraries read keys from it at any time, and the pid, because
+        # connections must not be shared with a forked process.
         secret = None if api_key is None else resolved(api_key, policy or Policy.given().of_code())
         key = (os.getpid(), self._environ_hash(), name, secret)
         if key not in self._models:
@@ -94,6 +96,7 @@ class ModelClients:
 
     async def _add(self, key: _Key) -> None:
         async with self._making:
+            # Checked again under the lock: another path may have created the model while this one waited.
             if key not in self._models:
                 # Loading a provider's library takes up to a second. A thread keeps the event loop free for other paths.
                 self._models[key] = await anyio.to_thread.run_sync(self._make, key)
@@ -132,6 +135,8 @@ class ModelClients:
 
     async def close(self) -> None:
         """Close all clients. The next request creates new ones."""
+        # The caches are emptied before the wait, so that a request during it does not get a client that is being
+        # closed.
         opened = self._open
         self._open = AsyncExitStack()
         self._models = {}
@@ -215,6 +220,7 @@ class RequestLimiters:
         if provider is None:
             return None
         key = getattr(provider.client, "api_key", None)
+        # A digest, because the key itself should not be kept in more places than the client.
         digest = hashlib.sha256(str(key).encode()).hexdigest()
         place = os.getpid(), provider.name, provider.base_url, digest, model.model_name
         limiter = self._limiters.get(place)
@@ -288,11 +294,14 @@ class RequestLimiter:
         """Wait for admission; return the number of the current round."""
         if self._waiting or not self._has_room():
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            # Queued first and admitted from the queue, so that requests start in the order of their arrival. `admit`
+            # also sets the timer of a pause.
             self._waiting.append(waiter)
             self.admit()
             try:
                 await waiter
             except asyncio.CancelledError:
+                # The waiter may have been admitted in the same turn of the loop; its slot would otherwise be lost.
                 self._give_back(waiter)
                 raise
         else:
@@ -311,7 +320,7 @@ class RequestLimiter:
         self.admit()
 
     def admit(self) -> None:
-        """Let waiting requests start while there is room. Set a timer if a pause has to end first."""
+        """Start waiting requests while there is room. Set a timer if a pause has to end first."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
@@ -341,6 +350,7 @@ class RequestLimiter:
 
     def _note_success(self) -> None:
         self._clean += 1
+        # A limit that was never reached says nothing about the provider, so it is not raised.
         if self._clean >= self.limit and self._is_used:
             self._change(min(MOST, self.limit + 1))
 
@@ -401,6 +411,7 @@ class Permit:
 
     def _leave(self, error: BaseException | None) -> None:
         if self._began is not None:
+            # Reset first, so that a second release has no effect.
             began = self._began
             self._began = None
             self._limiter.leave(began if self._reports else None, error)

@@ -183,6 +183,7 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
         if turn is None:
             self._warn_unrecorded()
             return await handler()
+        # Set for this run only: a tool may run another agent, whose requests need keys of their own.
         token = TURN.set(self._turn_of_run(turn, ctx))
         try:
             with replay_scope():
@@ -271,6 +272,7 @@ class _BoundOperation(BoundDurableOperation[Any, Any, Any]):
 
     async def _run_operation(self, params: Any, name: str) -> Any:
         """Run the operation. An agent that runs inside is part of it, and cannot ask a person."""
+        # Without a turn, an agent that runs inside is not recorded: its work is part of this operation's result.
         tokens = TURN.set(None), INSIDE.set(name)
         try:
             with durable_unit_scope():
@@ -316,6 +318,7 @@ class BoundRequest(_BoundOperation):
         payload = await _from_other_source(turn, request, sent, call)
         if payload is None:
             payload = await _request_model(turn, request, params, call)
+            # Only a new response is stored: a replay must not renew the age of an old one.
             if executed and turn.context.response_source is not None:
                 await turn.context.response_source.keep(sent, payload)
         record_durable_unit(executed=executed)
@@ -368,6 +371,7 @@ async def _request_model(
                 slot=REQUEST_LIMITERS.slot(model),
             )
     payload: dict[str, Any] = opened(recorded)
+    # Also for a response from the log, so that a resumed turn has the same budget left.
     if turn.budget is not None:
         turn.budget.spend(usage_of(payload))
     return payload
@@ -387,6 +391,7 @@ async def _from_other_source(
     cached = await source.find(sent) if source is not None and recorded_kind is None else None
     if cached is None and recorded_kind != CACHED_RESPONSE:
         return None
+    # Decides the cost: a cached response was paid for by another run, the answer of the model by this one.
     is_asked = False
 
     async def respond() -> Mapping[str, Any]:

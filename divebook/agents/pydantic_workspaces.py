@@ -582,6 +582,8 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
             raise TypeError("a text is run with shell=True, a program and its arguments without it")
         if timeout is not None and not 0 < timeout < math.inf:
             raise ValueError(f"timeout must be a number of seconds above 0, or None for no limit, not {timeout}")
+        # The place may disappear during the command. Each outcome checks for it first, because its loss explains any
+        # other error.
         await self._disk()
         runs = self._workspace.shell
         try:

@@ -568,7 +568,10 @@ class _ContentCopy:
             self.then += part.then
 
     def _take(self, value: Any) -> None:
-        """Collect the containers of a value and of its parts. Tuples are not compared, but may hold containers."""
+        """Collect the containers of a value and of its parts. Tuples are not compared, but may hold containers.
+
+        A container comes before its parts. Values of types in `_UNTOUCHED` are skipped without a call.
+        """
         held = _container(value)
         if held is not None:
             self.now.append(held)

@@ -128,8 +128,8 @@ class DevEnvRequest:
 
 def asked(context: typer.Context) -> DevEnvRequest:
     """Return the global options."""
-    found: DevEnvRequest = context.obj
-    return found
+    request: DevEnvRequest = context.obj
+    return request
 
 
 def is_separated(context: typer.Context) -> bool:
@@ -154,13 +154,13 @@ def followed(lines: Callable[[], Iterable[str]], *, follow: bool) -> None:
     """Print lines; with `follow` also later ones, until an interrupt."""
     shown = 0
     while True:
-        found = list(lines())
-        for line in found[shown if shown <= len(found) else 0 :]:
+        all_lines = list(lines())
+        for line in all_lines[shown if shown <= len(all_lines) else 0 :]:
             write(line)
         sys.stdout.flush()
         if not follow:
             return
-        shown = len(found)
+        shown = len(all_lines)
         time.sleep(_FOLLOWING)
 
 
@@ -184,10 +184,10 @@ def save(
 ) -> None:
     """Take a checkpoint, and print the path of its description."""
     one = asked(context)
-    taken = one.manager.save(
+    coroutine = one.manager.save(
         environment, checkpoint, overwrite=overwrite, with_mounts=include_mounts, force=force, export=export
     )
-    one.tell("path", str(one.run(taken)))
+    one.tell("path", str(one.run(coroutine)))
 
 
 def restore(
@@ -197,7 +197,7 @@ def restore(
     *,
     no_backup: Annotated[bool, typer.Option("--no-backup", help="Save nothing first.")] = False,
 ) -> None:
-    """Have an environment as it was at a checkpoint; its commands are ended."""
+    """Restore an environment to a checkpoint; its commands are ended."""
     one = asked(context)
     one.run(one.manager.restore(environment, checkpoint, backup=not no_backup))
     one.tell("message", f"Environment '{environment}' restored to '{checkpoint}'")
@@ -275,8 +275,8 @@ def show_template(
     resolved: Annotated[bool, typer.Option("--resolved", help="With all that it extends.")] = False,
 ) -> None:
     """Print a template as JSON."""
-    found = asked(context).manager.templates
-    print_json(found.resolved(name)[0] if resolved else found.read(name))
+    registry = asked(context).manager.templates
+    print_json(registry.resolved(name)[0] if resolved else registry.read(name))
 
 
 @templates.command("delete")
@@ -339,17 +339,20 @@ def execute(
     variables = pairs(env or [])
     if not is_separated(context) and len(command) > 1:
         raise DevEnvError(f"{len(command)} words are no command: quote them as one, or write -- before them")
-    wanted = command if is_separated(context) else command[0]
+    command_line = command if is_separated(context) else command[0]
     seconds = math.inf if timeout is None else timeout
     if detach:
         if tty or no_start:
             raise DevEnvError("--detach goes with neither --tty nor --no-start: leave out one")
-        one.tell("job", one.manager.detach(environment, wanted, timeout=seconds, environ=variables, cwd=cwd, user=user))
+        one.tell(
+            "job", one.manager.detach(environment, command_line, timeout=seconds, environ=variables, cwd=cwd, user=user)
+        )
         return
+    # A timeout raises. With --json the output until then is printed first, so that a reader of stdout gets a result.
     is_json = as_json or one.as_json
     options = {"timeout": seconds, "cwd": cwd, "environ": variables, "user": user, "start": not no_start}
     try:
-        ended = _ended(one, environment, wanted, options, in_terminal=tty, is_shown=not is_json)
+        ended = _ended(one, environment, command_line, options, in_terminal=tty, is_shown=not is_json)
     except ShellTimeoutError as error:
         if is_json:
             late = ShellResult(_KILLED, error.stdout, error.stderr)
@@ -363,9 +366,9 @@ def execute(
 
 
 def _print_result(ended: ShellResult) -> None:
-    told = {"exit_code": ended.exit_code, "stdout": ended.stdout, "stderr": ended.stderr}
+    result = {"exit_code": ended.exit_code, "stdout": ended.stdout, "stderr": ended.stderr}
     duration = round(ended.duration * 1000)
-    print_json({**told, "duration_ms": duration, "timed_out": ended.timed_out, "truncated": ended.truncated})
+    print_json({**result, "duration_ms": duration, "timed_out": ended.timed_out, "truncated": ended.truncated})
 
 
 def shell(context: typer.Context, environment: Environment, *, user: User = None) -> None:
@@ -536,7 +539,7 @@ def gc(
 ) -> None:
     """Remove what was left half made, has expired or was left behind in the engine; print as JSON what that was."""
     one = asked(context)
-    print_json([found._asdict() for found in one.run(one.manager.collect(idle=idle, dry=dry_run))])
+    print_json([row._asdict() for row in one.run(one.manager.collect(idle=idle, dry=dry_run))])
 
 
 def doctor(context: typer.Context) -> None:
@@ -586,8 +589,8 @@ app.add_typer(templates, name="template")
 app.add_typer(profiles, name="profile")
 
 
-def _version(wanted: bool) -> None:  # noqa: FBT001 - typer hands over what was written
-    if wanted:
+def _version(is_requested: bool) -> None:  # noqa: FBT001 - typer hands over what was written
+    if is_requested:
         sys.stdout.write(f"dev_env {__version__}\n")
         raise typer.Exit
 
@@ -669,16 +672,16 @@ def create(
     if pull not in (NEVER, MISSING, ALWAYS):
         raise DevEnvError(f"--pull {pull}: use {NEVER}, {MISSING} or {ALWAYS}")
     one = asked(context)
-    given = pairs(settings or [])
+    values = pairs(settings or [])
     variables = pairs([*_lines(env_file), *(env or [])])
     if dry_run:
-        print_json(one.manager.configured(environment, template, profile, settings=given, environ=variables))
+        print_json(one.manager.configured(environment, template, profile, settings=values, environ=variables))
         return
-    made = one.manager.create(
+    coroutine = one.manager.create(
         environment,
         template,
         profile,
-        settings=given,
+        settings=values,
         environ=variables,
         init=not no_init,
         exist_ok=exist_ok,
@@ -690,7 +693,7 @@ def create(
         fallback=fallback,
         install_tools=install_tools,
     )
-    one.tell("path", str(one.run(made)))
+    one.tell("path", str(one.run(coroutine)))
 
 
 def _lines(file: Path | None) -> list[str]:
@@ -717,10 +720,10 @@ def list_environments(
 ) -> None:
     """Print the states of the environments as JSON."""
     one = asked(context)
-    found = one.manager.list(
+    coroutine = one.manager.list(
         status_option or status, tenant_option or tenant, owner=owner, all_tenants=all_tenants, usage=usage
     )
-    print_json(one.run(found))
+    print_json(one.run(coroutine))
 
 
 @app.command()

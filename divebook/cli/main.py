@@ -40,12 +40,12 @@ def keys(
     if markdown:
         write(page())
         return
-    found = dict(map(reference, TABLES if part is None else [part]))
+    tables = dict(map(reference, TABLES if part is None else [part]))
     if json:
         # as it is: what stands under a part's name, such as TokenStore, is no secret
-        write(dumps({label: [asdict(line) for line in lines] for label, lines in found.items()}, indent=2))
+        write(dumps({label: [asdict(line) for line in lines] for label, lines in tables.items()}, indent=2))
         return
-    for label, lines in found.items():
+    for label, lines in tables.items():
         say(label)
         titles = ("key", "holds", "means", "notes")
         columns(titles, ([line.key, line.holds, line.means, line.notes] for line in lines))
@@ -114,7 +114,7 @@ def mcp(
     ] = None,
     dialect: Annotated[Dialect, typer.Option(help="dive: as the old system read it.")] = OWN,
 ) -> None:
-    """Serve workflows to MCP clients, on pipes or over HTTP.
+    """Publish workflows to MCP clients, on pipes or over HTTP.
 
     Each workflow is a tool. A run that asks a person asks the client's; it can be answered in a notebook or with
     `divebook answer` as well. A run outlives the call, the client and this process.
@@ -131,11 +131,11 @@ def mcp(
 
     with open_environment(store, actions or (), note) as environment:
         add_definitions(environment, file, dialect, code=code)
-        given = resolved(token, Policy(*KINDS))  # the command line names it, and no definition
+        token_value = resolved(token, Policy(*KINDS))  # the command line names it, and no definition
         asyncio.run(
             serve_stdio(environment, wait=wait)
             if http is None
-            else serve_http(environment, http, token=given, wait=wait)
+            else serve_http(environment, http, token=token_value, wait=wait)
         )
 
 
@@ -254,8 +254,8 @@ def version() -> None:
     sys.stdout.write(f"{__version__}\n")
 
 
-def _version_at_once(asked: bool) -> None:  # noqa: FBT001 - typer hands over what was written
-    if asked:
+def _version_at_once(is_requested: bool) -> None:  # noqa: FBT001 - typer hands over what was written
+    if is_requested:
         version()
         raise typer.Exit
 
@@ -277,7 +277,7 @@ def options(
         bool, typer.Option("--version", help="Print the version, and exit.", callback=_version_at_once, is_eager=True)
     ] = False,
 ) -> None:
-    """Declare the global options. `Commands` moves them to the front and applies them."""
+    """Define the global options. `Commands` moves them to the front and applies them."""
 
 
 def main() -> None:

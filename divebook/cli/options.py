@@ -148,6 +148,7 @@ def inbox(store: Store = None, *, json: Json = False) -> None:
 
     environment = existing_environment(store)
     waiting = list(_readable(environment))
+    # The secrets of all executions must be known before anything is printed.
     for execution in waiting:
         secrets.learn(execution.state.inputs)
     if json:
@@ -203,6 +204,7 @@ def _description(run: str, question: Question) -> Iterator[str]:
     yield f"  {one_line(question.question, 400)}"
     if question.message:
         yield f"  {one_line(question.message, 400)}"
+    # Choices are part of the data, but have a line of their own.
     choices = (question.data or {}).get("choices")
     if choices:
         yield f"  choices: {one_line(', '.join(map(str, choices)), 200)}"

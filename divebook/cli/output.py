@@ -360,7 +360,7 @@ def _open_closed_streams() -> None:
 
 
 def _redirect_to_null(stream: TextIO) -> None:
-    """Redirect a stream to the null device. Otherwise the interpreter tries to write the rest at its exit."""
+    """Connect a stream to the null device. Otherwise the interpreter tries to write the rest at its exit."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
     os.close(null)

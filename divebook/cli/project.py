@@ -87,10 +87,10 @@ def _add_notebook(environment: Environment, path: Path) -> None:
         add_values(environment, run_cells(cells.items(), path))
 
 
-def choose_workflow(environment: Environment, wanted: str | None, file: Path) -> str:
+def choose_workflow(environment: Environment, name: str | None, file: Path) -> str:
     """Return the workflow of a name; without a name the default workflow, or the only one."""
     names = list(environment.workflows)
-    chosen = wanted or environment.config.default_workflow
+    chosen = name or environment.config.default_workflow
     if chosen:
         return environment.workflow(chosen).name
     if len(names) == 1:
@@ -116,8 +116,8 @@ def inputs_from(assignments: Iterable[str]) -> dict[str, Any]:
 
 def existing_store(location: str | None) -> EventStore:
     """Return an existing store. A command that looks something up must not create an empty store."""
-    named = location or os.environ.get(VARIABLE) or str(DEFAULT)
-    return open_store(named if path_of(named) is None else existing_path(location))
+    place = location or os.environ.get(VARIABLE) or str(DEFAULT)
+    return open_store(place if path_of(place) is None else existing_path(location))
 
 
 def existing_environment(location: str | None) -> Environment:
@@ -127,11 +127,11 @@ def existing_environment(location: str | None) -> Environment:
 
 def existing_path(location: str | None) -> Path:
     """Return the address of an existing store, without opening it."""
-    named = location or os.environ.get(VARIABLE) or str(DEFAULT)
-    path = path_of(named)
+    place = location or os.environ.get(VARIABLE) or str(DEFAULT)
+    path = path_of(place)
     if path is None:
-        copying = in_shell("copy", [for_command(named), "FILE"])
-        raise StoreError(f"{without_password(named)} is no file; copy it into one: {copying}")
+        copying = in_shell("copy", [for_command(place), "FILE"])
+        raise StoreError(f"{without_password(place)} is no file; copy it into one: {copying}")
     path = path.expanduser()
     if not path.exists():
         raise StoreError(f"there is no store at {path}; `divebook run` makes it, --store names another one")

@@ -61,14 +61,14 @@ def enqueue(
     from divebook.cli.project import add_definitions, choose_workflow, inputs_from, open_environment
     from divebook.environment.starts import time_named
 
-    given = inputs_from(inputs or ())
+    values = inputs_from(inputs or ())
     when = time_named(at)
-    secrets.learn(given)
+    secrets.learn(values)
     environment = open_environment(store, actions or (), say)
     add_definitions(environment, file, code=code)
     chosen = choose_workflow(environment, workflow, file)
     options: StartOptions = {"coerce_text": True, "key": key, "on_conflict": on_conflict, "tags": tag, "note": note}
-    execution = environment.enqueue(chosen, given, queue=queue, priority=priority, at=when, **options)
+    execution = environment.enqueue(chosen, values, queue=queue, priority=priority, at=when, **options)
     say(
         as_json({"id": execution.id, "status": execution.status, "queue": execution.state.queue})
         if json
@@ -87,13 +87,13 @@ def queue(store: Store = None, *, json: Json = False) -> None:
     environment = existing_environment(store)
     workers = environment.workers()
     lines = [*queue_lines(environment, workers)]
-    waiting, left = ([line for line in lines if line.withheld is withheld] for withheld in (False, True))
+    waiting, withheld_lines = ([line for line in lines if line.withheld is withheld] for withheld in (False, True))
     if json:
-        rows, alone = ([line.to_dict() for line in part] for part in (waiting, left))
-        told = [
+        rows, alone = ([line.to_dict() for line in part] for part in (waiting, withheld_lines))
+        worker_rows = [
             {"id": one.id, "queues": one.queues, "driving": one.driving, "parallel": one.parallel} for one in workers
         ]
-        say(as_json({"queued": rows, "left_alone": alone, "workers": told}, indent=2))
+        say(as_json({"queued": rows, "left_alone": alone, "workers": worker_rows}, indent=2))
         return
     if waiting:
         columns(("queue", "priority", "id", "workflow", "status", "due", "key", "workers"), map(_shown, waiting))
@@ -102,9 +102,9 @@ def queue(store: Store = None, *, json: Json = False) -> None:
     for line in waiting:
         for name, reason in line.reasons.items() if not line.workers else ():
             say(f"{line.execution_id}: worker {name} cannot run it: {reason}")
-    if left:
+    if withheld_lines:
         say("workers leave alone:")
-        shown = ([line.queue, line.execution_id, line.workflow, line.why or ""] for line in left)
+        shown = ([line.queue, line.execution_id, line.workflow, line.why or ""] for line in withheld_lines)
         columns(("queue", "id", "workflow", "why"), shown)
         say("to go on with one: divebook resume ID FILE")
     for worker in workers:
@@ -119,8 +119,8 @@ def _shown(line: QueueLine) -> tuple[str, ...]:
     attempts = f", {plural(line.attempts, 'attempt')}" if line.attempts else ""
     due = "" if line.due is None else local_time(line.due)
     able = plural(len(line.workers), "worker") if line.workers else NOBODY
-    named = (line.queue, str(line.priority), line.execution_id, line.workflow)
-    return (*named, f"{line.status}{attempts}", due, line.key or "", able)
+    cells = (line.queue, str(line.priority), line.execution_id, line.workflow)
+    return (*cells, f"{line.status}{attempts}", due, line.key or "", able)
 
 
 def worker(
@@ -159,14 +159,14 @@ def worker(
     definitions = schedules_of(environment, file, code=code) if schedules else None
     if definitions is not None and not definitions.schedules:
         note(f"--schedules finds no Schedules in {file}", "yellow")
-    made = Worker(environment, queues or ["default"], parallel=parallel, schedules=definitions)
+    instance = Worker(environment, queues or ["default"], parallel=parallel, schedules=definitions)
     try:
-        _work(made, patience_of(patience), until_idle=until_idle)
+        _work(instance, patience_of(patience), until_idle=until_idle)
     except DefinitionError as error:
         raise DefinitionError(error.problems, str(file)) from error
 
 
-def _work(made: Worker, patience: float, *, until_idle: bool) -> None:
+def _work(worker: Worker, patience: float, *, until_idle: bool) -> None:
     stop = threading.Event()
 
     def end(*_: object) -> None:
@@ -176,17 +176,17 @@ def _work(made: Worker, patience: float, *, until_idle: bool) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
-    made.start()
-    note(f"worker {made.name} takes from {', '.join(made.queues)}; SIGTERM or Ctrl-C drains it")
-    while not stop.wait(0 if until_idle else 0.2) and made.is_running:
-        if until_idle and made.wait_until_idle(0.2):
+    worker.start()
+    note(f"worker {worker.name} takes from {', '.join(worker.queues)}; SIGTERM or Ctrl-C drains it")
+    while not stop.wait(0 if until_idle else 0.2) and worker.is_running:
+        if until_idle and worker.wait_until_idle(0.2):
             break
-    is_lost = not made.is_running
-    made.drain(patience)
-    note(f"worker {made.name} has ended; it took up {plural(made.taken, 'execution')}")
+    is_lost = not worker.is_running
+    worker.drain(patience)
+    note(f"worker {worker.name} has ended; it took up {plural(worker.taken, 'execution')}")
     if is_lost:
         raise StoreError(
-            f"worker {made.name} cannot take anything any more; what it logged says why. Begin another one"
+            f"worker {worker.name} cannot take anything any more; what it logged says why. Begin another one"
         )
 
 

@@ -169,7 +169,7 @@ def finish(
     Parameters
     ----------
     waits
-        Whether to wait until questions with a default expire. None waits only if there is no terminal to ask a person,
+        Whether to wait until questions with a default expire. None waits only without a terminal to ask a person,
         and not for a question that is asked during a call.
 
     Returns
@@ -234,7 +234,7 @@ def _continues_alone(execution: Execution, *, waits: bool | None) -> bool:
 
 
 def _wait_for_news(execution: Execution) -> None:
-    """Block until the log of an execution or of a child has a new event."""
+    """Wait until the log of an execution or of a child has a new event."""
     news = threading.Event()
     store = execution.store
     unsubscribe_functions = [store.on_news(news.set), store.subscribe(lambda _name, _events: news.set())]
@@ -305,10 +305,10 @@ def run(
     from divebook.cli.result import make_progress
     from divebook.config.answers import answers_from, bounds_from
 
-    given = inputs_from(inputs or ())
+    values = inputs_from(inputs or ())
     limits = bounds_from(bounds)
-    secrets.learn(given)
-    known = answers_from(answer or (), answers)
+    secrets.learn(values)
+    prepared_answers = answers_from(answer or (), answers)
     with make_progress(quiet=quiet) as progress:
         environment = open_environment(store, actions or (), progress.print)
         add_definitions(environment, file, dialect, code=code)
@@ -323,8 +323,8 @@ def run(
             "key": key,
             "on_conflict": on_conflict,
         }
-        started = partial(environment.start, chosen, given, **options)
-        ended = finish(started, environment, progress, known, waits=wait)
+        started = partial(environment.start, chosen, values, **options)
+        ended = finish(started, environment, progress, prepared_answers, waits=wait)
     conclude(*ended, [str(file), *repeated_options(actions, store, code=code)], json=json, strict=strict)
 
 
@@ -407,16 +407,16 @@ def answer(
     """
     from divebook.config.answers import typed_answer
 
-    given = typed_answer(response, as_, result)
+    value = typed_answer(response, as_, result)
 
     def send(environment: Environment) -> Execution:
         if not alike:
-            return environment.answer(question, given, by=by)
-        first, *others = environment.answer_alike(question, given, by)
-        for other in others:
+            return environment.answer(question, value, by=by)
+        first, *other_runs = environment.answer_alike(question, value, by)
+        for other in other_runs:
             other.wait()
-        if others:
-            note(f"the same answer lets {plural(len(others), 'other run')} go on")
+        if other_runs:
+            note(f"the same answer lets {plural(len(other_runs), 'other run')} go on")
         return first
 
     _carry_on(send, file, actions, store, code=code, json=json, quiet=quiet)
@@ -441,12 +441,12 @@ def signal(
     from divebook.engine.state import kept_until_taken
     from divebook.workflow.yaml_text import value_typed
 
-    given = None if payload is None else value_typed(payload)
+    value = None if payload is None else value_typed(payload)
 
     def send(environment: Environment) -> Execution:
         if (text := kept_until_taken(environment.execution(execution_id).state, name)) is not None:
             note(text)
-        return environment.signal(execution_id, name, given, by)
+        return environment.signal(execution_id, name, value, by)
 
     _carry_on(send, file, actions, store, code=code, json=json, quiet=quiet)
 
@@ -519,6 +519,8 @@ def conclude(
 
     code = print_result(execution, json=json)
     is_kept = execution.store.keeps
+    # Without ways to continue: point to `show` if another process drives the execution, else to `resume` if it failed.
+    # The code of --strict replaces others, and that of an interrupt replaces every code but 0.
     is_elsewhere = not (execution.was_driven or execution.state.is_over)
     ways = [line for each in with_children(execution) for line in ways_on(each, again)] if is_kept else []
     for line in ways:
@@ -574,8 +576,8 @@ def resume(
 ) -> None:
     """Resume an execution where its log ends.
 
-    What completed is not run again. With --definition new it goes on with a corrected one, as a new execution, and says
-    first what is reused, what is done and its likely cost. Prints the result, as run does.
+    What completed is not run again. With --definition new it continues with a corrected one, as a new execution, and
+    says first what is reused, what is done and its likely cost. Prints the result, as run does.
     """
     from divebook.cli.project import add_definitions, existing_store, open_environment
     from divebook.cli.result import make_progress
@@ -584,7 +586,7 @@ def resume(
     _require_sense(definition, strategy, plan=plan, has_bounds=bounds is not None)
     existing_store(store)
     limits = bounds_from(bounds)
-    known = answers_from(answer or (), answers)
+    prepared_answers = answers_from(answer or (), answers)
     progress = make_progress(quiet=quiet)
     environment = open_environment(store, actions or (), progress.print)
     if strategy is None and environment.execution(execution_id).status == COMPLETED:
@@ -595,14 +597,16 @@ def resume(
         if definition is None:
             _print_changes(environment, recorded, progress)
     if definition is not None:
-        found = environment.resume(execution_id, limits, definition=definition, plan=True)
-        _show(found, print_line=say if plan else note, asks=not (plan or yes))
+        resume_plan = environment.resume(execution_id, limits, definition=definition, plan=True)
+        _show(resume_plan, print_line=say if plan else note, asks=not (plan or yes))
     if plan:
         return
     with progress:
         resumed = partial(environment.resume, execution_id, limits, definition=definition)
         begin = resumed if strategy is None else partial(environment.retry, execution_id, strategy)
-        ended = finish(partial(hint_to_name_file, begin, "resume", file), environment, progress, known, waits=wait)
+        ended = finish(
+            partial(hint_to_name_file, begin, "resume", file), environment, progress, prepared_answers, waits=wait
+        )
     names = [] if file is None else [str(file)]
     conclude(*ended, [*names, *repeated_options(actions, store, code=code)], json=json, strict=strict)
 

@@ -202,7 +202,7 @@ def compare(
     *,
     json: Json = False,
 ) -> None:
-    """Lay executions side by side, with the first difference first.
+    """Compare executions side by side, with the first difference first.
 
     Each place is the same, changed, added or removed. The first execution is compared with each of the others. Exit
     code 1 where they differ.
@@ -211,12 +211,12 @@ def compare(
 
     if len(execution_ids) < 2:
         raise typer.BadParameter("name two executions or more; divebook runs lists them")
-    found = existing_environment(store).compare(*execution_ids)
+    comparison = existing_environment(store).compare(*execution_ids)
     if json:
-        write(as_json([_difference(pair, row) for pair in found.pairs for row in pair.differences], indent=2))
+        write(as_json([_difference(pair, row) for pair in comparison.pairs for row in pair.differences], indent=2))
     else:
-        write(secrets.text(repr(found)))
-    raise typer.Exit(0 if found.is_same else 1)
+        write(secrets.text(repr(comparison)))
+    raise typer.Exit(0 if comparison.is_same else 1)
 
 
 def _difference(pair: Pair, row: Row) -> dict[str, str | int | None]:
@@ -390,9 +390,9 @@ def _cells(line: RunLine) -> tuple[Text | str, ...]:
     worked = _worked(line)
     name = line.named(40)
     about = ", ".join(filter(None, [line.stand, line.about]))
-    told = ("" if worked is None else seconds(worked), line.price, one_line(about, 80))
+    figures = ("" if worked is None else seconds(worked), line.price, one_line(about, 80))
     extent = str(record.last_sequence), size(record.size)
-    return record.execution_id, name, status_text(line.status), local_time(record.started_at), *told, *extent
+    return record.execution_id, name, status_text(line.status), local_time(record.started_at), *figures, *extent
 
 
 def _worked(line: RunLine) -> float | None:
@@ -462,12 +462,12 @@ def diff(
 
 
 def _show(
-    kept: KeptFiles, paths: list[str] | None, since: int | None, at: int | None, *, json: bool, whole: bool
+    files: KeptFiles, paths: list[str] | None, since: int | None, at: int | None, *, json: bool, whole: bool
 ) -> None:
     from divebook.cli.output import as_json
 
-    found = kept.changed(since, at, paths or None, whole=whole)
-    write(as_json(found.to_dict()) if json else str(found))
+    changes = files.changed(since, at, paths or None, whole=whole)
+    write(as_json(changes.to_dict()) if json else str(changes))
 
 
 def apply(
@@ -489,14 +489,14 @@ def apply(
     """
     from divebook.workspace.snapshots.restore import left_out_text
 
-    kept = _files(execution_id, store, workspace)
-    done = kept.apply(to, paths or None, since=since, until=at)
+    files = _files(execution_id, store, workspace)
+    done = files.apply(to, paths or None, since=since, until=at)
     from divebook.cli.output import one_line
 
     for path in done.written:
         write(one_line(path))
     there = f", {len(done.there)} were so already" if done.there else ""
-    note(f"{len(done.written)} taken over into {to or kept.source}{there}")
+    note(f"{len(done.written)} taken over into {to or files.source}{there}")
     if done.left_out:
         note(left_out_text(done.left_out, f"divebook apply {execution_id} {{}}"))
 
@@ -523,9 +523,9 @@ def restore(
     """
     from divebook.workspace.snapshots.restore import left_out_text
 
-    kept = _files(execution_id, store, workspace)
-    tree = kept.restore(folder, at, force=force, by_name=include or ())
-    note(f"{len(tree.entries)} files and folders as of event {at or kept.last} are in {folder}")
+    files = _files(execution_id, store, workspace)
+    tree = files.restore(folder, at, force=force, by_name=include or ())
+    note(f"{len(tree.entries)} files and folders as of event {at or files.last} are in {folder}")
     if tree.problems:
         note(left_out_text([path for path, _ in tree.problems], "--include {}"))
 
@@ -559,8 +559,8 @@ def why(
     """
     from divebook.cli.project import existing_environment
 
-    found = existing_environment(store).why(execution_id, name, at, row=row, column=column)
-    write(str(found) if form == "text" else found.graph)
+    provenance = existing_environment(store).why(execution_id, name, at, row=row, column=column)
+    write(str(provenance) if form == "text" else provenance.graph)
 
 
 def inspect(execution_id: ExecutionId, store: Store = None) -> None:
@@ -605,16 +605,16 @@ def verify(
     for name in [record.execution_id for record in records] if every else [str(execution_id)]:
         try:
             execution = environment.execution(name)
-            found = environment.verify(execution.id, environment.workflows.get(execution.workflow.name))
+            result = environment.verify(execution.id, environment.workflows.get(execution.workflow.name))
         except DivebookError as error:
             if not every:
                 raise
-            told = f"{name}: not checked: {error}"
+            text = f"{name}: not checked: {error}"
             is_equal = False
         else:
-            told = str(found)
-            is_equal = is_equal and found.equal
-        write(secrets.text(told))
+            text = str(result)
+            is_equal = is_equal and result.equal
+        write(secrets.text(text))
     raise typer.Exit(0 if is_equal else 1)
 
 
@@ -632,7 +632,7 @@ def to_test(
 ) -> None:
     """Write a run as a test for pytest, with its log beside it.
 
-    The test needs neither key nor network, and fails at the first thing that is done otherwise than its log says, with
+    The test needs neither key nor network, and fails at the first thing that differs from its log, with
     event, step and line. It reads the definition from FILE; without it, from a copy of that in the log. Secrets are
     left out.
     """
@@ -707,51 +707,51 @@ def what_if(
             planned = environment.what_if(execution_id, change, at, plan=True, **options)
             write(as_json(_planned(planned), indent=2) if json else secrets.text(repr(planned)))
             return
-        found = environment.what_if(execution_id, change, at, repeat=repeat, **options)
+        variants = environment.what_if(execution_id, change, at, repeat=repeat, **options)
     except (DefinitionError, NotFoundError) as error:
         if file is not None or getattr(error, "kind", "agent") not in ("agent", "action"):
             raise
-        told = (
+        advice = (
             "A log holds the workflow, not agents and actions: name their file (divebook what-if ID FILE) or --actions"
         )
-        raise SetupError(f"{error}. {told}") from error
+        raise SetupError(f"{error}. {advice}") from error
     from divebook.cli.result import EXIT_CODES
 
-    secrets.learn(*(each.execution.state.variables for each in found))
+    secrets.learn(*(each.execution.state.variables for each in variants))
     if json:
-        facts = [_variant_facts(each) for each in found]
+        facts = [_variant_facts(each) for each in variants]
         write(as_json(facts if repeat > 1 else facts[0], indent=2))
     else:
-        write(secrets.text(str(found if repeat > 1 else found[0])))
-    codes = (EXIT_CODES.get(each.execution.status, 1) for each in found)
+        write(secrets.text(str(variants if repeat > 1 else variants[0])))
+    codes = (EXIT_CODES.get(each.execution.status, 1) for each in variants)
     raise typer.Exit(next(filter(None, codes), 0))
 
 
 def _planned(plan: Plan) -> dict[str, Any]:
     """Return the facts about a plan that ``--json`` prints."""
-    told = {name: getattr(plan, name) for name in ("source", "at", "reused", "cost", "unknown", "blocked")}
-    return {**told, "change": plan.change.to_data(), "live": [call._asdict() for call in plan.live]}
+    facts = {name: getattr(plan, name) for name in ("source", "at", "reused", "cost", "unknown", "blocked")}
+    return {**facts, "change": plan.change.to_data(), "live": [call._asdict() for call in plan.live]}
 
 
-def _variant_facts(found: WhatIf) -> dict[str, Any]:
+def _variant_facts(variant: WhatIf) -> dict[str, Any]:
     """Return the facts about a what-if that ``--json`` prints."""
-    execution = found.execution
-    first = found.diff
+    execution = variant.execution
+    first = variant.diff
     return {
         "id": execution.id,
-        "source": found.source,
-        "at": found.at,
-        "change": found.change.to_data(),
+        "source": variant.source,
+        "at": variant.at,
+        "change": variant.change.to_data(),
         "status": execution.status,
         "error": execution.error,
-        "outputs": found.outputs,
-        **asdict(found.tally),
-        "cost": found.cost,
-        "comparable": found.comparable,
-        "calls": [call._asdict() for call in found.calls],
+        "outputs": variant.outputs,
+        **asdict(variant.tally),
+        "cost": variant.cost,
+        "comparable": variant.comparable,
+        "calls": [call._asdict() for call in variant.calls],
         "first_difference": None if first is None else {"event": first.event, "step": first.step, "text": first.text},
-        "differences": found.comparison.pairs[0].counts,
-        "unchecked": found.unchecked,
+        "differences": variant.comparison.pairs[0].counts,
+        "unchecked": variant.unchecked,
     }
 
 
@@ -828,10 +828,10 @@ def try_step(
     except (DefinitionError, NotFoundError) as error:
         if file is not None or keys is not None or getattr(error, "kind", "agent") not in ("agent", "action"):
             raise
-        told = (
+        advice = (
             "A log holds the workflow, not agents and actions: name their file (divebook try ID STEP FILE) or --actions"
         )
-        raise SetupError(f"{error}. {told}") from error
+        raise SetupError(f"{error}. {advice}") from error
     write(as_json(_trial_facts(trial), indent=2) if json else secrets.text(str(trial)))
     if keep is not None:
         trial.keep(keep)

@@ -131,8 +131,9 @@ def import_(
 ) -> None:
     """Import an exported log and print its id.
 
-    Either the whole log arrives or nothing. What has not ended arrives as a picture, which cannot go on. A history of
-    messages of pydantic-ai, and a trace of OpenTelemetry with the GenAI conventions, become an execution of turns.
+    Either the whole log arrives or nothing. What has not ended arrives as a snapshot, which cannot be resumed. A
+    history of messages of pydantic-ai, and a trace of OpenTelemetry with the GenAI conventions, become an execution
+    of turns.
     """
     from divebook.agents import imports as imported
     from divebook.store import open_store
@@ -159,8 +160,8 @@ def check(store: Store = None, *, json: Json = False) -> None:
     report = check_store(existing_store(store), fold=lambda events: fold(events[0].execution_id, events))
     damages = report.all_damages()
     if json:
-        found = [{"execution": d.execution_id, "sequence": d.sequence, "text": d.text} for d in damages]
-        write(as_json({"ok": report.ok, "executions": len(report.executions), "damages": found}, indent=2))
+        rows = [{"execution": d.execution_id, "sequence": d.sequence, "text": d.text} for d in damages]
+        write(as_json({"ok": report.ok, "executions": len(report.executions), "damages": rows}, indent=2))
     else:
         events = sum(entry.events for entry in report.executions)
         say(
@@ -201,19 +202,19 @@ def copy(
     """Copy a store into another one, compared by hashes.
 
     All executions and messages are copied, and read again. No process may drive an execution meanwhile. A copy that
-    broke off is taken up by the same command. What has not ended could go on in both stores: use one of them only.
+    broke off is continued by the same command. Unfinished executions could be resumed in both stores: use only one.
     """
     from divebook.cli.project import existing_store
     from divebook.store import open_store
     from divebook.store.transfer import copy as copy_store
 
-    found = existing_store(source)
+    source_store = existing_store(source)
     there = open_store(target)
-    report = copy_store(found, there)
-    known = f", {plural(report.already, 'execution')} there already" if report.already else ""
+    report = copy_store(source_store, there)
+    already = f", {plural(report.already, 'execution')} there already" if report.already else ""
     say(
         f"{there.location}: {plural(report.executions, 'execution')}, {plural(report.events, 'event')}, "
-        f"{plural(report.messages, 'message')}{known}; all compared"
+        f"{plural(report.messages, 'message')}{already}; all compared"
     )
     if report.unended:
         note(f"{plural(report.unended, 'execution')} not ended: go on in one of the two stores only", "yellow")
@@ -288,7 +289,7 @@ def recover(
 ) -> None:
     """List executions whose process has died, or resume them.
 
-    Exit code 1 if one failed or cannot go on, 3 if one waits.
+    Exit code 1 if one failed or cannot continue, 3 if one waits.
     """
     from divebook.cli.project import add_definitions, existing_store, open_environment
     from divebook.config.answers import interrupted
@@ -312,16 +313,16 @@ def _worst(codes: Sequence[int]) -> int:
 def _list(records: Sequence[ExecutionRecord], page: int, *, json: bool) -> None:
 
     if json:
-        write(as_json([{"id": found.execution_id, "workflow": found.workflow_name} for found in records], indent=2))
+        write(as_json([{"id": record.execution_id, "workflow": record.workflow_name} for record in records], indent=2))
     elif records:
         rows = [
             (
-                found.execution_id,
-                one_line(found.workflow_name, 40),
-                status_text(found.status),
-                local_time(found.started_at),
+                record.execution_id,
+                one_line(record.workflow_name, 40),
+                status_text(record.status),
+                local_time(record.started_at),
             )
-            for found in records[(page - 1) * PAGE : page * PAGE]
+            for record in records[(page - 1) * PAGE : page * PAGE]
         ]
         columns(("id", "workflow", "status", "started"), rows, whole=("id",))
         if len(records) > PAGE:
@@ -414,10 +415,10 @@ def _models(environment: Environment, *, is_given: bool) -> dict[str, list[str]]
 
     if not is_given:
         return {f"{provider}:{model}": [] for provider, model in DEFAULT_MODELS.items()}
-    found: dict[str, list[str]] = {}
+    models: dict[str, list[str]] = {}
     for agent in environment.agents.values():
-        found.setdefault(agent.model_name, []).append(agent.name)
-    return found
+        models.setdefault(agent.model_name, []).append(agent.name)
+    return models
 
 
 def _problems(environment: Environment, store: str | None) -> dict[str, str]:
@@ -427,47 +428,49 @@ def _problems(environment: Environment, store: str | None) -> dict[str, str]:
     from divebook.errors import DivebookError
     from divebook.steps.checks import check_model
 
-    found: dict[str, str] = {}
+    problems: dict[str, str] = {}
     for agent in environment.agents.values():
         try:
             environment.check_agent(agent)
             runs = existing_store(store) if agent.model_name.startswith(RECORDED) else environment.store
             check_model(agent.model, f"agent {agent.name}", runs)
         except DivebookError as error:
-            found[agent.name] = str(error)
-    return found
+            problems[agent.name] = str(error)
+    return problems
 
 
-def _row(model: str, agents: list[str], found: Examined, problems: list[str], *, ping: bool) -> dict[str, Any]:
-    key = found.key or (f"{found.found_key} is set" if found.found_key else "not needed" if not found.library else "")
+def _row(model: str, agents: list[str], examined: Examined, problems: list[str], *, ping: bool) -> dict[str, Any]:
+    key = examined.key or (
+        f"{examined.found_key} is set" if examined.found_key else "not needed" if not examined.library else ""
+    )
     row = {
         "model": model,
         "agents": ", ".join(agents),
-        "library": found.library or "installed",
+        "library": examined.library or "installed",
         "key": key,
-        "price": "known" if found.has_price else "unknown: max_cost cannot be enforced",
-        "hint": found.hint,
+        "price": "known" if examined.has_price else "unknown: max_cost cannot be enforced",
+        "hint": examined.hint,
         "problems": problems,
-        "usable": found.is_usable and not problems,
+        "usable": examined.is_usable and not problems,
     }
     if ping:
-        row["answer"], can_answer = _answer(found)
+        row["answer"], can_answer = _answer(examined)
         row["usable"] = can_answer and not problems
     return row
 
 
-def _answer(found: Examined) -> tuple[str, bool]:
+def _answer(examined: Examined) -> tuple[str, bool]:
     """Return the answer of a model or the reason why it has none, and whether it answered."""
     import anyio
 
     from divebook.agents.models import ping
     from divebook.agents.scripted import SCRIPTED
 
-    if found.model == SCRIPTED:
+    if examined.model == SCRIPTED:
         return "answers offline", True
-    if not found.is_usable:
+    if not examined.is_usable:
         return "not asked", False
     try:
-        return anyio.run(ping, found.model) or "an empty answer", True
+        return anyio.run(ping, examined.model) or "an empty answer", True
     except Exception as error:  # noqa: BLE001 - whatever a provider's client raises is what the person wants to read
         return f"{type(error).__name__}: {error}", False

@@ -99,7 +99,7 @@ def _moments(cron: str, zone: tzinfo | None, wall: datetime, *, forwards: bool) 
 def _require_times(cron: str) -> None:
     """Raise ValueError for expressions that croniter accepts but that are not valid for a schedule.
 
-    Due times have the precision of a minute, so there is no field for seconds, and none for years after it. A random
+    Due times have the precision of a minute, so fields for seconds and for years are refused. A random
     time would be different in each computation, and therefore be due again and again.
     """
     fields = cron.split()
@@ -279,7 +279,7 @@ class Schedules:
             raise DefinitionError(problems, self._definitions.name or "<definition>")
 
     def enqueue_due(self, now: datetime, *, monotonic: Callable[[], float] = time.monotonic) -> None:
-        """Enqueue due workflows that were not handled yet. An error of one schedule does not affect the others."""
+        """Queue due workflows that were not handled yet. An error of one schedule does not affect the others."""
         for schedule in _active(self._definitions):
             if self._failed.get(schedule.name, 0.0) > monotonic():
                 continue

@@ -166,7 +166,7 @@ class EnvironmentCheckpoints:
         Raises
         ------
         CheckpointNotFoundError
-            There is no such checkpoint.
+            The checkpoint does not exist.
         DevEnvError
             A part is missing, or is damaged.
         """
@@ -364,7 +364,7 @@ async def save(
 
 
 async def _forget(isolation: Isolation, checkpoints: EnvironmentCheckpoints) -> None:
-    names = [told["name"] for told in checkpoints.manifests()]
+    names = [manifest["name"] for manifest in checkpoints.manifests()]
     await isolation.forget_but([checkpoints.artefacts(name) for name in names])
 
 
@@ -385,7 +385,7 @@ async def restore(environments: Environments, isolation: Isolation, name: str, *
     Raises
     ------
     CheckpointNotFoundError
-        There is no such checkpoint.
+        The checkpoint does not exist.
     DevEnvError
         A part of it is missing or damaged, and nothing was changed; or it could not be restored.
     """

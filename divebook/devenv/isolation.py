@@ -336,7 +336,7 @@ def _times(processes: Iterable[Any]) -> float:
 
 
 def end_processes(environment_id: str) -> None:
-    """Kill all processes of an environment and wait until they have ended, except those stuck in the kernel."""
+    """End all processes of an environment and wait until they have ended, except those stuck in the kernel."""
     import psutil
 
     processes = marked_processes(environment_id)

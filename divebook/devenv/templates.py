@@ -180,9 +180,9 @@ def filled(value: Any, names: Mapping[str, str], *, place: tuple[str, ...] = ())
         if match.group() == "$$" or _DEFERRED.fullmatch(match.group()):
             return match.group()  # `at_start` turns two dollars into one, as the last step
         if match[1] not in names:
-            known = ", ".join(f"${{{name}}}" for name in (*sorted(names), "env:NAME", "secret:NAME"))
+            allowed = ", ".join(f"${{{name}}}" for name in (*sorted(names), "env:NAME", "secret:NAME"))
             raise DevEnvError(
-                f"{'.'.join(place)}: ${{{match[1]}}} is not known; known are {known}, and $$ for a dollar"
+                f"{'.'.join(place)}: ${{{match[1]}}} is not known; known are {allowed}, and $$ for a dollar"
             )
         return names[match[1]].replace("$", "$$")
 
@@ -265,8 +265,8 @@ def _hint(error: Any) -> str:
     """Return a suggestion for each unknown key that is close to a known one."""
     if error.validator != "additionalProperties" or not isinstance(error.schema.get("properties"), dict):
         return ""
-    known = error.schema["properties"]
-    matches = {key: difflib.get_close_matches(key, known, 1) for key in error.instance if key not in known}
+    allowed = error.schema["properties"]
+    matches = {key: difflib.get_close_matches(key, allowed, 1) for key in error.instance if key not in allowed}
     return "".join(f" (did you mean {match[0]!r} for {key!r}?)" for key, match in matches.items() if match)
 
 
@@ -350,6 +350,8 @@ def _mapping(parent: Mapping[str, Any], child: Mapping[str, Any], place: tuple[s
 
 
 def _value(parent: Any, child: Any, place: tuple[str, ...]) -> Any:
+    # Mappings are merged by key, unless the child replaces them explicitly. Other values of the child win, except
+    # lists: `init` is appended to the parent's, and lists whose items have keys are merged by key.
     if isinstance(child, Mapping):
         if set(child) == {"$replace"}:
             return child["$replace"]
@@ -490,12 +492,15 @@ def _is_amount(name: str, amount: str) -> bool:
 
 
 _FORMS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    "hide_foreign": (lambda said: isinstance(said, bool), "true or false"),
-    "owner_only": (lambda said: isinstance(said, bool), "true or false"),
-    "operators": (lambda said: isinstance(said, list) and all(isinstance(one, str) for one in said), "a list of names"),
-    "checkpoints": (lambda said: type(said) is int and said > 0, "a number above 0"),
+    "hide_foreign": (lambda value: isinstance(value, bool), "true or false"),
+    "owner_only": (lambda value: isinstance(value, bool), "true or false"),
+    "operators": (
+        lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),
+        "a list of names",
+    ),
+    "checkpoints": (lambda value: type(value) is int and value > 0, "a number above 0"),
     "quotas": (
-        lambda said: isinstance(said, dict) and all(map(_is_quota, said.values())),
+        lambda value: isinstance(value, dict) and all(map(_is_quota, value.values())),
         "by tenant an object of environments, cpu, memory and disk",
     ),
 }
@@ -527,17 +532,17 @@ class RootSettings:
         except (OSError, ValueError, TypeError) as error:
             raise DevEnvError(f"{path} cannot be read as a JSON object: {error}") from error
         if unknown:
-            names = ", ".join(found.name for found in fields(cls))
+            names = ", ".join(setting.name for setting in fields(cls))
             raise DevEnvError(f"{path} has the unknown keys {', '.join(sorted(unknown))}; known are {names}")
         for name, (fits, expectation) in _FORMS.items():
             if name in settings and not fits(settings[name]):
                 raise DevEnvError(f"{path}: {name} must be {expectation}, not {json.dumps(settings[name])}")
         return cls(**settings)
 
-    def require_quota(self, tenant: str, limits: Mapping[str, str], others: Iterable[Mapping[str, str]]) -> None:
-        """Raise `LimitExceededError` if one more environment, besides `others`, exceeds the quota of the tenant."""
+    def require_quota(self, tenant: str, limits: Mapping[str, str], environments: Iterable[Mapping[str, str]]) -> None:
+        """Raise `LimitExceededError` if one more environment, besides `environments`, exceeds the tenant's quota."""
         quota = self.quotas.get(tenant, {})
-        existing = list(others)
+        existing = list(environments)
         if _COUNTED in quota and len(existing) >= int(quota[_COUNTED]):
             raise LimitExceededError(f"the tenant {tenant!r} may have {quota[_COUNTED]} environments: destroy one")
         for name, number in _SUMMED.items():
@@ -582,7 +587,7 @@ _LASTING = (FileNotFoundError, PermissionError)
 
 
 def is_passing(error: DivebookError) -> bool:
-    """Return whether a retry may help. It does not if there is no engine, or the image or package does not exist."""
+    """Return whether a retry may help. It does not if the engine, or the image or package does not exist."""
     if isinstance(error, EngineUnavailableError):
         return not isinstance(error.__cause__, _LASTING)
     if isinstance(error, ShellExecutionError | ContainerError):

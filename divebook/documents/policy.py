@@ -253,7 +253,7 @@ _stores: dict[Path, set[str]] = {}
 
 
 def protect_store(path: Path) -> None:
-    """Protect the file of a store and the files that belong to it, until this process ends."""
+    """Register the file of a store and the files that belong to it as protected, until this process ends."""
     store = path.resolve()
     _stores.setdefault(store.parent, set()).add(store.name)
 
@@ -491,6 +491,7 @@ def require_allowed(value: Any, policy: Policy, folder: Path | None = None) -> N
 
 
 def _references_in(value: Any) -> Iterator[tuple[str, str]]:
+    # Only a string that is a reference as a whole counts, at any depth of mappings and sequences.
     match value:
         case str():
             reference = _REFERENCE.fullmatch(value)

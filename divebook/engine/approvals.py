@@ -472,8 +472,8 @@ def _is_exactly(patterns: Mapping[str, Any], arguments: Mapping[str, Any], defau
     for name, pattern in patterns.items():
         if name not in arguments or not is_allowed_by(pattern, arguments[name]):
             return False
-    others = [name for name in arguments if name not in patterns]
-    return all(name in defaults and is_same(defaults[name], arguments[name]) for name in others)
+    extra = [name for name in arguments if name not in patterns]
+    return all(name in defaults and is_same(defaults[name], arguments[name]) for name in extra)
 
 
 def _is_covered(rule: StandingRule, call: ToolCall) -> bool:

@@ -313,13 +313,13 @@ def reserved_for(bounds: Bounds) -> Reserved:
 
 def given_with(state: ExecutionState, reserved: Reserved | None) -> Bounds:
     """Return the bounds of a child for which the parent has already reserved an amount."""
-    left = left_of(state)
+    remaining = left_of(state)
     held = reserved or Reserved()
     return replace(
-        left,
-        max_llm_calls=None if left.max_llm_calls is None else held.calls,
-        max_tokens=None if left.max_tokens is None else held.tokens,
-        max_cost=None if left.max_cost is None else dollars(held.cost),
+        remaining,
+        max_llm_calls=None if remaining.max_llm_calls is None else held.calls,
+        max_tokens=None if remaining.max_tokens is None else held.tokens,
+        max_cost=None if remaining.max_cost is None else dollars(held.cost),
     )
 
 

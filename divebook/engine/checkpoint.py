@@ -45,12 +45,12 @@ def placed(places: Map[K, int], key: K, value: Any, sequence: int) -> Map[K, int
     return places.delete(key) if places and key in places else places
 
 
-def moved(places: Map[K, int], others: Map[K, int], keys: Map[K, Any]) -> Map[K, int]:
-    """Return the places after the values of some keys were replaced by values whose places are `others`."""
+def moved(places: Map[K, int], new_places: Map[K, int], keys: Map[K, Any]) -> Map[K, int]:
+    """Return the places after the values of some keys were replaced by values whose places are `new_places`."""
     for key in keys if places else ():
-        if key in places and key not in others:
+        if key in places and key not in new_places:
             places = places.delete(key)
-    return places.update(others) if others else places
+    return places.update(new_places) if new_places else places
 
 
 # --- states as bytes -------------------------------------------------------------------------------------------------

@@ -212,9 +212,9 @@ def _may_reach(workflow: Workflow, path: PathState, step: str) -> bool:
 
 
 def _join(paths: list[PathState]) -> RecordFacts:
-    survivor, *others = paths
-    facts = [Fact(catalog.PathCompleted(_last_step(path)), path.id) for path in others]
-    joined = tuple(path.id for path in others)
+    survivor, *joining = paths
+    facts = [Fact(catalog.PathCompleted(_last_step(path)), path.id) for path in joining]
+    joined = tuple(path.id for path in joining)
     return RecordFacts((*facts, Fact(catalog.PathJoined(survivor.current_step, joined), survivor.id)))
 
 

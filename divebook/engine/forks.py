@@ -390,9 +390,9 @@ def require_reach(change: Change, source: ExecutionState) -> None:
             )
     for question in change.answers:
         if question not in source.interrupts:
-            others = ", ".join(source.interrupts) or "none"
+            questions = ", ".join(source.interrupts) or "none"
             raise SetupError(
-                f"question {question} has not been asked by {place} (asked: {others}); fork at a later one"
+                f"question {question} has not been asked by {place} (asked: {questions}); fork at a later one"
             )
     for name in change.skipped:
         path = source.paths.get(name)

@@ -820,7 +820,7 @@ class Environment:
         definition: DefinitionLike | None = None,
         plan: bool = False,
     ) -> Execution | ResumePlan:
-        """Continue an execution where its log ends, or with a corrected definition where that differs from the log.
+        """Resume an execution where its log ends, or with a corrected definition where that differs from the log.
 
         Completed steps do not run again. A failed or cancelled execution continues at the step it stopped in. Without a
         `definition` it continues with the one it was started with; `bounds` replace its bounds. One that has completed,

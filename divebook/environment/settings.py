@@ -192,8 +192,8 @@ class EnvironmentWorkspaces:
             raise SetupError(f"workspace {definition.name}: its folder {folder} is not there; make it, or name another")
         return folder
 
-    def made(self, definition: WorkspaceDefinition, folder: Path, told: OnEgress) -> Workspace:
-        """Return a workspace over a folder, not entered yet. It calls `told` for each network request to a host."""
+    def made(self, definition: WorkspaceDefinition, folder: Path, on_egress: OnEgress) -> Workspace:
+        """Return a workspace over a folder, not entered yet. It calls `on_egress` for each request to a host."""
         self._registry.require_permitted(definition)
         policy = self._registry.policy_of(definition)
         if not folder.resolve().is_relative_to(self._base().resolve()):  # the log of a run may name any folder
@@ -215,7 +215,7 @@ class EnvironmentWorkspaces:
         if definition.kind == DOCKER:
             limits = {"memory": definition.memory, "cpus": definition.processors}
             options |= {name: value for name, value in limits.items() if value is not None}
-            return DockerWorkspace(folder, image=definition.image, allow=definition.hosts, told=told, **options)
+            return DockerWorkspace(folder, image=definition.image, allow=definition.hosts, told=on_egress, **options)
         return LocalWorkspace(folder, **options)
 
     def content(self, digest: str) -> bytes:

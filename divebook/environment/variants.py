@@ -137,7 +137,7 @@ class _Continuation(NamedTuple):
 
     source: Execution
     workflow: Workflow
-    kept: Kept
+    reusable: Kept
     prefix: Prefix
     forked: catalog.ExecutionForked
     """First own event of the new execution."""
@@ -371,7 +371,7 @@ class Variants:
         *,
         plan: bool,
     ) -> Execution | ResumePlan:
-        """Continue an execution with a changed definition; see `Environment.resume`."""
+        """Resume an execution with a changed definition; see `Environment.resume`."""
         source = self._execution(execution_id)
         self._require_stopped(source)
         refuse_final(self._control.find(source.id))
@@ -383,13 +383,13 @@ class Variants:
         continuation = self._continuation(source, workflow, options, catalog.REUSE)
         is_same_definition = workflow.fingerprint == source.state.fingerprint
         is_same_code = self._registry.code_of(workflow) == dict(source.state.code)
-        if continuation.kept.first is None and is_same_definition and is_same_code:
+        if continuation.reusable.first is None and is_same_definition and is_same_code:
             raise SetupError(
                 f"the definition of {workflow.name!r} does nothing otherwise than execution {source.id} has recorded; "
                 "correct it first, or resume without a definition to make what failed again"
             )
         if plan:
-            return planned_to_go_on(self.rehearsals, source, workflow, continuation.kept, continuation.forked)
+            return planned_to_go_on(self.rehearsals, source, workflow, continuation.reusable, continuation.forked)
         execution = self._start_continuation(continuation)
         if execution.was_driven or execution.state.is_over:
             return execution
@@ -403,7 +403,7 @@ class Variants:
         workflow = self._changed_definition(source, NEW)
         continuation = self._continuation(source, workflow, options, catalog.UNEDITED)
         if plan:
-            return planned_to_go_on(self.rehearsals, source, workflow, continuation.kept, continuation.forked)
+            return planned_to_go_on(self.rehearsals, source, workflow, continuation.reusable, continuation.forked)
         return self._start_continuation(continuation)
 
     def _require_stopped(self, source: Execution) -> None:
@@ -456,20 +456,20 @@ class Variants:
             do not count, so that the shared events end before the first of these.
         """
         self._registry.check(workflow)
-        kept = kept_by(source, self._control, workflow)
+        reusable = kept_by(source, self._control, workflow)
         if reuse == catalog.UNEDITED:
-            kept = self._kept_before_edits(source, kept)
-        prefix = prefix_of(self._store, source.id, kept.at, Change())
+            reusable = self._kept_before_edits(source, reusable)
+        prefix = prefix_of(self._store, source.id, reusable.at, Change())
         forked = self._forked(prefix, workflow, Change(), options, catalog.RESUME)
-        return _Continuation(source, workflow, kept, prefix, replace(forked, tools=reuse))
+        return _Continuation(source, workflow, reusable, prefix, replace(forked, tools=reuse))
 
-    def _kept_before_edits(self, source: Execution, kept: Kept) -> Kept:
+    def _kept_before_edits(self, source: Execution, reusable: Kept) -> Kept:
         """Return the shared events if functions that were edited since are called again."""
         events = source.history()
         first = first_reached(events, edited_labels(self._registry, source.state.workflow_name, events))
         if first is None:
-            return kept
-        return kept._replace(at=min(kept.at, point_before(events, max(1, first - 1))))
+            return reusable
+        return reusable._replace(at=min(reusable.at, point_before(events, max(1, first - 1))))
 
     def _resumption_key(self, source: Execution, workflow: Workflow, options: StartOptions) -> str:
         """Return the start key of a continuation.

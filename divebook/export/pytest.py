@@ -129,7 +129,7 @@ def _tool(name: str, hints: Mapping[str, bool], **options: Any) -> ToolFunction:
 
 
 async def answered_from_the_log(*_: Any, **__: Any) -> NoReturn:
-    """Stand in for an action or a tool, which is not called since the log has its results."""
+    """Replace an action or a tool, which is not called since the log has its results."""
     raise AssertionError("an action or a tool was called while a log was driven again")
 
 

@@ -138,9 +138,9 @@ def refuse_inside(what: str, text: str) -> None:
 
 def _advice(text: str) -> str:
     """Return the form to write in place of a text that looks like Python."""
-    named = re.fullmatch(r"\$?\{([^{}]+)\}", text) or re.fullmatch(r"[\"]?\$+([\w.]+)[\"]?", text)
-    if named:
-        return f"write ${named[1]} for the value, or '{text.strip(chr(34))}' for that text"
+    match = re.fullmatch(r"\$?\{([^{}]+)\}", text) or re.fullmatch(r"[\"]?\$+([\w.]+)[\"]?", text)
+    if match:
+        return f"write ${match[1]} for the value, or '{text.strip(chr(34))}' for that text"
     if text[:1] in "[{":
         return f"write Python after a dollar, {'$[a, b]' if text[0] == '[' else '$dict(a=b)'}, or quote the text in it"
     bare = text.strip('"')

@@ -68,8 +68,8 @@ def _remove_all(shell: InteractiveShell) -> None:
     remove_inspection(shell)
     if remember_cell in shell.events.callbacks["pre_run_cell"]:
         shell.events.unregister("pre_run_cell", remember_cell)
-    others = [entry for entry in shell.configurables if not isinstance(entry, DiveMagics | DevEnvMagics)]
-    shell.configurables[:] = others
+    remaining = [entry for entry in shell.configurables if not isinstance(entry, DiveMagics | DevEnvMagics)]
+    shell.configurables[:] = remaining
     for magics_type in (DiveMagics, DevEnvMagics):
         shell.magics_manager.registry.pop(magics_type.__name__, None)
     for magics in shell.magics_manager.magics.values():

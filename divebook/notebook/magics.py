@@ -691,7 +691,7 @@ class DiveMagics(Magics):
 
     @command("runs [--status STATUS]")
     def runs(self, arguments: Arguments) -> Result:
-        """Browse executions, newest first.
+        """List executions, newest first.
 
         The list shows what each cost and why it failed, opens, resumes, cancels and tags them, and has the inbox
         beside it. `runs = %dive runs`, then `runs.frame()` is a DataFrame, and `runs[0]` the newest run.
@@ -909,7 +909,7 @@ class DiveMagics(Magics):
 
     @command("annotate ID ...")
     def annotate(self, arguments: Arguments) -> pd.DataFrame:
-        """Annotate one execution or several: a note, labels, tags.
+        """Add a note, labels or tags to one execution or several.
 
         A frame shows the result of each. The annotation is an event of each log, also after its end.
 
@@ -959,7 +959,7 @@ class DiveMagics(Magics):
 
     @command("help [WORD]")
     def help(self, arguments: Arguments) -> None:
-        """Explain a sub-command or a key of definitions, or list all sub-commands.
+        """Describe a sub-command or a key of definitions, or list all sub-commands.
 
         WORD           the sub-command, as `%dive COMMAND?` and `%dive COMMAND --help` do; or a key, such as Ask, Retry
                        or Each: its meaning and type, with an example

@@ -205,6 +205,7 @@ class Outline:
                 return
 
     def _flow_character(self, line: str, position: int) -> None:
+        # Only characters that end a token move its start (the last line); the others are part of the token.
         character = line[position]
         top = self._open[-1] if self._open else None
         if character in "{[":

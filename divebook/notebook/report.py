@@ -224,9 +224,9 @@ class ReportedFailures(NamedTuple):
 
     last: Failure | None = None
     """The failure that ended the run; None if the run continued after its failures."""
-    others: str = ""
+    other_failures: str = ""
     """The other failures in one line; empty if there are none."""
-    kept: str = ""
+    kept_results: str = ""
     """Summary of the results that a resumed run keeps."""
 
 
@@ -380,6 +380,7 @@ def as_text(report: Report) -> str:
     """Return a report as text for a terminal."""
     lines = [f"{report.name}: {SIGNS.get(report.status, '')} {report.status}", f"  {report.id}"]
     lines += [f"  {', '.join(report.facts)}", "", *_text_table(COLUMNS, report.rows), *_text_of_items(report)]
+    # Each part follows an empty line, and is left out if it has nothing to show.
     if report.values:
         limit = MAX_VALUE if report.status == COMPLETED else MAX_VALUE_UNFINISHED
         lines += ["", f"{report.values_title}:", *_text_values(report.values, limit)]
@@ -393,7 +394,7 @@ def as_text(report: Report) -> str:
         lines += ["", f"waits for {signal}", f"to send it: {' or '.join(commands)}"]
     if report.error:
         lines += ["", f"error: {report.error}"]
-    if report.failures.last is None and report.failures.others:
+    if report.failures.last is None and report.failures.other_failures:
         lines += [""]
     lines += text_lines(report.failures, report.clean)
     if report.next:
@@ -596,25 +597,29 @@ def failures_in(execution: Execution, log: ReadLog) -> ReportedFailures:
         return ReportedFailures()
     last = execution.failure_in(log)
     failures = failures_of(log)
-    others = summary(failures) if len(failures) > 1 or last is None else ""
-    kept = kept_in(log.spans) if execution.status == FAILED else ""
-    return ReportedFailures(last, others, kept)
+    other_failures = summary(failures) if len(failures) > 1 or last is None else ""
+    kept_results = kept_in(log.spans) if execution.status == FAILED else ""
+    return ReportedFailures(last, other_failures, kept_results)
 
 
 def text_lines(failures: ReportedFailures, redactor: Redactor) -> Iterator[str]:
     """Yield the lines that follow the error in a text."""
     if failures.last is not None:
         yield from (f"  {line}" for line in redactor.text(failures.last.details).splitlines())
-    if failures.others:
-        yield f"  {redactor.text(failures.others)}"
-    if failures.kept:
-        yield f"  kept: {failures.kept}"
+    if failures.other_failures:
+        yield f"  {redactor.text(failures.other_failures)}"
+    if failures.kept_results:
+        yield f"  kept: {failures.kept_results}"
 
 
 def failure_card(failures: ReportedFailures, hint: str, redactor: Redactor) -> str:
     """Return the failure as HTML: error, meaning, place, arguments, source line, calls, kept results and `hint`."""
     if failures.last is None:
-        return f'<p style="margin:6px 0">✕ {_safe(redactor.text(failures.others))}</p>' if failures.others else ""
+        return (
+            f'<p style="margin:6px 0">✕ {_safe(redactor.text(failures.other_failures))}</p>'
+            if failures.other_failures
+            else ""
+        )
     failure = failures.last
     arguments = "\n".join(f"{name} = {text}" for name, text in (failure.arguments or {}).items())
     rows = [
@@ -622,8 +627,8 @@ def failure_card(failures: ReportedFailures, hint: str, redactor: Redactor) -> s
         ("Where", f" {_safe(redactor.text(failure.where))}"),
         ("Arguments", _pre(redactor.text(arguments)) if arguments else ""),
         (failure.place or "Source", _source_lines(failure, redactor) if failure.source else ""),
-        ("Also", f" {_safe(redactor.text(failures.others))}"),
-        ("Kept", f" {_safe(failures.kept)}"),
+        ("Also", f" {_safe(redactor.text(failures.other_failures))}"),
+        ("Kept", f" {_safe(failures.kept_results)}"),
     ]
     # Not a table: front ends set a background for the rows of tables.
     body = "".join(

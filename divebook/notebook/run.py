@@ -158,7 +158,7 @@ class Run(ReadExecution):
         return self._execution.chain
 
     def wait(self, timeout: float | None = None, *, check: bool = False) -> Self:
-        """Block until the run has ended, or waits for an answer; return this handle.
+        """Wait until the run has ended, or waits for an answer; return this handle.
 
         An interrupt of the kernel ends the waiting, not the run. Use `cancel` to end the run.
 

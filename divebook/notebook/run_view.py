@@ -122,21 +122,21 @@ class RecoveryOptions:
         self._failure_read_at = 0
         """Number of the last event when the failure was read; 0 before."""
 
-    def of(self, header: Header, kept: str) -> list[Way]:
+    def of(self, header: Header, kept_results: str) -> list[Way]:
         """Return the options; none for a run that has not failed, or is running.
 
         Parameters
         ----------
         header
             Cost and duration of the run, shown with "Run again".
-        kept
+        kept_results
             Text that describes what continuing reuses.
         """
         execution = self._execution()
         if execution.is_live or execution.status != FAILED:
             return []
         failure = self._read_failure(execution)
-        return [self._fix(execution, failure, kept), _run_again(header), _replay()]
+        return [self._fix(execution, failure, kept_results), _run_again(header), _replay()]
 
     def _read_failure(self, execution: Execution) -> Failure | None:
         last = execution.state.last_sequence
@@ -148,9 +148,11 @@ class RecoveryOptions:
             self._failure_read_at = last
         return self._failure
 
-    def _fix(self, execution: Execution, failure: Failure | None, kept: str) -> Way:
+    def _fix(self, execution: Execution, failure: Failure | None, kept_results: str) -> Way:
         text, is_ready = _advice(failure, changed_definitions(self._environment, execution))
-        return Way(name="fix", label=FIX, told=text, reused=kept, live="", cost=None, took_us=None, ready=is_ready)
+        return Way(
+            name="fix", label=FIX, told=text, reused=kept_results, live="", cost=None, took_us=None, ready=is_ready
+        )
 
 
 def changed_definitions(environment: Environment, execution: Execution) -> list[str]:
@@ -176,7 +178,7 @@ def plan_of(run: ControllableRun) -> str:
 
 
 def continue_failed(run: ControllableRun) -> None:
-    """Continue a failed run, with its changed definitions if there are any.
+    """Resume a failed run, with its changed definitions if there are any.
 
     Another process may do so at the same time. The lease lets one of them run it.
 

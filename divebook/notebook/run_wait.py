@@ -75,6 +75,7 @@ def wait_for_run(run: Run, front_end: FrontEnd) -> Run:
                 if output is not None and output.is_hosting_undecided:
                     interruptible_wait(output.view.greeted, FIRST_GREETING_TIMEOUT)
                 return run
+            # A view that greets is shown in a browser, where a person can answer. Otherwise the cell asks.
             if output is not None and interruptible_wait(output.view.greeted, GREETING_TIMEOUT):
                 while _has_no_answer(run):
                     INTERRUPTS.raise_pending()

@@ -317,7 +317,10 @@ def _read_notebook(path: Path) -> Any:
 
 
 def _run_data(notebook: Any) -> Iterator[Any]:
-    """Yield the data of runs in the outputs of a notebook, which may have any form."""
+    """Yield the data of runs in the outputs of a notebook, which may have any form.
+
+    The file may be edited or damaged, so each level is checked for its type and skipped if it has another one.
+    """
     cells = notebook.get("cells") if isinstance(notebook, dict) else None
     for cell in cells if isinstance(cells, list) else ():
         outputs = cell.get("outputs") if isinstance(cell, dict) else None

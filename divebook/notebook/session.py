@@ -226,9 +226,9 @@ class Session:
         answers: Answers | None = None,
         **options: Unpack[StartOptions],
     ) -> Run:
-        """Continue or show the run that a cell started before, or start a workflow there (`divebook.notebook.rerun`).
+        """Resume or show the run that a cell started before, or start a workflow there (`divebook.notebook.rerun`).
 
-        There are three cases: the definition of the earlier run has changed, there is no earlier run to continue, or
+        There are three cases: the definition of the earlier run has changed, no earlier run can continue, or
         the earlier run is continued, perhaps with edited functions.
 
         Parameters
@@ -282,9 +282,9 @@ class Session:
         answers: Answers | None,
         options: StartOptions,
     ) -> Run:
-        """Continue the earlier run of a cell; if functions that it called were edited, do as `on_edit` states.
+        """Resume the earlier run of a cell; if functions that it called were edited, do as `on_edit` states.
 
-        If a person keeps the earlier run, there is no further question until the next edit.
+        If a person keeps the earlier run, no further question appears until the next edit.
         """
         execution = environment.execution(earlier.record.execution_id)
         code = environment.code_of(workflow)
@@ -390,9 +390,9 @@ class Session:
         environment = self.over(store)
         if not alike:
             return Run(environment.answer(interrupt_id, response, by=by), environment)
-        first, *others = environment.answer_alike(interrupt_id, response, by)
-        if others:
-            print_answer(f"the same answer lets {plural(len(others), 'other run')} continue")
+        first, *other_runs = environment.answer_alike(interrupt_id, response, by)
+        if other_runs:
+            print_answer(f"the same answer lets {plural(len(other_runs), 'other run')} continue")
         return Run(first, environment)
 
     def signal(
@@ -510,7 +510,7 @@ def keep(trial: StepTrial, file: str | Path | None = None, *, overwrite: bool = 
     Raises
     ------
     SetupError
-        The workflow is a Python function, or there is no notebook for a cell.
+        The workflow is a Python function, or no notebook can take a cell.
     """
     if trial.entry.call is not None or any(step.type == FUNCTION for step in trial.workflow.steps):
         line = "change the line of its code"

@@ -383,7 +383,7 @@ def class_of_answer(name: str | None, variables: Mapping[str, Any]) -> str | Non
     Raises
     ------
     NotFoundError
-        There is no class of that name.
+        No class has that name.
     """
     answer_class = variables.get(name or "")
     if not isinstance(answer_class, type):

@@ -226,7 +226,7 @@ class Pipeline:
         mode
             ``sequential`` or ``parallel``; by default what the pipeline says.
         anew
-            Begin at the first stage; else go on at the envelope's stage, for example after a bound was raised.
+            Begin at the first stage; else continue at the envelope's stage, for example after a bound was raised.
 
         Examples
         --------
@@ -347,8 +347,8 @@ class Pipeline:
     def resume(self, envelope: Envelope, response: Response, *, interrupt_id: str | None = None) -> Envelope:
         """Answer the question of an envelope and continue it; return it.
 
-        An envelope that rests in the pipeline's environment goes on in its own execution; one that was kept elsewhere,
-        as its state, in a new one. What was finished is not run again.
+        An envelope that rests in the pipeline's environment continues in its own execution; one that was kept
+        elsewhere, as its state, in a new one. What was finished is not run again.
 
         Parameters
         ----------
@@ -450,11 +450,11 @@ def _remaining_bounds(envelope: Envelope, config: PipelineConfig) -> dict[str, A
     to allow are counted between the stages only.
     """
     bounds = envelope.bounds
-    left: dict[str, Any] = {}
+    remaining: dict[str, Any] = {}
     if bounds.max_tokens is not None:
-        left["max_tokens"] = max(0, bounds.max_tokens - envelope.token_count)
+        remaining["max_tokens"] = max(0, bounds.max_tokens - envelope.token_count)
     if bounds.max_cost is not None:
-        left["max_cost"] = max(0, bounds.max_cost - envelope.cost)
+        remaining["max_cost"] = max(0, bounds.max_cost - envelope.cost)
     if bounds.max_llm_calls is not None and config.on_exhausted == "stop":
-        left["max_llm_calls"] = max(0, bounds.max_llm_calls - envelope.llm_call_count)
-    return {**left, "on_exhausted": "fail"} if left else None
+        remaining["max_llm_calls"] = max(0, bounds.max_llm_calls - envelope.llm_call_count)
+    return {**remaining, "on_exhausted": "fail"} if remaining else None

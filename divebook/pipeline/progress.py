@@ -253,7 +253,7 @@ def finish_at_end(envelope: Envelope) -> None:
 
 
 def reopen(envelope: Envelope, config: PipelineConfig) -> None:
-    """Restart an envelope at its current stage. An envelope that has not begun starts at the first stage."""
+    """Start an envelope again at its current stage. An envelope that has not begun starts at the first stage."""
     if envelope.current_stage == START and config.stage(START) is None:
         envelope.current_stage = config.order[0] if config.order else END
     if not envelope.terminated and envelope.terminal_reason == TerminalReason.COMPLETED:
@@ -271,6 +271,8 @@ def choose(config: PipelineConfig, envelope: Envelope) -> list[str]:
     """Return the stages that run next: one, or in parallel mode all that are ready; none where it ends or must stop."""
     if envelope.terminated:
         return []
+    # The end is checked first, since `reopen` would discard the reason of an envelope that has ended regularly.
+    # Stages of a batch are started only after all checks have passed.
     batch = ready(config, envelope) if envelope.parallel_mode else []
     if envelope.parallel_mode:
         envelope.current_stage = batch[0] if batch else END

@@ -835,6 +835,8 @@ class _Run:
         """Ask the envelope's question and do what the answer, or its lack, means; return False if none is asked."""
         interrupt = envelope.interrupt
         assert interrupt is not None  # noqa: S101 - it is pending
+        # A response may be an input of the execution, or come as an answer to its question. The expiry of the first is
+        # checked here; that of the second is an error of the wait.
         response = None if self._state else self._context.inputs.get(RESPONSE)
         if response is None and interrupt.kind == InterruptKind.CHECKPOINT and self._config.resume_checkpoints:
             response = {}

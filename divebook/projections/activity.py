@@ -619,8 +619,8 @@ def _of_values(name: str, counts: list[tuple[str, int]], tally: ColumnTally) -> 
     first = ranked[:MOST_VALUES]
     rest = ranked[MOST_VALUES:]
     label = "other" if len(rest) == 1 else "others"
-    others = Counted(f"{len(rest):,} {label}", sum(count for _, count in rest))
-    return Distribution(one_line(name, NAME), "values", tuple(Counted(*one) for one in first), others, tally.empty)
+    remainder = Counted(f"{len(rest):,} {label}", sum(count for _, count in rest))
+    return Distribution(one_line(name, NAME), "values", tuple(Counted(*one) for one in first), remainder, tally.empty)
 
 
 def _of_numbers(name: str, tally: ColumnTally) -> Distribution | None:

@@ -258,12 +258,12 @@ class _Placing:
 
     # --- what takes none -------------------------------------------------------------------------------------------
 
-    def _add(self, kind: Kind, name: str, event: Event, asked: Any, answered: Any) -> OperationTree:
+    def _add(self, kind: Kind, name: str, event: Event, request: Any, answered: Any) -> OperationTree:
         """Add a node without duration to the current visit of the event's path, or to the run."""
         around = self._steps.get(event.path, self.root) if event.path else self.root
         self._counts[id(around), kind, name] += 1
         key = kind, name, event.path if around is self.root else "", self._counts[id(around), kind, name]
-        node = OperationTree(kind, name, key, asked, answered, began=event.sequence, ended=event.sequence)
+        node = OperationTree(kind, name, key, request, answered, began=event.sequence, ended=event.sequence)
         node.path = event.path
         node.step = event.step
         around.inside.append(node)

@@ -192,6 +192,7 @@ class KeptFiles:
         points: dict[str, list[_Point]] = {}
         self.last = 0
         """The number of the last event."""
+        # A workspace without recorded initial files has no points: its later changes could not be applied to anything.
         for event in events:
             self.last = event.sequence
             match event.data:
@@ -335,7 +336,7 @@ class KeptFiles:
         SnapshotError
             The folder has something else than the changes began with; nothing was written.
         SetupError
-            There is no folder to take them over into.
+            No folder can take them over.
         """
         target = Path(folder) if folder is not None else self.source
         if target is None:
@@ -381,7 +382,7 @@ class KeptFiles:
         SnapshotError
             A file cannot be written; the folder is as it was.
         NotFoundError
-            There is no file of a name.
+            No file has that name.
         """
         place = Path(folder)
         tree = self.at(sequence)

@@ -146,13 +146,13 @@ class Choices:
 
     def may_set(self, name: str, targets: Iterable[str]) -> frozenset[str] | None:
         """Return the variables that the ways from a step to some targets may set; None for any."""
-        found: frozenset[str] = frozenset()
+        names: frozenset[str] = frozenset()
         for target in targets:
             settable = self._set_from(name, target)
             if settable is None:
                 return None
-            found |= settable
-        return found
+            names |= settable
+        return names
 
     def still_holding(self, control: tuple[int, ...], step: str, origins: Sequence[ValueOrigin]) -> tuple[int, ...]:
         """Return the choices (numbers of `origins`) on which a step still depends: without those that merge at it."""
@@ -445,7 +445,7 @@ class Origins:
         self._items = {step.name: reads_of(step, only_items=True) for step in self.workflow.steps}
 
     def _execution_forked(self, event: Event, data: catalog.ExecutionForked) -> None:
-        """Take over what a fork has otherwise than its source, also for the steps that are open."""
+        """Take over the changes of a fork, also for the steps that are open."""
         if data.definition is not None:
             self._define(data.definition)
         change = data.change or {}
@@ -637,6 +637,8 @@ class Origins:
             return
         visit = after.visit
         step = self.workflow.step(visit.step) if self.workflow is not None else None
+        # The choice depends on the variables that its conditions read. Where errors are caught, it also depends on
+        # everything that the step read and called, since this determines whether it fails.
         reads: dict[int, None] = {}
         for condition, _ in after.conditions:
             if condition not in self._conditions:
@@ -663,6 +665,8 @@ class Origins:
 
     def _keep(self, choice: ValueOrigin, step: Step, targets: list[str]) -> None:
         """Add kept origins for the variables that the ways not followed may set: they depend on the choice."""
+        # `names` is None if the ways not followed may set any variable. A variable that was set since the choice has an
+        # origin of its own already.
         not_taken = [target for target in step.targets if target not in targets]
         names = self.choices.may_set(choice.step, not_taken)
         if names is not None:

@@ -116,6 +116,7 @@ class ProvenanceTree:
 
     def value(self, origin: ValueOrigin) -> Any:
         """Return the recorded value of an origin; None where it has none."""
+        # The other kinds (choices, kept and deleted variables) refer to events that hold no value of them.
         data = self.event(origin.sequence).data if origin.kind in ("set", "input", "output") else None
         match data:
             case catalog.StateMutated():
@@ -165,7 +166,7 @@ def cell_of(whole: ProvenanceTree, origins: Sequence[ValueOrigin], row: int, col
     Raises
     ------
     NotFoundError
-        There is no such row or column, or the log does not say which item made it.
+        The row or column does not exist, or the log does not say which item made it.
     """
     origin = whole.root
     if origin.items:
@@ -278,6 +279,7 @@ class ProvenanceText:
         return {"choice": self._choice, "caught": self._caught}.get(origin.kind, self._value)(origin)
 
     def _value(self, origin: ValueOrigin) -> str:
+        # Kinds that are not listed were set by a step; they share the last form.
         name = one_line(origin.name, VALUE)
         at = f"at event {origin.sequence:,}"
         place = self._place(origin)
@@ -396,6 +398,7 @@ class ProvenanceText:
             return "nobody answered in time"
         if not isinstance(data, catalog.InterruptResolved):
             return "not answered"
+        # An answer of one part is shown as that part alone: "yes" instead of {text: yes}.
         response = data.response
         answer = {k: v for k, v in response.items() if v is not None} if isinstance(response, Mapping) else response
         value = next(iter(answer.values())) if isinstance(answer, Mapping) and len(answer) == 1 else answer

@@ -158,7 +158,7 @@ class RecordedEnds:
             self._by_asked.setdefault(end.asked, OrderedDict())[end.place] = end
 
     def take(
-        self, place: str, asked: Asked, within: int | None = None, fits: Callable[[RecordedEnd], bool] | None = None
+        self, place: str, request: Asked, within: int | None = None, fits: Callable[[RecordedEnd], bool] | None = None
     ) -> RecordedEnd | None:
         """Take the end of an equal call out of the pool, that of the same place first; None if there is none.
 
@@ -169,16 +169,16 @@ class RecordedEnds:
         def may_be(end: RecordedEnd) -> bool:
             return within in (None, end.within) and (fits is None or fits(end))
 
-        equal: Mapping[str, RecordedEnd] = self._by_asked.get(asked, {})
+        equal: Mapping[str, RecordedEnd] = self._by_asked.get(request, {})
         same_place = equal.get(place)
         if same_place is None or not may_be(same_place):
             same_place = next((end for end in equal.values() if may_be(end)), None)
         return None if same_place is None else self._taken(same_place)
 
-    def take_at(self, place: str, asked: Asked) -> RecordedEnd | None:
+    def take_at(self, place: str, request: Asked) -> RecordedEnd | None:
         """Take the end of an equal call at the same place out of the pool; None if there is none."""
         end = self._by_place.get(place)
-        return self._taken(end) if end is not None and end.asked == asked else None
+        return self._taken(end) if end is not None and end.asked == request else None
 
     def use(self, sequence: int) -> RecordedEnd | None:
         """Take the end of an event, which was used before, out of the pool; None if it is not there."""
@@ -267,6 +267,8 @@ class RecordedFiles:
         under_way: dict[str, dict[str, set[str | None]]] = {}
         ended: dict[str, int] = {}
         latest = 0
+        # A change of files counts for every call under way, because calls of several paths may work in one workspace:
+        # each of them may have seen the files before and after it.
         for event in events:
             match event.data:
                 case catalog.WorkspaceOpened() as data:
@@ -518,6 +520,8 @@ class RecordedAnswers:
         """Go on after what the what-if has done so far: what it was given is used up."""
         holders: dict[int, str] = {}
         held: dict[str, str] = {}
+        # The prefix of the fork is that of its source, so turns begun in it are answered from themselves. A turn with a
+        # changed result has no turn of the source any more, since its conversation differs from there on.
         changed = (fork.change or {}).get("results", {})
         for event in events_of_fork:
             data = event.data
@@ -626,6 +630,8 @@ class ReusedAnswers(RecordedAnswers):
 
     def answer(self, request: OperationRequest, beside: CallOptions) -> PolicyAnswer | NoAnswer:
         """Return the recorded answer of an operation, or how it runs without one."""
+        # Time and chance are compared by place, calls by content wherever they were made. A missing time or random
+        # value is real in a run; a plan (`rests`) derives it from the recorded ones.
         kind = request.operation_type
         if kind in COMPUTED:
             return NoAnswer.LIVE

@@ -112,7 +112,7 @@ class Positions:
         Raises
         ------
         IndexError
-            There is no such event.
+            The event does not exist.
         CorruptStoreError
             An event up to there does not fit those before it.
         """
@@ -207,9 +207,9 @@ class Stop:
     Raises
     ------
     NotFoundError
-        There is no such type of event.
+        The type of event does not exist.
     ValueError
-        Nothing is said.
+        No condition is given.
     """
 
     where: Fits | None = None
@@ -323,6 +323,8 @@ def _part(state: ExecutionState, part: str) -> Any:
 
 
 def _between(where: str, before: Any, after: Any) -> Iterator[Changed]:
+    # Consecutive states share unchanged parts, so that most parts are skipped by identity. Types are compared as well,
+    # because 1 == True == 1.0.
     if before is after:
         return
     has_parts = where in _PARTS or (where.startswith("paths.") and where.count(".") == 1)
@@ -402,14 +404,14 @@ class LogWalk:
         Raises
         ------
         NotFoundError
-            The workflow has no such step, or there is no such type of event.
+            The workflow has no such step, or the type of event does not exist.
         ValueError
             Nothing is said of where to stop.
         """
         return self._run(self._stop(where, stop), self._positions.onwards(self._position))
 
     def run_back_to(self, where: Fits | None = None, **stop: Any) -> Self | None:
-        """Go back to the nearest event before that fits, as `run_to` goes on."""
+        """Go back to the nearest event before that fits; the counterpart of `run_to`."""
         return self._run(self._stop(where, stop), self._positions.backwards(self._position))
 
     def _stop(self, where: Fits | None, stop: dict[str, Any]) -> Stop:
@@ -483,7 +485,7 @@ class LogWalk:
 class Replayer(LogWalk):
     """Position in one log: 0 is before the first event, n is after event n.
 
-    Nothing is run, and nothing is written. While the run goes on, the log grows, and so does `total`.
+    Nothing is run, and nothing is written. While the run continues, the log grows, and so does `total`.
 
     Parameters
     ----------

@@ -176,11 +176,11 @@ def _require_unchanged_behind(events: Sequence[Event], at: int) -> None:
 
 
 def planned_to_go_on(
-    world: RehearsalHost, source: Execution, workflow: Workflow, kept: Kept, forked: catalog.ExecutionForked
+    world: RehearsalHost, source: Execution, workflow: Workflow, reusable: Kept, forked: catalog.ExecutionForked
 ) -> ResumePlan:
     """Return the plan of a resumption, without a call."""
     events = source.history()
-    at = kept.at
+    at = reusable.at
     rehearsal = rehearsed(world, events, forked)
     events_of_fork = rehearsal.events
     unused = (end for end in rehearsal.answers.pool.left() if end.was_asked_for and end.asked[0] not in _DONE_AGAIN)
@@ -188,7 +188,7 @@ def planned_to_go_on(
     kinds = _reused(
         events_of_fork, at, made_again(events).union(request.operation_id for request in rehearsal.unanswered)
     )
-    asked = tuple(dict.fromkeys(q.step for q in rehearsal.state.interrupts.values() if q.is_open))
+    questions = tuple(dict.fromkeys(q.step for q in rehearsal.state.interrupts.values() if q.is_open))
     behind = rehearsal.behind(workflow)
     items = items_to_come(events_of_fork, rehearsal.state)
     costs = (
@@ -202,11 +202,11 @@ def planned_to_go_on(
         source.id,
         workflow.name,
         at,
-        kept.first,
+        reusable.first,
         kinds.total(),
         dict(kinds.most_common()),
         tuple(live.elements()),
-        asked,
+        questions,
         behind,
         sum(1 for _ in unused),
         None if None in costs else sum(cost or 0 for cost in costs),

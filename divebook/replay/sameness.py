@@ -163,9 +163,9 @@ def _uncovered(before: Any, now: Any) -> Any:
 
 
 def has_older_words(recorded: Payload, data: Payload) -> bool:
-    """Whether a script failed as its log says, which an older version wrote: it did not name the script's own error.
+    """Return whether a script failure matches one in a log of an older version, which did not name the script's error.
 
-    What such a version put before a failure, and called its class, was ours and nothing that a definition determines.
+    Such a version recorded only classes of divebook. They do not depend on the definition.
     """
     if not isinstance(recorded, catalog.OperationFailed) or not isinstance(data, catalog.OperationFailed):
         return False
@@ -228,6 +228,7 @@ def told(data: Payload, step: str) -> str:
 
 
 def _what(data: Payload) -> str:
+    # Calls, questions and changed variables have a short form; all other events are shown by their compared fields.
     match data:
         case catalog.OperationStarted():
             return operation_text(data.operation_type, data.parameters or {})

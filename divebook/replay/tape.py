@@ -113,7 +113,11 @@ class ReplayDifference(NamedTuple):
 
 
 def key_of(path: str, data: Payload) -> Key:
-    """Return the key of an event: the id of its operation, item or question, or else its path, for the next event."""
+    """Return the key of an event: the id of its operation, item or question, or else its path, for the next event.
+
+    Events with an id may be recorded in another order than they are replayed. Events of a path have one order, so the
+    path is enough.
+    """
     match data:
         case catalog.OperationStarted():
             return (BEGIN, data.operation_id)
@@ -566,10 +570,10 @@ class RunMisses:
         return NoAnswer.REST
 
     def opened(self, workspace: str) -> None:
-        """Do nothing: workspaces are as recorded."""
+        """Leave the workspace as recorded."""
 
     def settled(self, question: Question) -> None:
-        """Do nothing: questions have their recorded answers."""
+        """Leave the question with its recorded answer."""
 
     def child_like(self, request: OperationRequest) -> None:
         """Return None: no other workflow runs."""

@@ -443,7 +443,7 @@ def _is_asked_otherwise(recorded: TrialResult, tried: TrialResult) -> bool:
 
 
 def _prompts(recorded: TrialResult, tries: Sequence[TrialResult]) -> Iterator[tuple[str, str]]:
-    """Yield what was asked otherwise than recorded, each once, and in which tries."""
+    """Yield each prompt that differs from the recorded one, once, and its tries."""
     titles: dict[str, list[str]] = {}
     for tried in tries:
         if _is_asked_otherwise(recorded, tried):
@@ -481,7 +481,7 @@ def _card(tried: TrialResult, text: str) -> str:
 
 
 def _outcome(recorded: TrialResult, tried: TrialResult) -> str:
-    """Return what a try came to; words that are not in the recorded outcome are marked, what it lacks is not shown."""
+    """Return the outcome of a try. Words that the recorded outcome lacks are marked; missing ones are not shown."""
     if _is_same(recorded, tried):
         return styled(FAINT, _SAME)
     if recorded.error is not None or tried.error is not None:

@@ -67,10 +67,10 @@ class PathByPath(PathRunner):
         self._left.append(path_id)
 
     def _stop(self) -> None:
-        """Do nothing: the log determines how far the other paths came before they were stopped."""
+        """Leave the other paths alone: the log determines how far they came before they were stopped."""
 
     def _release_joins(self) -> None:
-        """Do nothing: the log determines when a path continues after a join."""
+        """Leave joins alone: the log determines when a path continues after a join."""
 
     async def drive(self) -> None:
         """Run all paths of the stretch, and then its rollbacks."""

@@ -1,4 +1,4 @@
-"""What-ifs: an execution runs again with one change, answered from its log.
+"""Runs of an execution with one change, answered from its log (what-ifs).
 
 First it is driven unchanged against its log, without a call (`divebook.replay.verify`): where that differs, a
 difference after the change would say nothing. Then comes exactly one change (`tests/replay/test_what_if.py`).

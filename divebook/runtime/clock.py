@@ -189,7 +189,7 @@ def described(result: object) -> dict[str, str]:
 
 
 def mark_lost(error: BaseException, result: object) -> None:
-    """Attach the description of a call's result to an error that was raised after the call had returned."""
+    """Add the description of a call's result to an error that was raised after the call had returned."""
     setattr(error, LOST, described(result))
 
 

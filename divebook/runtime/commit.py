@@ -94,14 +94,15 @@ class Syncs(Generic[J]):
         return are_full and (self.are_shared or self._present is not None)
 
     def wait_for(self, written: Mapping[J, int], waiting: Iterable[asyncio.Future[None]]) -> None:
-        """Include written events in the next disk sync, and wake the `waiting` futures after it."""
+        """Add written events to the next disk sync, and wake the `waiting` futures after it."""
+        # Only the next round covers these events: a sync in progress may have begun before they were written.
         self._next.reached |= written
         self._next.waiting += waiting
         if self._present is None:
             self._begin()
 
     def until_durable(self, journal: J, done: asyncio.Future[None]) -> None:
-        """Complete `done` once the written events of an execution are durable."""
+        """Set the result of `done` once the written events of an execution are durable."""
         present = self._next if self._present is None or journal in self._next.reached else self._present
         present.waiting.append(done)
 
@@ -112,6 +113,7 @@ class Syncs(Generic[J]):
         task.add_done_callback(functools.partial(self._end, self._present))
 
     def _end(self, ended: _Round[J], task: asyncio.Task[None]) -> None:
+        # The next sync starts before callbacks of this one run, so that the disk is not idle meanwhile.
         self._present = None
         if self._next.reached:
             self._begin()
@@ -123,7 +125,7 @@ class Syncs(Generic[J]):
 
 
 def wake(waiting: Iterable[asyncio.Future[None]]) -> None:
-    """Complete futures that wait for a write.
+    """Set the result of futures that wait for a write.
 
     Their code checks its condition again; some wait for the next write as well.
     """
@@ -210,6 +212,7 @@ class StoreCalls:
 
 
 async def _patiently(call: Callable[[], Awaitable[T]]) -> T:
+    # One warning per call, and only after a while: short locks are normal where several processes share a file.
     pause = FIRST_PAUSE
     since = time.monotonic()
     is_logged = False
@@ -225,6 +228,7 @@ async def _patiently(call: Callable[[], Awaitable[T]]) -> T:
 
 
 async def _in_thread(function: Callable[[], T], limiter: RunVar[anyio.CapacityLimiter], limit: int) -> T:
+    # Limiters belong to one event loop, so they are created in it on first use instead of at import.
     try:
         places = limiter.get()
     except LookupError:
@@ -364,6 +368,7 @@ class GroupCommit:
     @property
     def is_alone(self) -> bool:
         """True if no other path is likely to join the commit at the end of the turn."""
+        # In these cases others may join the commit at the end of the turn, and one commit costs less than two.
         if not self._was_alone or self._waiting or self.held_up is not None or self._syncs.are_shared:
             return False
         if self.calls.are_direct:
@@ -398,6 +403,7 @@ class GroupCommit:
         self._commit_task = asyncio.get_running_loop().create_task(work, name="divebook-commit")
 
     def _join_later(self) -> None:
+        # Records that may wait do not cause a commit, but join one that takes place.
         if self._dirty and self._later:
             self._dirty |= self._later
             self._later = {}
@@ -428,6 +434,7 @@ class GroupCommit:
     def _start_heavy_writes(self) -> None:
         """Encode, hash, compress and write large values in a thread, so that the other executions continue."""
         for journal in [journal for journal in self._dirty if journal.is_heavy and journal not in self._heavy_writes]:
+            # Removed here, so that the commit on the loop does not write the same records.
             del self._dirty[journal]
             work = self._write_heavy(journal)
             self._heavy_writes[journal] = asyncio.get_running_loop().create_task(work, name="divebook-large-values")
@@ -442,6 +449,7 @@ class GroupCommit:
             self._end(batches, await self._appended(batches))
         finally:
             del self._heavy_writes[journal]
+            # Records that came during the write were held back by `_take`.
             if journal in self._dirty and self.held_up is None:
                 self.schedule(journal)
             self._wake()
@@ -503,6 +511,7 @@ class GroupCommit:
         assert pending.call is not None  # noqa: S101 - it is not over
         try:
             await pending.call.end()
+        # The thread may still write them. The journals get an error, since their outcome is not known here.
         except asyncio.CancelledError:
             self._stop(pending.batches)
             raise
@@ -564,6 +573,7 @@ class GroupCommit:
             wake(waiting)
 
     def _try_later(self, journals: Iterable[Committing], error: StoreBusyError) -> None:
+        # The refused journals come first: their records are older than those that came meanwhile.
         self._dirty = {**dict.fromkeys(journals), **self._dirty}
         loop = asyncio.get_running_loop()
         before = self.held_up
@@ -572,6 +582,7 @@ class GroupCommit:
         if not self._is_logged and loop.time() - self.held_up.since >= PATIENCE_SECONDS:
             self._is_logged = True
             _log.warning("%s. Executions wait for it and go on by themselves; what they did is kept in memory", error)
+        # Set, so that new records do not schedule an attempt before the pause is over.
         self._is_scheduled = True
         loop.call_later(self._pause, self._end_turn)
         self._pause = longer(self._pause)

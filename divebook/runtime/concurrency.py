@@ -95,7 +95,7 @@ class ConcurrentCalls:
 
     @contextmanager
     def before_attempt(self) -> Iterator[None]:
-        """Surround the pause of a strand before a retry.
+        """Wrap the pause of a strand before a retry.
 
         Raises
         ------
@@ -114,7 +114,7 @@ class ConcurrentCalls:
             raise Suspended
 
     def end(self) -> None:
-        """Prevent further retries, because the step has failed (test_a_path_whose_failure_is_caught_sleeps_no_longer).
+        """Stop further retries, because the step has failed (test_a_path_whose_failure_is_caught_sleeps_no_longer).
 
         Running calls finish.
         """
@@ -148,7 +148,7 @@ class ConcurrentCalls:
 
     @contextmanager
     def open_call(self) -> Iterator[None]:
-        """Surround a question that is asked during a call, which stays open until the answer arrives.
+        """Wrap a question that is asked during a call, which stays open until the answer arrives.
 
         The strand of the call parks for the answer. The call itself cannot be replayed, so no strand of the path is
         unwound meanwhile. If all strands are parked, the path is blocked.
@@ -213,7 +213,7 @@ class ConcurrentCalls:
             raise Suspended
 
     def wake(self) -> None:
-        """Continue the parked strands that are ready. Call this after a message from outside."""
+        """Resume the parked strands that are ready. Call this after a message from outside."""
         for parked, is_ready in list(self._parked.items()):
             if is_ready():
                 self._release(parked, woken=True)
@@ -257,11 +257,11 @@ class ConcurrentCalls:
         return len(self._parked)
 
     def forbid_parking(self) -> None:
-        """Unwind the strands when they are idle, because code runs that is not counted among them."""
+        """Make idle strands unwind instead of park, because code runs that is not counted among them."""
         self._may_park = False
 
     def unwind(self) -> None:
-        """Unwind all parked strands. Later ones are unwound as well, because the step is replayed."""
+        """End all parked strands by unwinding them. Later ones are unwound as well, because the step is replayed."""
         self._may_park = False
         for parked in list(self._parked):
             self._release(parked, woken=False)
@@ -316,7 +316,7 @@ class Group:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Surround the code that starts the tasks. At its end, wait for them, then cancel the tasks that are aside.
+        """Wrap the code that starts the tasks. At its end, wait for them, then cancel the tasks that are aside.
 
         An error of a task or of the block cancels the others. The first error is raised.
         """
@@ -394,7 +394,7 @@ async def _run(scope: anyio.CancelScope, work: Coroutine[Any, Any, object]) -> N
 
 
 async def _nothing(_interrupt_id: str) -> None:
-    """Expire no question: a log that is only replayed has all outcomes of its questions."""
+    """Skip expiry: a log that is only replayed has all outcomes of its questions."""
 
 
 class Waits:

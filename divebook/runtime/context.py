@@ -629,7 +629,7 @@ class StepContext:
         return await self._recorder.asking.ask(self.place(key), request, expires_in)
 
     async def withdraw(self, key: str) -> None:
-        """Expire an open question of the step now, so that its default applies."""
+        """Withdraw an open question of the step now, so that its default applies."""
         question = self.question_of(key)
         if question is not None and question.is_open:
             await self._recorder.waits.expire(question.id)

@@ -217,7 +217,7 @@ class Driver:
         self.worker = other.worker or self.worker
 
     def inherit_queue(self, source: Driver) -> None:
-        """Inherit queue and worker of the parent or predecessor; for a pending execution.
+        """Take over queue and worker of the parent or predecessor; for a pending execution.
 
         If that one is being returned to its queue, this execution starts nothing.
         """
@@ -306,6 +306,7 @@ class Driver:
                 if self._future is not None:
                     advice = f"wait for it in process {self._process}, from which this one was forked"
                 raise ExecutionError(f"execution {self.id} is not running in this process; {advice}")
+            # It has ended elsewhere, or before this process looked. Callers get a future that is done already.
             self._future = Future()
             self._process = os.getpid()
             self._future.set_result(None)
@@ -345,6 +346,7 @@ class Driver:
         If the lease directly follows the last one of this process, no one else has driven the execution and nothing is
         read.
         """
+        # Tokens grow by one with each lease, so the next number proves that no other process had one in between.
         if not self._is_stored or self._token is None or lease.token != self._token + 1:
             self._state = self.newest()
             self._is_stored = True
@@ -406,7 +408,7 @@ class Driver:
         *,
         anew: bool,
     ) -> None:
-        """Continue to drive the execution from the state that was read under the lease. `anew`: replay all its code.
+        """Resume the execution from the state that was read under the lease. `anew`: replay all its code.
 
         Raises
         ------
@@ -476,6 +478,7 @@ class Driver:
         self._future = ENGINE.promise_of(self._task)
         self._process = os.getpid()
         self._is_driving = True
+        # The callback holds this drive's standstill: a later drive replaces the attribute.
         self._future.add_done_callback(lambda done: copy_outcome(standstill.future, done))
         EXIT_NOTICE.add(self)
         return self._future
@@ -484,6 +487,7 @@ class Driver:
         """Cancel the execution, unless it is being rolled back. Return False if this process no longer drives it."""
         if self._is_driving and not self.was_forked and self.state.rolling_back is None:
             self._cancel_reason = self._cancel_reason or reason
+            # Also noted for the check at the end: the runner may have stopped already, and then ignores the request.
             self._must_check_inbox = True
             self._forward_requests()
         return self._is_driving
@@ -500,6 +504,7 @@ class Driver:
         if self._is_driving and self._task is not None:
             if self._runner is not None:
                 self._runner.abandon_calls()
+            # Cancellation unwinds the code through its `finally` blocks, which release the lease and the workspaces.
             self._task.cancel()
 
     def request_check(self) -> bool:
@@ -511,7 +516,7 @@ class Driver:
         return self._is_driving
 
     def _note_blocked(self) -> None:
-        """Complete or renew the standstill future when the execution becomes blocked or unblocked.
+        """Set or renew the standstill future when the execution becomes blocked or unblocked.
 
         Call on the engine's loop.
         """
@@ -523,9 +528,10 @@ class Driver:
             self._standstill.future = Future()
 
     async def _stand_still(self, runner: Runner) -> None:
-        """Announce that the execution is blocked, once its question is in the store, where other processes find it."""
+        """Publish that the execution is blocked, once its question is in the store, where other processes find it."""
         with suppress(StoreError):  # an error of the journal ends the execution elsewhere
             await self.durable()
+            # The write took time: the runner may have been replaced, or an answer may have arrived.
             if runner is self._runner and runner.is_blocked and not self._standstill.future.done():
                 self._standstill.future.set_result(None)
 
@@ -549,6 +555,8 @@ class Driver:
         CURRENT.set(None)
         with engine_code():
             try:
+                # One round per lease. A message that arrives while the execution is parked starts another round in the
+                # same task, so that callers who wait for the task see one drive.
                 await self._drive_once(dependencies, journal, lease, first)
                 while (next_lease := await self._lease_for_more()) is not None:
                     journal, first = self._reopen_log(
@@ -587,6 +595,8 @@ class Driver:
                 await dependencies.cancel_children(self)
             session.inbox.add(self.id, runner)
             await runner.run(functools.partial(journal.record_all, first))
+            # The rollback runs in a new runner. If it waits for an answer, its status is not RUNNING, and it is parked
+            # like any other code.
             while journal.state.rolling_back is not None and journal.state.status == catalog.RUNNING:
                 await runner.leave_workspaces()
                 runner = await self._roll_back(dependencies, journal, session, miss_policy)
@@ -596,6 +606,7 @@ class Driver:
             try:
                 with suppress(StoreError):  # an error of the journal ends the execution here
                     await journal.durable()
+                # Workspaces are left while the lease is held: another process may enter them as soon as it is released.
                 if self._runner is not None:
                     await self._runner.leave_workspaces()
             finally:
@@ -617,6 +628,8 @@ class Driver:
     def _keep_last_state(self, journal: Journal) -> None:
         """Keep the last state after the last write. If the log could not be written, it may differ from the store."""
         self._state = journal.state
+        # After an error of the journal the state in memory is ahead of the log, and `newest` folds the log from its
+        # start.
         self._is_stored = journal.error is None
         self._written = journal.written
         self._journal = None
@@ -649,6 +662,7 @@ class Driver:
             lease = await session.calls.patiently(lambda: DRIVEN_LEASES.take(self.store, self.id))
         except LeaseHeldError:  # the sender drives it
             return None
+        # Another process may have driven it since the check, so state and inbox are read again under the lease.
         DRIVEN_LEASES.drive(self.store, lease)
         session.lease_keeper.keep(lease)
         must_drive = False
@@ -666,6 +680,7 @@ class Driver:
         state = self._state
         if state.is_over or not self._is_stored:
             return False
+        # A paused execution ignores messages until it is resumed; only a cancellation ends the pause.
         if self._cancel_reason is not None or state.paused:
             return self._cancel_reason is not None
         return bool(facts_of(state, await calls.patiently(lambda: self.store.inbox(self.id, state.taken))))
@@ -673,6 +688,8 @@ class Driver:
     async def _record_cancel(
         self, dependencies: DriverDependencies, journal: Journal, why: str, lease: Lease, *, undoes: bool
     ) -> None:
+        # The lease passes to `_run` if the rollback runs here; in every other case it is released before others are
+        # notified.
         continues = False
         self._present_session().lease_keeper.keep(lease)
         try:
@@ -913,7 +930,7 @@ class ExitNotice:
         self._pid = 0
 
     def add(self, execution: Driven) -> None:
-        """Include an execution in the notice if it still runs when the process ends."""
+        """Add an execution to the notice, which lists it if it still runs when the process ends."""
         if self._pid != os.getpid():  # a forked child process drives no execution of its parent
             self._executions = weakref.WeakSet()
             self._pid = os.getpid()

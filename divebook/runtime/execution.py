@@ -445,7 +445,7 @@ class Execution(ReadExecution):
     # --- operations --------------------------------------------------------------------------------------------------
 
     def wait(self, timeout: float | None = None, *, check: bool = False) -> Execution:
-        """Block until it has ended, or can only continue with an answer or a signal. Return this execution.
+        """Wait until it has ended, or can only continue with an answer or a signal. Return this execution.
 
         A question asked during a call counts like any other, although that call stays open: see `is_blocked`.
 

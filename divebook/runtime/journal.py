@@ -198,6 +198,8 @@ def is_heavy(fact: catalog.Payload) -> bool:
 
 
 def _is_heavy(value: Any, levels: int) -> bool:
+    # An estimate that must be cheap: it runs for each record. It looks only a few levels deep, and does not look into
+    # long containers, whose length decides.
     kind = type(value)
     if kind is str or kind is bytes:
         return len(value) > HEAVY
@@ -354,8 +356,9 @@ class Journal:
 
     @contextmanager
     def delayed_writes(self) -> Iterator[None]:
-        """Delay the write of records of the block until the code that they resume had its turn, so that both share one
-        commit.
+        """Hold back the write of the block's records until the code that they resume had its turn.
+
+        Both then share one commit.
 
         (test_an_answer_is_taken_in_with_the_resumption_and_the_call_that_follows_it)
         """

@@ -63,6 +63,7 @@ class DrivenLeases:
 
     def drive(self, store: EventStore, lease: Lease) -> None:
         """Note that the engine drives an execution under a lease."""
+        # Counted before the mark is removed, so that the lease counts as in use at every moment.
         key = key_of(store)
         self._driven[key, lease.execution_id, lease.token] += 1
         with self._marking:
@@ -106,11 +107,13 @@ class DrivenLeases:
         try:
             lease = store.acquire(execution_id, owner)
         except LeaseHeldError:
+            # A thread in `claim` has leases that are not marked yet. The lock waits until they are.
             with self._claims:
                 held = store.lease_of(execution_id)
                 is_free = held is None or by_force or self.is_unused(store, held)
             if not is_free:
                 raise
+            # `instead_of` makes this fail if anyone else has acquired the lease since it was read.
             lease = store.acquire(execution_id, owner, instead_of=held)
         self._mark(key_of(store), execution_id)
         return lease
@@ -157,6 +160,8 @@ class DrivenLeases:
         """Return whether a lease belongs to this process and nothing here drives or is about to drive its execution."""
         if self._drives(store, lease) or not lease.owner.is_same_process(Owner.current()):
             return False
+        # The calling thread does not count: it asks before it takes the lease. Marks of dead threads do not count
+        # either.
         with self._marking:
             threads = self._taking.get((key_of(store), lease.execution_id), set()) - {threading.get_ident()}
         return not any(map(_is_alive, threads))
@@ -198,6 +203,7 @@ class LeaseKeeper:
         """Release a lease, so that others need not wait until it expires. It is renewed until the release succeeds."""
 
         def give_back() -> None:
+            # The call may be repeated: the lease may have been lost, or the store closed, since the last attempt.
             if lease.execution_id in self._held and not self._store.closed:
                 self._store.release(lease)
 
@@ -234,6 +240,7 @@ class LeaseKeeper:
         self._heartbeat = None
         if self._held and not self._store.closed:
             self._wait_for_beat()
+            # A renewal that waits for a slow store covers this beat as well.
             if self._renewal is None:
                 renewing = self._renew(list(self._held.values()))
                 self._renewal = asyncio.get_running_loop().create_task(renewing, name="divebook-leases")
@@ -250,5 +257,6 @@ class LeaseKeeper:
         finally:
             self._renewal = None
         for lease, is_held in zip(held, renewed, strict=True):
+            # The same execution may have a newer lease by now, which must stay.
             if not is_held and self._held.get(lease.execution_id) is lease:
                 del self._held[lease.execution_id]

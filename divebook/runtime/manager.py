@@ -162,6 +162,8 @@ class Control:
         """
         if driver.opening is None or driver.was_driven:
             return driver.standstill()
+        # Entered before it starts: a lookup by id from its first call must find this driver, and not create a second
+        # one.
         ended = Future[None]()
         self._registry.enter(driver)
 
@@ -211,6 +213,8 @@ class Control:
         # The second fork with a key finds the first.
         one_at_a_time = nullcontext() if ENGINE.is_current() else self._resuming
         with one_at_a_time, DRIVEN_LEASES.about_to_drive(self.store, execution_id):
+            # The lease comes with the first batch. `about_to_drive` marks it before, since another thread could
+            # otherwise take the lease for one that nothing uses.
             (refusal,) = self.store.append_all([first_batch(self.store, source, event, owner, durability)])
             if refusal is not None:
                 raise refusal
@@ -262,6 +266,7 @@ class Control:
 
     def _resume(self, execution_id: str, bounds: Bounds | None, recovery: int | None) -> Driver:
         driver = self._registry.find(execution_id)
+        # A child of a parent that has ended must not run again, whoever asks for it.
         if self.cancel_with_parent(driver):
             return driver
         if driver.is_live and driver.state.is_over and not ENGINE.is_current():
@@ -274,6 +279,8 @@ class Control:
             return driver
         refuse_final(driver)
         self._require_definitions(driver)
+        # The checks above used a state without a lease. They are repeated under the lease, where no one else can write.
+        # The definitions are checked before, since an error about them should not touch the lease.
         with DRIVEN_LEASES.taking(self.store, driver.id) as lease:
             driver.state_under(lease)
             if driver.status == catalog.COMPLETED and bounds is None:  # another process has resumed it
@@ -290,7 +297,7 @@ class Control:
         self.check(driver.workflow, ahead, workflows_to_begin(driver.state, self.store))
 
     def continue_parked(self, driver: Driver, child: Child | None = None, *, again: bool = False) -> Driver:
-        """Continue a parked execution if it has something to do. If another process drives it now, do nothing.
+        """Resume a parked execution if it has something to do. If another process drives it now, do nothing.
 
         With `again`, resume an execution that failed or was cancelled as well. A `child` is resumed with the bounds
         that its parent requests now.
@@ -299,6 +306,7 @@ class Control:
             return driver
         if self.cancel_with_parent(driver):
             return driver
+        # The holder of the lease reads the inbox before it parks the execution, so the message is not lost.
         with suppress(LeaseHeldError):
             self._require_definitions(driver)
             with DRIVEN_LEASES.taking(self.store, driver.id) as lease:
@@ -366,7 +374,7 @@ class Control:
             alarm.add_done_callback(lambda done: self._timers.pop(driver.id, done))
 
     async def _wake(self, execution_id: str, due: int) -> None:
-        """Continue a parked execution when its time has come. No process drives it until then."""
+        """Resume a parked execution when its time has come. No process drives it until then."""
         while (remaining := due - self.clock.now()) > 0:
             with engine_code():  # a clock may be user code
                 await self.clock.sleep(remaining / MICROSECONDS)
@@ -375,6 +383,7 @@ class Control:
 
     def _continue_if_due(self, execution_id: str, due: int) -> None:
         driver = self._registry.find(execution_id)
+        # The execution may have been resumed, and may wait for another time by now.
         if not driver.is_driving and driver.state.wake_at == due:
             self.continue_parked(driver)
 
@@ -393,6 +402,7 @@ class Control:
         stays parked, and so does the code that waits for it. Call on the engine's loop.
         """
         work = self._session.calls.work
+        # Set before the child is written: if the parent ends in between, it must look for children to cancel.
         if (parent := self._registry.present(child.parent)) is not None:
             parent.may_have_children = True
         try:
@@ -414,6 +424,8 @@ class Control:
             standstill.add_done_callback(
                 lambda done: done.cancelled() or done.exception()
             )  # mark the error as retrieved
+            # The future belongs to the child. Without the shield, cancelling the parent's call would cancel it for all
+            # waiters.
             await asyncio.shield(standstill)
         return (await work(driver.refresh)).state
 
@@ -828,7 +840,7 @@ def lease_elsewhere(driver: Driver) -> Lease | None:
 
 
 def wait_elsewhere(driver: Driver, timeout: float | None = None) -> None:
-    """Block until an execution driven elsewhere has ended or can only continue with input from outside.
+    """Wait until an execution driven elsewhere has ended or can only continue with input from outside.
 
     `timeout` is in seconds. Raises TimeoutError after it.
 
@@ -844,11 +856,13 @@ def wait_elsewhere(driver: Driver, timeout: float | None = None) -> None:
         driver.store.subscribe(lambda name, _: news.set() if name == driver.id else None),
     ]
     try:
+        # Not every store reports changes of other processes at once, so each wait is limited by `NEWS_INTERVAL`.
         while not driver.refresh().state.is_over and not _is_parked_idle(driver) and not _has_no_driver(driver):
             seconds = NEWS_INTERVAL if deadline is None else min(NEWS_INTERVAL, deadline - time.monotonic())
             if seconds <= 0:
                 raise TimeoutError
             interruptible_wait(news, seconds)
+            # Cleared before the next refresh: news that arrives during the refresh ends the next wait at once.
             news.clear()
     finally:
         for end in unsubscribe:

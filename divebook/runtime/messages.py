@@ -86,6 +86,8 @@ class Answering:
         is_unused = not question.is_open and state.interrupts[question.id].is_open
         if is_unused and self._repeats(question, response) and self._continue_after(what, driver).was_driven:
             return driver  # the process that stored this answer died before it continued
+        # The answer is checked before it is stored. A stored message must be recorded, so an invalid one would block
+        # every process that resumes the execution.
         fitting = checked_answer(question, response, FITTING, self._clock.now())
         author = by or this_person()
         checked(catalog.InterruptResolved(question.id, fitting, author))
@@ -102,6 +104,7 @@ class Answering:
             raise InterruptError(question.id, "each question of its kind needs an answer of its own")
         other_questions = [key for key in self._similar(sort) if key != (driver.id, question.id)]
         fitting = checked_answer(question, response, FITTING, self._clock.now())
+        # The named question comes first: if its answer fails, no other question is answered.
         answered = {driver.id: self.answer(question.id, response, driver.id, by)}
         for execution_id, name in other_questions:
             with suppress(InterruptError):  # answered or withdrawn meanwhile
@@ -125,7 +128,7 @@ class Answering:
             return False
 
     def _continue_after(self, what: str, driver: Driver, message: Message | None = None) -> Driver:
-        """Continue an execution after a message for it was stored. `what` names the message in errors."""
+        """Resume an execution after a message for it was stored. `what` names the message in errors."""
         try:
             self._continue(driver)
         except (DefinitionError, NotFoundError, SetupError) as error:
@@ -179,6 +182,7 @@ class Answering:
 
     def notify_parent(self, parent_id: str, child: Driver) -> None:
         """Notify a parent execution that one of its children has ended."""
+        # The key makes repetitions harmless, and differs for each end of a child that was resumed in between.
         key = f"{child.id}/{child.state.last_sequence}"
         self._store.post(self._message(parent_id, SIGNAL, key, signal_payload(child.id, child.status), child.id))
 
@@ -187,6 +191,8 @@ class Answering:
 
         Return whether it was stored, and the stored one: this or an earlier one with the same key.
         """
+        # The new id in the source tells this message from an equal one that another process has stored with the same
+        # key.
         message = self._message(execution_id, kind, key, payload, f"{by} {Ids(self._clock, self._chance).event(0)}")
         stored = self._store.post(message)
         return stored.source == message.source, stored
@@ -234,6 +240,7 @@ class Answering:
 
     def _drivers_asking(self, interrupt_id: str) -> list[Driver]:
         """Return the executions that ask a question. If none does, return the one that was answered last."""
+        # Without an open question, the last answered one lets `answer` report who was first instead of "not found".
         if asking := self._store.asking(interrupt_id):
             return [self._registry.find(execution_id) for execution_id, _ in asking]
         answered = self._store.last_addressee(ANSWER, interrupt_id)

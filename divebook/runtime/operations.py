@@ -378,6 +378,7 @@ class OperationLog:
         """
         place, operation_id, operation_type, parameters, _ = request
         record = self.begin(request, None, options.setting, options.within)
+        # Duration and usage are those of the other log: nothing was spent here, and totals must not count it twice.
         if isinstance(end, catalog.OperationFailed):
             failed = replace(end, operation_id=operation_id, operation_type=operation_type, duration=0, usage=None)
             self.record(place, replace(failed, held=None, served=origin))
@@ -411,6 +412,7 @@ class OperationLog:
         """
         place = request.place
         operation_id = request.operation_id
+        # Decided before `_meet`, which adds the id to the requested ones.
         is_new = place.path in self.fresh and operation_id not in self._requested
         self._meet(place.path, operation_id)
         if is_new:
@@ -655,7 +657,7 @@ class OperationLog:
 
 
 def _nothing() -> None:
-    """Do nothing: without a workspace there are no file changes to record."""
+    """Return without effect: without a workspace there are no file changes to record."""
 
 
 def _differs(record: OperationRecord, request: OperationRequest) -> bool:

@@ -451,6 +451,7 @@ class Recorder:
                 self.workspaces.expect(call.workspace, RESTORE)  # it runs again, on the files with which it started
             return self._start(request, call)
 
+        # The usual case, kept free of the objects that only a policy needs.
         if self.operations.miss_policy is None:
             return self.operations.run(request, carry_out)
         workspace_ref = None
@@ -473,6 +474,7 @@ class Recorder:
         decision = await self._unknown.settle(
             request.place, record, request.parameters, cause, convert=call.done, effects=effects
         )
+        # A repeated call needs the files with which it started. If it went through, its changes of files are kept.
         if call.workspace is not None:
             self.workspaces.expect(call.workspace, RESTORE if decision.again else KEEP)
         if decision.again:
@@ -489,6 +491,8 @@ class Recorder:
             if call.reserved is not None:  # no slot is held while a person is asked
                 await self.asking.within_bounds(request.place, call.reserved)
             async with slot:
+                # Other calls may have used the budget during the wait for the slot. It is given back then, and the
+                # bounds are checked again.
                 if call.reserved is None or self.asking.is_within_bounds(call.reserved):
                     return await self._begin(request, call)
 
@@ -511,6 +515,8 @@ class Recorder:
     async def _make(self, request: OperationRequest, call: Call, lease: WorkspaceLease | None = None) -> Any:
         self._running_calls += not call.repeatable
         try:
+            # The start must be durable before the call is made: otherwise a crash would leave a side effect of which
+            # the log has no trace.
             record = self.operations.begin(request, call.reserved, call.setting, call.within, call.rollback_ref)
             await self.journal.durable()
             execution = self._execute(request, call, record, lease)

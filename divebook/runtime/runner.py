@@ -91,7 +91,7 @@ class PathRunner(ABC):
         """Start the paths that no longer need to wait at a join."""
 
     async def _follow(self, path_id: str) -> bool:
-        """Carry out the instructions of a path until it ends, reaches a join or has to wait.
+        """Execute the instructions of a path until it ends, reaches a join or has to wait.
 
         Return True if it has ended or reached a join. Return False if it waits for something, failed at a condition or
         cannot start its next step.
@@ -165,6 +165,8 @@ class PathRunner(ABC):
         if self._recorder.operations.is_stopping:
             return False
         run = StepRun(self._recorder, self._services, self.workflow, instruction)
+        # Counted before the code runs: a message that wakes the path while the code unwinds raises the number, and the
+        # step runs again instead of waiting for ever.
         wakes = self.journal.present.paths[instruction.path].woken
         self.journal.record_all(instruction.first)
         self._recorder.operations.enter(instruction.path, is_new=not instruction.resumed)
@@ -187,6 +189,7 @@ class PathRunner(ABC):
                     return False
                 self._recorder.operations.enter(instruction.path, is_new=False)
             except Exception as error:  # any exception of step code is the recorded failure of the step
+                # If the log cannot be written, errors of step code are its consequence, and cannot be recorded.
                 if self.journal.error is not None:
                     raise self.journal.error from error
                 cause = self._recorder.operations.diverged.get(instruction.path, error)
@@ -197,6 +200,7 @@ class PathRunner(ABC):
 
     def _leave(self, run: StepRun, path: str, continuation: ContinuedAsNew) -> bool:
         """End the execution in one commit, because its successor has started."""
+        # No await between these records, so that they share one commit.
         self.journal.record(catalog.StepCompleted(f"goes on as {continuation.successor}"), path, run.step.name)
         self.journal.record(catalog.PathCompleted(run.step.name), path)
         self.journal.record(
@@ -249,6 +253,7 @@ class PathRunner(ABC):
         """Fail a path. The first failure stops its siblings, unless the workflow continues on failure."""
         error = failure.message if self.workflow.manner.keeps_text else failure.shown(step)
         self.journal.record(catalog.PathFailed(error, failure.reason), path_id)
+        # A join may wait for the failed path only; it must learn that this path will not arrive.
         if not self._stop_siblings():
             self._release_joins()
 
@@ -306,7 +311,7 @@ class Alarms:
         self._group.start(self._ring(path, deadline), is_background=True)
 
     async def expire(self, interrupt_id: str) -> None:
-        """Expire an open question before its time, and continue its paths. An answer that came first counts."""
+        """End an open question before its time, and continue its paths. An answer that came first counts."""
         await self._claim_expired(self._journal.execution_id, interrupt_id)
         await self._owner.take()
 
@@ -330,12 +335,14 @@ class Alarms:
     async def _ring(self, path: str, deadline: int) -> None:
         """Wait for a time, mark questions that are still unanswered as expired, and continue the path."""
         remaining = deadline - self._journal.clock.now()
+        # In a loop, because the clock may wake early.
         while remaining > 0:
             with engine_code():  # a clock may be user code
                 await self._journal.clock.sleep(remaining / MICROSECONDS)
             remaining = deadline - self._journal.clock.now()
         if not self._owner.may_continue():
             return
+        # All questions due by now are marked together, so that one read of the inbox records them all.
         questions = self._journal.state.pending_interrupts()
         expired = [
             question for question in questions if question.expires_us is not None and question.expires_us <= deadline
@@ -344,6 +351,7 @@ class Alarms:
             await self._claim_expired(self._journal.execution_id, question.interrupt_id)
         if expired:
             await self._owner.take()
+        # Asked again: the execution may have stopped while the questions were marked.
         if self._owner.may_continue():
             self._owner.wake(path)
 
@@ -372,7 +380,7 @@ class PausableTask:
         self._task.add_done_callback(self._note_end)
 
     def park(self) -> None:
-        """Park the work, and wake the waiting caller."""
+        """Mark the work as parked, and wake the waiting caller."""
         self.is_parked = True
         self._end_wait()
 
@@ -386,7 +394,7 @@ class PausableTask:
         self._end_wait()
 
     async def run(self, continuation: Coroutine[Any, Any, None] | None = None) -> None:
-        """Continue the work, and return when it has ended or is parked. Raise the exception of the work.
+        """Resume the work, and return when it has ended or is parked. Raise the exception of the work.
 
         If this call is cancelled, it cancels the work and waits for its end.
         """
@@ -394,10 +402,12 @@ class PausableTask:
         self.is_parked = False
         self._pause_future = asyncio.get_running_loop().create_future()
         try:
+            # The future exists before the continuation runs, since the work may park again at once.
             if continuation is not None:
                 await continuation
             await self._pause_future
         except BaseException:
+            # Without the wait, code of the task could still record while the caller closes the journal.
             self._task.cancel()
             await self.wait_end()
             raise
@@ -577,7 +587,7 @@ class Runner(PathRunner):
         self.blocked()
 
     def _note_idle(self, calls: ConcurrentCalls) -> None:
-        """Park the path, or unwind it. Called when it can only continue with a message from outside."""
+        """Suspend or unwind the path. Called when it can only continue with a message from outside."""
         if self._pausable_task is None or not self.may_continue():
             calls.unwind()
             return
@@ -587,7 +597,7 @@ class Runner(PathRunner):
         self._pausable_task.park()
 
     async def _continue_parked(self, calls: ConcurrentCalls, first: Callable[[], object]) -> None:
-        """Continue parked code with the messages that have arrived meanwhile."""
+        """Resume parked code with the messages that have arrived meanwhile."""
         self._parked_calls = None
         calls.are_parked = False
         with self.journal.delayed_writes():
@@ -598,7 +608,7 @@ class Runner(PathRunner):
             self._note_idle(calls)
 
     def unwind(self) -> PausableTask | None:
-        """Unwind parked code. Return the task, which ends then."""
+        """End parked code by unwinding it. Return the task, which ends then."""
         if self._parked_calls is not None:
             self._parked_calls.unwind()
         return self._pausable_task
@@ -651,7 +661,7 @@ class Runner(PathRunner):
             self.blocked()
 
     async def _drive(self, path_id: str) -> None:
-        """Carry out the instructions of one path until it ends or has to wait."""
+        """Execute the instructions of one path until it ends or has to wait."""
         try:
             has_arrived = await self._follow(path_id)
         finally:
@@ -727,7 +737,7 @@ class ParkedRuns:
         return self._parked.pop(parked, None)
 
     def unwind_all(self) -> list[ParkedRun]:
-        """Unwind all parked code. Return the parked runs that had any."""
+        """End all parked code by unwinding it. Return the parked runs that had any."""
         return [parked for parked in list(self._parked) if parked.unwind()]
 
     def forget(self) -> None:
@@ -825,7 +835,7 @@ class ParkedRun:
         return None
 
     def unwind(self) -> ParkedRun | None:
-        """Unwind parked code. Return this object if there was any, else None."""
+        """End parked code by unwinding it. Return this object if there was any, else None."""
         runner = PARKED_RUNS.take(self)
         if runner is None:
             return None

@@ -116,6 +116,7 @@ class Asking:
         """
         journal = self._operations.journal
         require_price(journal.state.bounds, reserved)
+        # In a loop: several calls may wait for the same part of the budget, and only one of them gets it.
         while (exhausted := self._reached(reserved)) is not None:
             if exhausted.may_pass and await self.model_call_ended():
                 continue
@@ -129,12 +130,13 @@ class Asking:
 
     @contextmanager
     def model_call(self) -> Iterator[None]:
-        """Reserve a part of the budget for a model call until its end is recorded."""
+        """Count a running model call, and wake callers that wait for the end of one."""
         self._model_calls += 1
         try:
             yield
         finally:
             self._model_calls -= 1
+            # All waiting callers wake and check their bounds again; a new event serves those that wait once more.
             if self._next_end is not None:
                 self._next_end.set()
                 self._next_end = None
@@ -181,7 +183,7 @@ class NoApprovalPolicy:
         return ()
 
     async def keep(self, rule: StandingRule) -> None:
-        """Ignore the rule: there is nowhere to store it, and it applies to no other execution."""
+        """Discard the rule: there is nowhere to store it, and it applies to no other execution."""
         del rule
 
 
@@ -227,6 +229,7 @@ class Approving:
         if files is not None:
             call = replace(call, spellings=tuple(files.spellings(call.arguments)))
             table = _about_files(table, files)
+        # Lasting rules are read from outside the log, which takes longer, so only for calls that would ask a person.
         verdict = verdict_of(table, _without_detours(self.rules, files), call, now)
         if verdict.outcome != ASK:
             return verdict

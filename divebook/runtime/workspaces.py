@@ -125,6 +125,7 @@ class WorkspaceLease:
         """Return the call, run in the workspace."""
 
         async def made() -> Any:
+            # Set in the call and not around it: the call may run in another task, which has a copy of the context.
             token = CURRENT_WORKSPACE.set(self._open.workspace)
             try:
                 return await call()
@@ -260,6 +261,8 @@ def summary_of_changes(recorded: Tree, snapshot: TreeSnapshot, content: Callable
     entries = snapshot.tree.entries
     changes = changes_between(recorded.entries, entries)
     paths = {path for change in changes for path in (change.path, change.was) if path is not None}
+    # Files whose time alone has changed are in the manifest, so that a restored file has the recorded time. Readers do
+    # not see them as changes.
     mtimes = {path for path in snapshot.delta if recorded.entries.get(path) != entries.get(path)}
     delta = {path: entries.get(path) for path in paths | mtimes}
 
@@ -388,7 +391,7 @@ class Workspaces:
     async def _with_files(
         self, name: str, place: Place, operation_id: str, files: FileEvents
     ) -> AsyncIterator[Callable[[], None]]:
-        """Surround a call that another log answers. Yields a function that records its file changes as made here.
+        """Wrap a call that another log answers. Yields a function that records its file changes as made here.
 
         The files themselves are written when the next call enters the workspace.
         """

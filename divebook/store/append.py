@@ -785,6 +785,8 @@ class Beginning(NamedTuple):
     @classmethod
     def of(cls, opening: ExecutionStarted | ExecutionForked, sequence: int) -> Self:
         """Return the facts of an opening event with that sequence number."""
+        # The names of the fields are those of the opening event; `opened` is the number of that event and not part of
+        # it.
         facts = {name: getattr(opening, name) for name in cls._fields[:-1]}
         return cls(**{**facts, "origin": opening.came_from, "tags": tuple(opening.tags or ())}, opened=sequence)
 
@@ -793,8 +795,10 @@ class Beginning(NamedTuple):
         tags = self.tags
         note = self.note
         for fact in annotations:
+            # Tags keep the order in which they were added; a tag that one annotation adds and removes is removed.
             removed = {*(fact.untagged or ())}
             tags = tuple(tag for tag in dict.fromkeys([*tags, *(fact.tags or ())]) if tag not in removed)
+            # None leaves the note as it is; an empty string removes it.
             note = note if fact.note is None else fact.note or None
         return self._replace(tags=tags, note=note)
 
@@ -866,20 +870,31 @@ def line_after(line: Line, batch: PreparedBatch, size: int) -> Line:
     status = batch.status or line.status
     ended_at = line.ended_at
     error = line.error
+    # A turn carries status, end and error together. Without one, an earlier error and end stay.
     if batch.turn is not None:
         status = batch.turn.status
         ended_at = batch.turn.ended_at
         error = batch.turn.error
-    taken = max(line.taken, batch.taken)
+    last_taken = max(line.taken, batch.taken)
     if batch.annotations:
         beginning = _beginning(line).annotated(batch.annotations)
         line = line._replace(tags=encode(list(beginning.tags)).decode(), note=beginning.note)
     return Line(
-        line.id, status, line.created_at, ended_at, batch.last_sequence, error, size, batch.wake_at, taken, *line[9:]
+        line.id,
+        status,
+        line.created_at,
+        ended_at,
+        batch.last_sequence,
+        error,
+        size,
+        batch.wake_at,
+        last_taken,
+        *line[9:],
     )
 
 
 def _beginning(line: Line) -> Beginning:
+    # Tags are JSON in a row, so they are decoded between the fields before and after them.
     names = (line.workflow_name, line.fingerprint, line.start_key, line.origin, line.parent)
     return Beginning(*names, tuple(decode(line.tags)), *line[16:])
 

@@ -1034,8 +1034,8 @@ class EventStore(ABC):
     @abstractmethod
     def _new_messages(self, after: int) -> list[Message]: ...
 
-    def _wait_for_news(self, seen: int, seconds: float) -> int:
-        return self._arrivals.wait(seen, seconds)
+    def _wait_for_news(self, last_count: int, seconds: float) -> int:
+        return self._arrivals.wait(last_count, seconds)
 
     @abstractmethod
     def _last_message(self) -> int: ...

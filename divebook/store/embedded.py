@@ -203,6 +203,7 @@ class _Reader:
 
     def add(self, place: str, record: Any) -> None:
         kind = record.get(LOG_KIND) if isinstance(record, dict) else None
+        # The order is checked before the hash: "a second header" says more than "wrong hash".
         self._check_order(place, record, kind)
         self._last = place
         if self._chain is not None:
@@ -489,6 +490,7 @@ class Carried:
             raise InvalidEventError(self.fault or f"{self.name} has no part {part!r}. {_AGAIN}")
         try:
             engine = zlib.decompressobj()
+            # Limited, because a small damaged or hostile part could unpack to any size.
             raw = engine.decompress(base64.b64decode(self.parts[part], validate=True), MAX_UNPACKED)
             return parse(raw)  # fails for a part that was cut off at `MAX_UNPACKED`
         except (binascii.Error, zlib.error, ValueError) as error:
@@ -525,6 +527,7 @@ def _of_page(name: str, content: bytes) -> Carried:
     carried = _intact_parts(name, parts)
     if not parts or carried.fault:
         return carried
+    # The parts have their own checksums, so a changed page can still give an intact log; the fault is reported with it.
     seal = _SEAL.search(content)
     if seal is None:
         carried.fault = f"{name}: the last line is not as it was written: the checksum of the page. {_AGAIN}"

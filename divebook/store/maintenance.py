@@ -99,6 +99,7 @@ def check(store: EventStore, *, fold: Fold | None = None) -> CheckReport:
     """
     faults: list[str] = []
     faults += _try(store.faults, faults)
+    # Each look at the whole store may fail by itself; the check continues with what can be read.
     blobs = _try(store.blobs, faults)
     contents = _Contents(store)
     ids = _try(store.ids, faults)
@@ -155,6 +156,7 @@ def _check_execution(store: EventStore, execution_id: str, contents: _Contents, 
     with suppress(DecryptionError):
         findings += _check_values(store, log, contents, None if findings else fold, intact=not findings)
     findings = _first_of_each_event(findings)
+    # Faults of the whole record are shown only without others, as they would repeat the same cause.
     if log.altered and not findings:
         findings = [(None, "the record does not have the checksum it was written with")]
     if not log.checkpoint_fits and not findings:

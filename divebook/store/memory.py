@@ -138,8 +138,10 @@ class MemoryStore(EventStore):
         if batch.annotations:
             log.beginning = log.beginning.annotated(batch.annotations)
         log.enqueued = batch.enqueued or log.enqueued
+        # `wake_at` is always replaced, also by None: each batch states it for the state that it leads to.
         log.withheld = log.withheld if batch.withheld is None else batch.withheld
         log.wake_at = batch.wake_at
+        # A batch without messages has 0 here, and must not lower the number.
         log.taken = max(log.taken, batch.taken)
         if batch.lease is not None:
             log.token = 1
@@ -166,6 +168,7 @@ class MemoryStore(EventStore):
     def _read_records(self, execution_id: str, after: int, last: int) -> list[Record]:
         with self._lock:
             log = self._find(execution_id)
+            # Decoded without the lock, because opening a payload may take long.
             stored = log.stored(after, min(last, log.last_sequence))
         return [self._decoded(execution_id, record) for record in stored]
 
@@ -211,6 +214,7 @@ class MemoryStore(EventStore):
         ]
 
     def _descendants(self, execution_id: str) -> int:
+        # One pass over all logs is cheaper than one search per execution below. `pop` ensures that the walk ends.
         children_of: dict[str, list[str]] = {}
         with self._lock:
             for name, log in self._logs.items():
@@ -265,6 +269,8 @@ class MemoryStore(EventStore):
         log = self._find(execution_id)
         if log.lease is not None and log.lease.keeps_out(moment, instead_of):
             raise log.lease.held_error()
+        # The token also grows if the same process takes the lease again: a late write under the old one must be
+        # refused.
         log.token += 1
         log.lease = replace(until.lease(execution_id, log.token, owner), was_left=log.lease is not None)
         return log.lease
@@ -281,6 +287,7 @@ class MemoryStore(EventStore):
 
     def _release(self, lease: Lease) -> None:
         log = self._logs.get(lease.execution_id)
+        # An outdated lease must not release that of a later holder.
         if log is not None and log.token == lease.token:
             log.lease = None
 
@@ -294,6 +301,7 @@ class MemoryStore(EventStore):
     def _put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
         log = self._find(execution_id)
         check_reached(execution_id, sequence, log.last_sequence)
+        # An older checkpoint that arrives late must not replace a newer one.
         if log.checkpoint is None or log.checkpoint[0] <= sequence:
             log.checkpoint = (sequence, data)
 
@@ -401,6 +409,7 @@ class MemoryStore(EventStore):
         return numbered
 
     def _bring(self, messages: Sequence[tuple[Message, bytes]]) -> None:
+        # All executions are checked before the first message is stored, so that an error stores none of them.
         for message, _ in messages:
             self._find(message.execution_id)
         for message, payload in messages:

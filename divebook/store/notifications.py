@@ -87,10 +87,10 @@ class Arrivals:
             self._count += 1
             self._condition.notify_all()
 
-    def wait(self, seen: int, seconds: float) -> int:
-        """Return the count as soon as it differs from `seen`, or after `seconds`."""
+    def wait(self, last_count: int, seconds: float) -> int:
+        """Return the count as soon as it differs from `last_count`, or after `seconds`."""
         with self._condition:
-            self._condition.wait_for(lambda: self._count != seen, seconds)
+            self._condition.wait_for(lambda: self._count != last_count, seconds)
             return self._count
 
 
@@ -135,10 +135,10 @@ class News:
             thread.join(LINGER)
 
     def _watch(self, wait: Wait) -> None:
-        seen = -1
+        last_count = -1
         while self._has_listeners():
             try:
-                count = wait(seen, LINGER)
+                count = wait(last_count, LINGER)
             except StoreClosedError:
                 with self._lock:
                     self._thread = None
@@ -147,8 +147,8 @@ class News:
                 _log.debug("no news of the store: %s", error)
                 threading.Event().wait(LINGER)
                 continue
-            if count != seen:
-                seen = count
+            if count != last_count:
+                last_count = count
                 self._call_listeners()
 
     def _call_listeners(self) -> None:

@@ -83,6 +83,7 @@ def export(store: EventStore, execution_id: str, file: str | Path | BinaryIO, *,
     StoreError
         The file exists, or cannot be written.
     """
+    # Events appended during the export are left out, so that the end line fits the record that was read first.
     record = store.record(execution_id)
     with writing(file, overwrite=overwrite, get_file=_files_of(store)) as lines:
         for page in _events(store, execution_id, record.last_sequence):
@@ -156,6 +157,8 @@ def new_file(file: str | Path, *, overwrite: bool = False) -> Iterator[BinaryIO]
 
 @contextmanager
 def _replace_when_done(path: Path) -> Iterator[BinaryIO]:
+    # The name has the process id, so that two exports to one file do not write into each other. In the same folder, a
+    # rename is atomic.
     partial = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         with open(partial, "wb", opener=opener) as stream:
@@ -262,6 +265,7 @@ def import_(
     StoreError
         The store has an execution with that id, or an execution that moves here has arrived before.
     """
+    # The file is checked before the store is opened: opening can create a store, which a damaged file should not do.
     log = file if isinstance(file, LogFile) else read(file)
     batch = _import_batch(log, rename=rename, as_fork=as_fork)
     store = store if isinstance(store, EventStore) else store()

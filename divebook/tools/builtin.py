@@ -374,7 +374,7 @@ def offered(name: str, reach: ToolReach, options: Mapping[str, Any]) -> ToolFunc
     Raises
     ------
     SetupError
-        There is no such option, or its value does not fit.
+        The option does not exist, or its value does not fit.
     """
     make = OFFERED[name]
     kinds = get_type_hints(make)
@@ -443,6 +443,7 @@ def option_named(name: str) -> str:
 
 def _fitting(name: str, option: str, value: Any, kind: Any) -> Any:
     """Return the value of an option; raise `SetupError` if it has another type. bool is not accepted as a number."""
+    # A kind that is neither a number nor `str` is a list of strings; one string alone counts as a list of one.
     texts = [value] if isinstance(value, str) else value
     if kind not in _NUMBERS and kind is not str:
         if isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts):

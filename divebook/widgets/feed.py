@@ -101,6 +101,7 @@ class _Text:
         if at != self.length:
             self.base = self.sent = max(at, self.end)
             self.raw = self.clean = ""
+        # The rest of a line whose beginning was dropped may be half a secret, which the redactor would not recognize.
         self.length = end
         if self.is_cut:
             _, line_end, piece = piece.partition("\n")
@@ -121,6 +122,7 @@ class _Text:
         """Forget all but the end, cut at a line if possible, and at a place that does not divide a secret."""
         whole = redactor.text(self.raw)
         most = len(self.raw) - KEPT
+        # Tried in this order, and only accepted if both parts together are redacted like the whole.
         for place in (self.raw.rfind("\n", 0, most) + 1, most):
             beginning = redactor.text(self.raw[:place])
             rest = redactor.text(self.raw[place:])
@@ -152,6 +154,8 @@ class Streams:
 
     def put(self, delta: TextDelta) -> None:
         """Add a piece to the text of a call; any thread."""
+        # The engine's thread must not wait for slow frames, so the oldest pieces are dropped instead. The latest one
+        # stays, however long it is.
         with self._lock:
             self._inbox.append(delta)
             self._waiting += len(delta.text)
@@ -171,6 +175,7 @@ class Streams:
         The inbox is taken under the lock. Its pieces are appended to their texts, which are then redacted, and the
         part that was not sent yet is returned.
         """
+        # The lock is held only for the exchange: redaction takes long, and the engine's thread would wait for it.
         with self._lock:
             inbox = self._inbox
             self._inbox = deque()
@@ -186,11 +191,13 @@ class Streams:
                 self._texts[name] = _Text()
             self._texts[name].add(delta.at, encodable(delta.text))
             grown.add(name)
+        # Each text is redacted once per frame, however many pieces it got.
         for name in grown:
             self._texts[name].settle(shared())
         streamed = []
         room = PER_FRAME
         for (operation_id, part), text in list(self._texts.items()):
+            # Text may arrive before the event that starts its call. It stays until the call is known to have ended.
             span = self._builder.running_operation(operation_id)
             if span is None:
                 self._forget_if_over(operation_id, part)
@@ -340,6 +347,7 @@ class Feed:
                 self._behind = True  # what is missing lies in the store, and so does this one
         if self._behind:
             self._asks_ways = True
+            # Events in the inbox that the store returns as well are skipped later by their number.
             events = self.source.read(self._last, EVENTS_PER_FRAME)
             for event in events:
                 self._take(event)
@@ -369,6 +377,8 @@ class Feed:
                     span,
                     self._labelled[index][1]._replace(result=result_preview(span.type, span.result)),
                 )
+            # Labels and previews are all that views need. The values are dropped, since the feed of a long run would
+            # keep them all in memory; details are read from the store.
             span.parameters = span.setting = None
             if span.kind != "item" or span.ended_us is not None:
                 span.item = None  # of an item that runs it names the calls that are still to begin in it
@@ -398,6 +408,7 @@ class Feed:
 
         With `evenly` the spans are spread over the run. A view that lacks more than `most` spans starts again from 0.
         """
+        # A view can know more than this feed, for example after a restart of the kernel. It then starts again.
         base = 0 if since > self._framed else since
         labelled = self._labelled
         even = [labelled[place] for place in some_of([span for span, _ in labelled], most)] if evenly else None

@@ -103,6 +103,7 @@ class Publisher(Generic[FeedT]):
 
         `stop` calls `end`.
         """
+        # Tuples are replaced and never changed, so that the thread can iterate over them without the lock.
         with self._lock:
             self._listeners = (*self._listeners, listener)
             self._beats = (*self._beats, beat)
@@ -120,6 +121,7 @@ class Publisher(Generic[FeedT]):
         return remove
 
     def _start(self) -> None:
+        # Subscribed before the first read, so that no event falls between the two.
         self._unsubscribe = self.feed.subscribe(self.wake)
         self.feed.request_refresh()
         # in the context of the code that shows the view: kernels find the cell to send to there
@@ -133,6 +135,7 @@ class Publisher(Generic[FeedT]):
         with self._lock:
             thread = self._thread
             ends = self._ends
+        # Without the lock: an ending may remove its listener, which takes the lock.
         for end in ends:
             end()
         with self._lock:
@@ -160,6 +163,7 @@ class Publisher(Generic[FeedT]):
         sent = self._send_one(now)
         if sent == 0:
             return max(self._beat_at - now, 0.0)
+        # A frame that was sent to several views uses the time of as many messages, so the total rate stays the same.
         self._free_at = now + sent * INTERVAL
         return self._free_at - now
 
@@ -167,6 +171,7 @@ class Publisher(Generic[FeedT]):
         if self._urgent:
             self._urgent.popleft()()
             return 1
+        # Patient replies and frames take turns, so that neither a busy run nor a long list of requests stops the other.
         if self._patient and not self._patience_was_last:
             self._patience_was_last = True
             self._patient.popleft()()
@@ -193,6 +198,7 @@ class Publisher(Generic[FeedT]):
 
     def _publish(self) -> None:
         while True:
+            # Cleared before the turn: news that arrives during it starts another turn.
             self._news.clear()
             wait = 0.0
             try:
@@ -202,11 +208,13 @@ class Publisher(Generic[FeedT]):
             except StoreError:  # damaged: the code that writes to it reports that where it is seen
                 _log.exception("a live view ends: its events cannot be read")
                 self._listeners = ()
+            # Under the lock, so that a listener that is added now either keeps this thread alive or starts another one.
             with self._lock:
                 if not self._listeners:
                     self._unsubscribe()
                     self._thread = None
                     return
+            # Between two messages news cannot shorten the wait, because it would exceed the rate.
             if self._clock() < self._free_at:
                 time.sleep(wait)
             else:
@@ -238,6 +246,7 @@ def publisher_of(execution: Execution, ways: Ways | None = None) -> Publisher[Fe
     with _publishers_lock:
         publisher = _publishers.get(key)
         source = source_of(execution)
+        # A caller without recovery options must not remove those that an earlier one provided.
         if ways is None and publisher is not None:
             ways = publisher.feed.source.ways
         if ways is not None:

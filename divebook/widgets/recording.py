@@ -220,6 +220,7 @@ class RecordedPositions:
 
     def state_at(self, sequence: int) -> StateView:
         """Return the state after a recorded event, or before the first one. Raises `IndexError`."""
+        # The position before the first event has no row, but a state: the base.
         is_before = bool(self._sequences) and sequence == self._sequences[0] - 1
         count = 0 if is_before else self._row(sequence) + 1
         return view_of_cells(sequence, cells_after(self._base, self._changes[:count]))
@@ -287,6 +288,8 @@ class Sample:
         for _, unit in self.units:
             if among is not None and not all(number in among for number in unit):
                 continue
+            # Units can share events, so only the new ones count. A unit that is too large is skipped, since smaller
+            # ones may fit.
             fresh = [number for number in unit if number not in chosen]
             if len(chosen) + len(fresh) <= limit:
                 chosen.update(fresh)

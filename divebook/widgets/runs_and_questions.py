@@ -129,6 +129,7 @@ class InboxFeed:
     def frame(self) -> InboxDelta | None:
         """Return the changes since the last frame, or None."""
         if self._behind:
+            # Reset before the read: a notification during it requests another one.
             self._behind = False
             self._read()
         shown, hidden = self._shown()
@@ -163,6 +164,7 @@ class InboxFeed:
     def _leave(self, execution: Execution) -> None:
         """Mark the open questions of an ended execution as withdrawn."""
         del self._followed[execution.id]
+        # An entry is replaced and not changed, since frames compare it with the one that views have.
         for name, entry in self._known.items():
             if entry["execution_id"] == execution.id and _is_open(entry):
                 withdrawn = QuestionView(**entry["question"])
@@ -269,6 +271,7 @@ class RecordCache:
         """Read the records that may have changed, and the next page."""
         going = {record.execution_id: record for record in self.store.unended() if self._fits(record)}
         stale = self._stale - going.keys()
+        # Those that run now are read again in the next frame, which shows how they ended.
         self._stale = {*going}
         records = {name: self._record(name) for name in stale} | going
         if self._read or self.is_whole:  # it was empty: test_what_begins_and_ends_between_two_looks_is_found
@@ -280,6 +283,7 @@ class RecordCache:
 
     def _newest(self) -> dict[str, ExecutionRecord]:
         """Read the newest page; if all of its records are unknown, restart reading at the second page."""
+        # Executions that began since the last look are on the newest page, unless there were more than a page of them.
         newest = self._page(PAGE, 0)
         if len(newest) == PAGE and newest.keys().isdisjoint(self._records):
             self._read = PAGE

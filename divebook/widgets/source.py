@@ -163,12 +163,14 @@ class SpendingTracker:
 
     def take(self, span: Span) -> None:
         """Count a request that has ended, and a tool call that has started."""
+        # Calls that began before the fork are shared with its source, which has paid for them.
         if span.sequences[0] < self._since:
             return
         if span.type == TOOL_CALL or (span.type == AGENT_TURN and span.holder >= 0):
             self._calls.add((span.holder, call_of(span)))
         if span.type != AGENT_RESPONSE or not span.usage or span.index in self._counted:
             return
+        # A span is passed again when it changes, so counted ones are remembered.
         self._counted.add(span.index)
         spent = self._by_agent.setdefault(span.agent or "", _Spent())
         spent.requests += span.usage.get("requests", 1)
@@ -232,6 +234,7 @@ def preview(value: Any) -> str:
     """
     if _is_empty(value):
         return ""
+    # Only the needed beginning is encoded: a value can have many megabytes, and each span has a preview.
     pieces = [value[:_LOOKED_AT]] if isinstance(value, str) else _prefix(_pieces(value))
     return one_line("".join(pieces), PREVIEW_WIDTH)
 
@@ -327,6 +330,7 @@ class BlockNames:
 
     def place(self, text: str, width: int = NAME_WIDTH) -> int:
         """Return the index of a text in the block."""
+        # Looked up before it is shortened, because most texts of a block repeat.
         place = self._known.get((text, width))
         if place is None:
             place = self._places.setdefault(one_line(text, width), len(self._places))

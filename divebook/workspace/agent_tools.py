@@ -51,6 +51,8 @@ async def _edited(files: FileOperator, path: str, edits: Sequence[Mapping[str, A
     """Make the edits and write the file; return the message. Raises `_RefusedError` for the first invalid edit."""
     if not edits:
         raise _RefusedError("there is no edit")
+    # All edits are made in memory and the file is written once, so that an invalid edit changes nothing. Each edit sees
+    # the result of those before it.
     creates = not edits[0].get("old_string")
     if creates and await files.exists(path):
         raise _RefusedError(f"File already exists: {path}. Give the text to replace, or use replace")

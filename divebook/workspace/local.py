@@ -104,6 +104,7 @@ class LocalWorkspace(Workspace):
 
     def _policy(self) -> PathPolicy:
         """Return the folders that may be reached, and create the file operator and the folder of temporary files."""
+        # The temporary folder is made last, so that an error about another folder leaves nothing on the disk.
         if not os.path.isdir(self._default):
             raise WorkspaceGoneError(f"the folder {self._default} of a workspace is not there: make it first")
         if self._has_tmp and self._tmp_base is not None and not os.path.isdir(self._tmp_base):
@@ -604,4 +605,4 @@ class _NoShell(Shell):
         raise ShellExecutionError(command, "the workspace has files only: its definition says Shell: false")
 
     async def close(self) -> None:
-        """Do nothing: no program runs."""
+        """Return at once: no program runs."""

@@ -72,7 +72,7 @@ def _below(pid: int) -> set[int]:
 
 
 def _has_children() -> bool:
-    """Reap children that have ended; return whether any are left."""
+    """Remove ended children from the process table; return whether any children are left."""
     while True:
         try:
             if os.waitpid(-1, os.WNOHANG) == (0, 0):
@@ -109,7 +109,7 @@ def _end_all(group: int | None) -> None:
 
 
 def _reap(command: int) -> int | None:
-    """Reap ended children, including adopted orphans.
+    """Remove ended children from the process table, including adopted orphans.
 
     Return the wait status of the command if it has ended, else None.
     """

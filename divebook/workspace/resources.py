@@ -121,9 +121,9 @@ class ResourceRegistry:
         Raises
         ------
         KeyError
-            There is no factory for the key.
+            The key has no factory.
         RuntimeError
-            There is no workspace, or the factory waits for itself, directly or through other factories.
+            No workspace is present, or the factory waits for itself, directly or through other factories.
         """
         if key in self._resources:
             return self._resources[key]
@@ -162,7 +162,7 @@ class ResourceRegistry:
     def _chain(self, key: str, end: str) -> list[str] | None:
         """Return the keys on the chain of waiting factories from `key` to `end`, both included.
 
-        None if there is no chain.
+        None without a chain.
         """
         if key == end:
             return [key]

@@ -41,10 +41,12 @@ def main(rows: int, columns: int, words: Sequence[str]) -> int:
 
 
 def _relay(terminal: int, program: int) -> None:
-    """Relay input and output until the program has ended and all its output is read."""
+    """Forward input and output until the program has ended and all its output is read."""
     sources = [terminal, program, 0]
     waiting = b""
     last = b""
+    # The terminal is read before the end of the program is considered: its last output may still be in the buffer.
+    # Input waits until the terminal is writable: a blocking write would stop the output as well.
     while True:
         ready, writable, _ = select.select(sources, [terminal] if waiting else [], [])
         if terminal in ready:

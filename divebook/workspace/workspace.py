@@ -86,6 +86,7 @@ def tree_text(disk: Disk, folder: str, max_depth: int = MAX_DEPTH) -> str:
 def _lines(disk: Disk, base: str, parent: str, depth: int, ignored: IgnoreRules) -> Iterator[str]:
     """Yield the lines of a folder, with the content of its subfolders down to a depth."""
     entries = disk.entries(f"{base}/{parent}" if parent else base)
+    # Folders come first. Skipped and ignored ones are listed without their content, so that a model knows of them.
     for name, is_folder in sorted(entries, key=lambda entry: (not entry[1], entry[0])):
         path = f"{parent}/{name}" if parent else name
         if is_folder and name in SKIPPED:
@@ -274,7 +275,7 @@ class Workspace(ABC):
         return {"folder": self.root.path} if has_folder else {}
 
     def add_toolset(self, toolset: Any) -> None:
-        """Offer a toolset to agents, until the workspace is left."""
+        """Add a toolset for agents, until the workspace is left."""
         self._toolsets.append(toolset)
 
     def get_toolsets(self) -> list[Any]:

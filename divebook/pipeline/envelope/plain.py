@@ -204,6 +204,7 @@ class PlainReading:
 
     def read(self, kind: Any, value: Any, path: str) -> Any:
         """Return what a value stands for in a field of a type; of alternatives the first is meant, or None."""
+        # Generic types come before `issubclass`, which raises TypeError for them. All other types read a string.
         origin = get_origin(kind)
         arguments = get_args(kind)
         if origin in (Union, UnionType):
@@ -298,6 +299,8 @@ class PlainReading:
 
     def _field(self, each: Field[Any], kind: Any, mapping: Mapping[str, Any], path: str) -> Any:
         """Return one field of a part; a missing one is a problem as well, unless it may be left out."""
+        # Reading continues after a problem, so that all problems are reported at once. Until then a default stands for
+        # the value.
         value = UNREADABLE
         if each.name in mapping:
             value = self.read(kind, mapping[each.name], f"{path}.{each.name}")

@@ -328,7 +328,7 @@ class _Connection:
         return self.client.status in {"closed", "closing"}
 
     def close(self) -> None:
-        """Unpublish returned calls. Call from another thread than the loop's."""
+        """Withdraw returned calls from the scheduler. Call from another thread than the loop's."""
         if not self.is_lost:
             with suppress(OSError, TimeoutError):
                 asyncio.run_coroutine_threadsafe(self._unpublish(), self.loop).result(CONNECT_SECONDS)
@@ -451,7 +451,7 @@ class _Connection:
     # --- after a call ------------------------------------------------------------------------------------------------
 
     def _end(self, name: str) -> None:
-        """Unpublish a call after a delay, together with others. Its result is in the log by then."""
+        """Withdraw a call from the scheduler after a delay, together with others. Its result is in the log by then."""
         self._returned.append(name)
         if len(self._returned) == 1:
             self.loop.call_later(KEPT_SECONDS, lambda: asyncio.ensure_future(self._unpublish()))

@@ -231,7 +231,7 @@ class _Worker:
             _hand_on(kind, payload)
 
     def kill(self) -> None:
-        """Kill the process and everything it has started."""
+        """Send SIGKILL to the process and everything it has started."""
         if self._is_over:  # another process may have its pid by now
             return
         if hasattr(os, "killpg"):

@@ -181,6 +181,7 @@ class ThreadCall:
         except BaseException as raised:  # noqa: BLE001 - the exception belongs to the caller
             outcome = None, raised
         self.seconds = time.perf_counter() - started_at
+        # The local reference would keep an exception, its traceback and this frame alive in a cycle.
         self.outcome = outcome
         del outcome
 
@@ -229,6 +230,8 @@ class _WorkerThread(threading.Thread):
         while is_kept and (call := self.calls.get()) is not None:
             _present.handle = call.handle
             call.make()
+            # Put back before the outcome is handed over: the loop may start the next call at once, and then finds this
+            # thread idle instead of starting another one.
             _present.handle = self.call = None
             is_kept = self._pool.put_back(self)
             call.hand_over()
@@ -252,6 +255,7 @@ class _ThreadPool:
 
     def make(self, call: ThreadCall) -> None:
         """Make a call in an idle thread, or in a new one."""
+        # Popping is atomic, so loops in several threads need no lock.
         try:
             thread = self._idle.pop()
         except IndexError:
@@ -333,7 +337,7 @@ def handle_of_loop() -> LoopHandle:
 
 @contextmanager
 def lend_slot() -> Iterator[None]:
-    """Free the place of this thread for another call, while the block waits for an execution.
+    """Release the place of this thread for another call, while the block waits for an execution.
 
     Otherwise steps that wait for executions could take all places, and those executions would wait for a place for
     ever.
@@ -342,6 +346,7 @@ def lend_slot() -> Iterator[None]:
     if handle is None:
         yield
         return
+    # The limiter belongs to the loop, and this is another thread.
     handle.loop.call_soon_threadsafe(_add_places, handle.limiter, 1)
     try:
         yield
@@ -405,14 +410,14 @@ class LimitedSlot:
         self.release()
 
     def release(self) -> None:
-        """Free the slot for the next call, unless it must be kept. Idempotent."""
+        """Release the slot for the next call, unless it must be kept. Idempotent."""
         if self._is_held:
             self._is_held = False
             if not self._must_keep(self):
                 self.free()
 
     def free(self) -> None:
-        """Free a kept slot for the next call."""
+        """Release a kept slot for the next call."""
         self._limiter.release_on_behalf_of(self)
 
 
@@ -430,6 +435,7 @@ class SlotPool:
     def limiter(self) -> anyio.CapacityLimiter:
         """Return the limiter of the running loop."""
         loop = asyncio.get_running_loop()
+        # A limiter works on one loop only. After the engine's loop was replaced, it starts with all slots free.
         if self._limiter is None or self._limiter[0] is not loop:
             self._limiter = loop, anyio.CapacityLimiter(self._size)
         return self._limiter[1]
@@ -449,6 +455,7 @@ class Slots:
 
     async def __aenter__(self) -> None:
         try:
+            # If a later slot cannot be entered, those entered before are released.
             for slot in self._slots:
                 await slot.__aenter__()
         except BaseException:
@@ -459,7 +466,7 @@ class Slots:
         self.release()
 
     def release(self) -> None:
-        """Free the slots for the next call."""
+        """Release the slots for the next call."""
         for slot in self._slots:
             slot.release()
 
@@ -498,6 +505,7 @@ async def await_task(task: Task, future: asyncio.Future[Any], give_up: Callable[
         is_cut = task.is_limited or task.repeatable or task.is_given_up() or not is_ours
         if is_cut:
             give_up()
+        # Shielded, since the scope that was cancelled would interrupt this wait again at once.
         with anyio.CancelScope(shield=True):
             await asyncio.wait((future,))
         if is_cut:

@@ -75,7 +75,7 @@ class Wire:
         return data
 
     def detach(self) -> None:
-        """Detach a forked process from the pipes, so that the other side notices the end of the original process.
+        """Close the pipes of a forked process, so that the other side notices the end of the original process.
 
         The descriptors stay open on the null device, because open file objects still use their numbers.
         """

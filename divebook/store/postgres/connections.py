@@ -151,6 +151,7 @@ class Connections:
                     raise
                 raise refusal(error, self.address.location) from error
             self._was_open = True
+            # None turns prepared statements off (see the class).
             link.prepare_threshold = None
             link.adapters.register_dumper(BinaryArray, _array_dumper())
             return link
@@ -172,6 +173,7 @@ class Connections:
         try:
             with self._reader() as link:
                 return self._execute(link, statement, values)
+        # The other idle connections were probably lost as well. A read has no effect, so it can be repeated.
         except ConnectionLostError:
             self._close_idle_readers()
             with self._reader() as link:
@@ -183,6 +185,7 @@ class Connections:
         with INTERRUPTS.deferred(), self._reader_slots:
             with self._lock:
                 link = self._idle_readers.popitem()[0] if self._idle_readers else None
+            # The server, or a pool before it, may have closed the connection while it was idle.
             if link is not None and not _is_idle(link):
                 link.close()
                 link = None
@@ -258,6 +261,7 @@ class Connections:
             The transaction `writes`, and a newer divebook has raised the format since the store was opened.
         """
         with self._writing() as link, translated(self.address.location), link.transaction():
+            # Checked within the transaction: a newer divebook cannot raise the format between the check and the write.
             if writes:
                 ((version,),) = self._execute(link, PRESENT_FORMAT, ())
                 if version > len(MIGRATIONS):
@@ -327,6 +331,8 @@ class SentStatement:
         deadline = None if seconds is None else time.monotonic() + seconds
         with self._connections.connection_errors_handled(), translated(self._connections.address.location):
             while True:
+                # A large statement may not fit into the send buffer. Reading meanwhile prevents that both sides wait
+                # for each other.
                 is_sent = not connection.flush()
                 if is_sent and not connection.is_busy():
                     return True
@@ -343,6 +349,7 @@ class SentStatement:
         connection = self._link.pgconn
         with self._connections.connection_errors_handled(), translated(self._connections.address.location):
             answer = connection.get_result()
+            # libpq accepts the next statement only after all results were fetched, including the None at their end.
             while connection.get_result() is not None:
                 pass
             if answer is None:

@@ -215,6 +215,7 @@ class LogWriter:
         """Wait for the answer to sent batches, and store the outcome in `sent`. An interrupted call can be repeated."""
         try:
             entered = sent.statement.numbers()
+            # Reset before refused batches are written again: that write would otherwise wait for this answer.
             self._connections.unanswered = None
             sent.answers = self._finish_sent(sent, entered)
         except Exception as error:  # noqa: BLE001 - `outcome` raises it to the sender, not to the next writer
@@ -259,6 +260,7 @@ class LogWriter:
         the next round if its source is written in this one. A batch that does not fit a cached log stays pending, since
         another process may have written to the log; after a query it is refused.
         """
+        # One batch per execution and round, because each one is compared with the log that the one before leads to.
         firsts: dict[str, int] = {}
         for index in pending:
             firsts.setdefault(batches[index].execution_id, index)
@@ -280,6 +282,7 @@ class LogWriter:
                 self.forget([execution_id])
                 if isinstance(refusal, StoreBusyError):
                     raise
+                # A cached log can be outdated. A refusal counts only if the log was read in this round.
                 if batch.beginning is None and execution_id not in loaded:
                     remaining.append(index)  # another process may have written to it since
                 else:
@@ -317,6 +320,8 @@ class LogWriter:
             return self._begin(batch, batch.beginning, durability, is_first=is_first)
         if log is None:
             raise self._unknown(batch.execution_id)
+        # The token is checked before the number: a process that lost its lease learns that, and not that another was
+        # faster.
         if log.token != batch.token:
             raise batch.fenced(log.token)
         if log.line.last_sequence != batch.expected_sequence:
@@ -381,6 +386,7 @@ class LogWriter:
         """Send drafts in one transaction; return the indices of batches that the server did not accept."""
         rows, uses = self._rows(batches, drafts)
         is_relaxed = _is_relaxed(batches, drafts, durability)
+        # The usual case needs no JSON and can be sent without waiting.
         if all(draft.only_extends_log(batches[index]) for index, draft in drafts.items()):
             keys = _keys(drafts, self._send_extensions(drafts, rows, is_relaxed=is_relaxed).numbers())
         else:

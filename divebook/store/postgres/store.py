@@ -318,9 +318,9 @@ class PostgresStore(EventStore):
 
         return remove
 
-    def _wait_for_news(self, seen: int, seconds: float) -> int:
+    def _wait_for_news(self, last_count: int, seconds: float) -> int:
         self._server_news.start()
-        count = super()._wait_for_news(seen, seconds)
+        count = super()._wait_for_news(last_count, seconds)
         self._check_open()
         return count
 

@@ -159,6 +159,7 @@ class SqliteStore(EventStore):
                 self._types.load(connection)
             return
         writer = open_writer(self.path, self.durability, self._network)
+        # Nothing else refers to the connection yet, so an error must close it here.
         try:
             migrate(writer, self.location)
             self._types.register(writer)
@@ -259,6 +260,7 @@ class SqliteStore(EventStore):
         self, execution_id: str, owner: Owner, moment: Moment, until: Moment, instead_of: Lease | None
     ) -> Lease:
         with self._transaction(RELAXED) as cursor:
+            # Read and written in one transaction, so that two processes cannot both find the lease free.
             log = self._find(cursor, execution_id)
             lease = tables.load_lease(cursor, log.key)
             if lease is not None and lease.keeps_out(moment, instead_of):
@@ -380,8 +382,8 @@ class SqliteStore(EventStore):
         with translated(self.location), self._readers.snapshot() as connection:
             return tables.load_new_messages(connection, self.sealing, after)
 
-    def _wait_for_news(self, seen: int, seconds: float) -> int:
-        return tables.wait_for_news(self._arrivals, self._has_news, seen, seconds)
+    def _wait_for_news(self, last_count: int, seconds: float) -> int:
+        return tables.wait_for_news(self._arrivals, self._has_news, last_count, seconds)
 
     def _has_news(self) -> bool:
         self._check_open()

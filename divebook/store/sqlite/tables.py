@@ -144,7 +144,7 @@ SELECT id FROM messages CROSS JOIN executions USING (key) WHERE name = ? AND kin
 """
 
 
-def wait_for_news(arrivals: Arrivals, has_news: Callable[[], bool], seen: int, seconds: float) -> int:
+def wait_for_news(arrivals: Arrivals, has_news: Callable[[], bool], last_count: int, seconds: float) -> int:
     """Poll with growing pauses whether another process has written; return at once if this process posts a message."""
     deadline = time.monotonic() + seconds
     pause = SOONEST
@@ -152,8 +152,9 @@ def wait_for_news(arrivals: Arrivals, has_news: Callable[[], bool], seen: int, s
         if has_news():
             arrivals.add()
         remaining = deadline - time.monotonic()
-        count = arrivals.wait(seen, max(0.0, min(pause, remaining)))
-        if count != seen or remaining <= 0:
+        # Messages of this process end the wait at once; only writes of other processes depend on the poll.
+        count = arrivals.wait(last_count, max(0.0, min(pause, remaining)))
+        if count != last_count or remaining <= 0:
             return count
         pause = min(LATEST, pause * 1.5)
 
@@ -169,6 +170,7 @@ def post_message(cursor: sqlite3.Cursor, sealing: Sealing, key: int, message: Me
 def insert_message(cursor: sqlite3.Cursor, key: int, message: Message, payload: bytes) -> int:
     """Write a message and return its number; one with number 0 gets the next number."""
     row = (message.kind, message.key, payload.decode(), message.source, message.posted_at)
+    # The checksum covers the id of the execution and not its key, which another execution may get after a deletion.
     checksum = of_row((message.execution_id, *row))
     number_or_none = message.number or None
     number: int = cursor.execute(_INSERT_MESSAGE, (number_or_none, *row, checksum, number_or_none, key)).fetchone()[0]
@@ -199,14 +201,14 @@ def find_message_faults(connection: sqlite3.Connection) -> list[str]:
     return damaged + [f"message {number} is not listed as what its execution has made of it" for number in strays]
 
 
-def mark_messages_taken(cursor: sqlite3.Cursor, key: int, taken: int) -> None:
+def mark_messages_taken(cursor: sqlite3.Cursor, key: int, last_taken: int) -> None:
     """Record that the messages of an execution up to a number are in its log."""
-    cursor.execute(_TAKE, (key, taken))
+    cursor.execute(_TAKE, (key, last_taken))
 
 
-def set_messages_over(cursor: sqlite3.Cursor, key: int, taken: int, *, is_over: bool) -> None:
+def set_messages_over(cursor: sqlite3.Cursor, key: int, last_taken: int, *, is_over: bool) -> None:
     """Record that an execution has ended and takes no more messages, or that it continues."""
-    cursor.execute(_TURN, (not is_over, taken, key))
+    cursor.execute(_TURN, (not is_over, last_taken, key))
 
 
 def last_message_number(connection: sqlite3.Connection) -> int:
@@ -261,6 +263,7 @@ class MessageWatch:
     def new_messages(self, after: int) -> list[Message]:
         """Return the messages of all executions with numbers above `after`."""
         (version,) = self._writer.execute("PRAGMA data_version").fetchone()
+        # Only another connection's write changes the version; own messages are noted by `on_post`.
         if version != self._version:
             self._last = last_message_number(self._writer)
             self._version = version
@@ -359,6 +362,7 @@ def advance_schedule(cursor: sqlite3.Cursor, schedule: str, moment: int) -> None
 
 def write_worker(cursor: sqlite3.Cursor, worker: WorkerRecord, until: int, delete_before: int) -> None:
     """Write the record of a worker; delete the records that expired before a moment."""
+    # Workers that died leave their records; each announcement removes the old ones.
     cursor.execute(_FORGET, (delete_before,))
     cursor.execute(_ANNOUNCE, (worker.id, until, encode(worker_to_data(worker)).decode()))
 

@@ -62,7 +62,7 @@ class _Server:
         os._exit(127)
 
     def all_ended(self) -> bool:
-        """Reap ended processes; return True if no visible descendant is left."""
+        """Remove ended processes from the process table; return True if no visible descendant is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)

@@ -55,8 +55,8 @@ class DockerWorkspace(LocalWorkspace):
     memory, cpus, pids
         Limits of all commands together: memory such as ``512m``, processors, processes.
     user
-        User of commands, such as ``1000:1000``; by default that of this process. With another user there is no folder
-        of temporary files.
+        User of commands, such as ``1000:1000``; by default that of this process. With another user the container
+        has no folder of temporary files.
     network
         A network of the engine; by default none.
     allow

@@ -74,7 +74,7 @@ class Egress:
         self._open: set[asyncio.Task[None]] = set()
 
     async def start(self, path: str) -> None:
-        """Listen on a Unix socket at `path`, which only this user can open. The isolated place mounts its folder."""
+        """Open a Unix socket at `path`, which only this user can open. The isolated place mounts its folder."""
         self._server = await asyncio.start_unix_server(self._serve, path, limit=_HEAD, start_serving=False)
         os.chmod(path, 0o600)
         await self._server.start_serving()

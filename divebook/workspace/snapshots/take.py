@@ -363,12 +363,12 @@ UNSTABLE = "was written while it was read: the tree has what it held for a momen
 _Sign = tuple[int, ...]
 
 
-def _sign(found: os.stat_result) -> _Sign:
-    return found.st_ctime_ns, found.st_ino, found.st_size
+def _sign(status: os.stat_result) -> _Sign:
+    return status.st_ctime_ns, status.st_ino, status.st_size
 
 
-def _folder_sign(found: os.stat_result) -> _Sign:
-    return found.st_ino, found.st_mode
+def _folder_sign(status: os.stat_result) -> _Sign:
+    return status.st_ino, status.st_mode
 
 
 class TreeScanner:
@@ -414,13 +414,13 @@ class TreeScanner:
         self._began = 0
 
     def forget(self) -> None:
-        """Examine everything in the next look."""
+        """Forget the last states, so that the next look examines everything."""
         self._is_new = True
 
     def scan(self, *, everything: bool) -> str:
         """Find the changes since the last look; return the digest of the tree.
 
-        All files are examined if there is no watch, at the first look, after lost events, and if `everything`.
+        All files are examined without a watch, at the first look, after lost events, and if `everything`.
         Otherwise only the reported names, racy files and files with several names are.
         """
         self.delta = {}
@@ -463,7 +463,7 @@ class TreeScanner:
         return True
 
     def _names(self, folder: str, names: set[str]) -> None:
-        """Examine some names of a folder."""
+        """Check some names of a folder."""
         if folder not in self._children:
             return  # it was removed with the folder around it
         try:
@@ -483,7 +483,7 @@ class TreeScanner:
             os.close(descriptor)
 
     def _folder(self, folder: str, descriptor: int) -> None:
-        """Examine a folder and everything below it; close its descriptor."""
+        """Check a folder and everything below it; close its descriptor."""
         try:
             if self._watch is not None:
                 self._watch.add(self._root.path, folder)
@@ -519,7 +519,7 @@ class TreeScanner:
         return names
 
     def _entry(self, path: str, name: str, status: os.stat_result, folder: int, *, deep: bool = False) -> None:
-        """Examine one entry: compare its sign with the last one, and record its new state if they differ."""
+        """Check one entry: compare its sign with the last one, and record its new state if they differ."""
         mode = status.st_mode
         entry = self.entries.get(path)
         if entry is None and self._is_left_out(path, name):
@@ -546,7 +546,7 @@ class TreeScanner:
             self._leave_out(path, SPECIAL)
 
     def _folder_entry(self, path: str, name: str, status: os.stat_result, folder: int, *, deep: bool) -> None:
-        """Examine a folder as an entry of another one, and its content with `deep` or if it was not watched."""
+        """Check a folder as an entry of another one, and its content with `deep` or if it was not watched."""
         if path.count("/") >= DEEPEST:
             self._leave_out(path, TOO_DEEP)
             return

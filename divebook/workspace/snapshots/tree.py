@@ -236,6 +236,8 @@ def _is_folder(change: FileChange) -> bool:
 
 
 def _diff(change: FileChange, get: Callable[[str], bytes]) -> FileDiff:
+    # The text has the format of `git diff`. The first two lines of the lines in it are their header, which is not
+    # counted as added or removed.
     if change.before is not None and change.after is not None and change.before.kind != change.after.kind:
         return _of_another_kind(change, get)
     path = shown_path(change.path)
