@@ -39,7 +39,7 @@ from divebook.events.catalog import (
     InterruptResolved,
     Payload,
 )
-from divebook.events.codec import SOUND, decode, encode
+from divebook.events.codec import DATA_FUNCTIONS, decode, encode
 from divebook.events.event import Event, Record, check_placed, place_of, successor, to_datetime
 from divebook.events.payload import quickly_made
 from divebook.events.values import ByHash, StoredFile, tag
@@ -351,7 +351,7 @@ class _Drafts:
             for fact in record.facts:
                 if is_effective or sequence == 1:
                     _check_beginning(fact, is_first=sequence == 1 and not bodies)
-                bodies.append(SOUND[type(fact)](fact))
+                bodies.append(DATA_FUNCTIONS[type(fact)](fact))
             name = type_of(kinds)
             is_large_one = batch.is_heavy and any(map(is_large, bodies))
             payload = LARGE if is_large_one else encode_facts(bodies, self._tag)
