@@ -18,7 +18,7 @@ import pandas as pd
 from divebook.errors import UnstorableValueError
 from divebook.events.arrow.foreign import Arrow, ForeignScalar
 from divebook.events.arrow.ipc import as_array, in_one_piece, read_arrays, without_residue, write_arrays
-from divebook.events.recorded import Normalize, key_of, opened, own_name
+from divebook.events.recorded import Normalize, custom_zone_name, key_of, opened
 
 Description = dict[str, Any]
 _NUMBERS = "biuf"
@@ -117,7 +117,7 @@ def zone_content(zone: Any, path: str) -> str | list[Any]:
         offset = zone.utcoffset(None)
         if offset % timedelta(seconds=1):  # pandas calculates with such an offset, but not exactly
             raise UnstorableValueError(path, f"{zone!r} has fractions of a second; use an offset of whole seconds")
-        name = own_name(offset, zone.tzname(None))
+        name = custom_zone_name(offset, zone.tzname(None))
         if name is not None or offset % timedelta(minutes=1):
             return [offset // timedelta(microseconds=1), name]
     elif type(zone).__module__.startswith("zoneinfo"):
@@ -133,7 +133,7 @@ def zone_content(zone: Any, path: str) -> str | list[Any]:
     offset = zone.utcoffset(None)
     if offset is None:
         raise UnstorableValueError(path, f"{zone!r} has no name; use tz_convert with a name such as 'UTC'")
-    return [offset // timedelta(microseconds=1), own_name(offset, zone.tzname(None))]
+    return [offset // timedelta(microseconds=1), custom_zone_name(offset, zone.tzname(None))]
 
 
 def zone_of(content: str | list[Any]) -> Any:
