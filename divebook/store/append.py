@@ -40,7 +40,7 @@ from divebook.events.catalog import (
     Payload,
 )
 from divebook.events.codec import DATA_FUNCTIONS, decode, encode
-from divebook.events.event import Event, Record, check_placed, place_of, successor, to_datetime
+from divebook.events.event import Event, Record, check_place, place_of, successor, to_datetime
 from divebook.events.payload import quickly_made
 from divebook.events.values import ByHash, StoredFile, tag
 from divebook.store.codec import Sealing
@@ -518,7 +518,7 @@ def _check_record(record: Record, execution_id: str, sequence: int) -> str:
         _check_encodable("execution id", execution_id)
     if type(record) is not Record:
         raise InvalidEventError(f"expected a Record, got {type(record).__name__}; make one with Record.of(event)")
-    check_placed(record)
+    check_place(record)
     if record.execution_id != execution_id:
         raise InvalidEventError(f"it belongs to execution {record.execution_id}, not to {execution_id}")
     if record.sequence != sequence:
