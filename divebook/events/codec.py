@@ -87,14 +87,14 @@ def compile_data_function(kind: type[Payload], fallback: DataFunction) -> DataFu
 def _field_lines(name: str, hint: Any) -> str:
     """Return the source lines that copy one field into `data`, or return the result of the fallback."""
     read = f" v = payload.{name}"
-    taken = f"data[{name!r}] = v"
+    copy = f"data[{name!r}] = v"
     if hint is Any:
-        return f"{read}\n if v is not None: {taken}"
+        return f"{read}\n if v is not None: {copy}"
     choices = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     unfit = " and ".join(f"({_CONDITIONS[choice]})" for choice in choices if choice in _CONDITIONS) or "True"
     if types.NoneType not in choices:
-        return f"{read}\n t = type(v)\n if {unfit}: return fallback(payload)\n {taken}"
-    return f"{read}\n if v is not None:\n  t = type(v)\n  if {unfit}: return fallback(payload)\n  {taken}"
+        return f"{read}\n t = type(v)\n if {unfit}: return fallback(payload)\n {copy}"
+    return f"{read}\n if v is not None:\n  t = type(v)\n  if {unfit}: return fallback(payload)\n  {copy}"
 
 
 def _state_mutated_data(fallback: DataFunction) -> DataFunction:
@@ -255,7 +255,7 @@ def locate_surrogate(value: Any, path: str) -> str | None:
 
 
 def decode(raw: bytes | str) -> Any:
-    """Decode what `encode` wrote."""
+    """Decode JSON of `encode`, including tagged values."""
     mark: bytes | str = TAGGED if isinstance(raw, bytes) else TAGGED.decode()
     value = orjson.loads(raw) if len(raw) <= 2 * MAX_LEVELS else _check_depth(orjson.loads(raw), raw)
     return untag(value) if mark in raw else value  # type: ignore[operator]
@@ -283,7 +283,7 @@ def _check_depth(value: Any, raw: bytes | str) -> Any:
 
 
 def canonical_hash(data: Any, path: str = "data", *, whole: bool = False) -> str:
-    """SHA-256 (hexadecimal) of normalized data, the same for every order of keys; refuses what `encode` refuses.
+    """SHA-256 (hexadecimal) of normalized data, the same for every order of keys; raises the errors of `encode`.
 
     A `ByHash` value enters the hash by its digest; with `whole`, by its full content.
     """

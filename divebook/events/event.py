@@ -240,7 +240,7 @@ class Record:
 
     @classmethod
     def of(cls, event: Event) -> Record:
-        """Return the record that stands for one event."""
+        """Return the record of one event."""
         return cls(
             event.id, event.execution_id, event.sequence, event.recorded_at, (event.data,), event.path, event.step
         )
@@ -251,7 +251,7 @@ class Record:
         return self.sequence + len(self.facts) - 1
 
     def events(self) -> list[Event]:
-        """Return the events that it stands for."""
+        """Return the events of this record."""
         return [self._event(place, data) for place, data in enumerate(self.facts)]
 
     def step_of(self, data: Payload) -> str:
