@@ -174,7 +174,7 @@ class MappedRows:
         SetupError
             Not all rows have ended.
         """
-        from divebook.events.arrow.rows import failed_in, part_of, settled_in
+        from divebook.events.arrow.rows import certainly_failed_in, failed_in, part_of
 
         rounds = self._rounds()
         if rounds[-1].status == FAILED:  # the calls themselves broke off, and rows are left
@@ -182,7 +182,7 @@ class MappedRows:
         if not all(each.state.is_over for each in rounds):
             raise SetupError(f"{self.workflow.name} has not ended: wait for it, and then call what failed again")
         outcome = self._outcome()
-        positions = failed_in(outcome) if unknown else settled_in(outcome)
+        positions = failed_in(outcome) if unknown else certainly_failed_in(outcome)
         if positions:
             first_opening = recorded_opening(rounds[0].id, self.environment.store)
             inputs = inputs_of(self.workflow, part_of(self._given, positions), first_opening.inputs.get(GIVEN))
@@ -208,11 +208,11 @@ class MappedRows:
         return len(self._given)
 
     def __repr__(self) -> str:
-        from divebook.events.arrow.rows import failed_in, settled_in
+        from divebook.events.arrow.rows import certainly_failed_in, failed_in
 
         outcome = self._outcome()
         failed = len(failed_in(outcome))
-        settled = len(settled_in(outcome))
+        settled = len(certainly_failed_in(outcome))
         details = f", {failed:,} of which failed" if failed else ""
         details += ": .retry_failed() calls those again" if settled else ""
         if failed > settled:

@@ -166,7 +166,7 @@ class Starter:
             return *self._forked_child(child), self._durability(None)
         except ExecutionNotFoundError:
             # The recorded child was deleted. A what-if cannot do without it; a continuation runs the child again.
-            if child.like is None or child.like.tools not in catalog.GOING_ON:
+            if child.like is None or child.like.tools not in catalog.REUSE_MODES:
                 raise
             return self._child_opening(child)
 

@@ -331,7 +331,7 @@ class Variants:
         assert child.like is not None, "only called for such children"  # noqa: S101 - `Control.drive_child` checks it
         source, tools = child.like
         prefix = prefix_of(self._store, source, 1, Change())
-        origin = catalog.CHILD if tools in catalog.GOING_ON else catalog.WHAT_IF
+        origin = catalog.CHILD if tools in catalog.REUSE_MODES else catalog.WHAT_IF
         workflow = self._registry.workflow(child.workflow) if origin == catalog.CHILD else prefix.workflow
         self._registry.check(workflow, steps_ahead(workflow, prefix.state), ())
         model = child.model if child.model != prefix.state.model else None

@@ -1,4 +1,4 @@
-"""Events: immutable facts of what happened, and how they are written down."""
+"""Events of an execution: immutable recorded facts, and their encoding."""
 
 from divebook.events.event import Event
 

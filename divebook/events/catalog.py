@@ -1,7 +1,7 @@
-"""Every kind of event there is: one payload class each, checked when it is made.
+"""Catalog of event types: one payload class each, whose required fields are checked at construction.
 
-`PAYLOADS` maps the wire name (``step_started``) to its class. The classes come in the order in which an execution
-meets them. Values of type `Any` have been through `divebook.events.values.normalize`.
+`PAYLOADS` maps the wire name (``step_started``) to its class. The classes are in the order in which they occur
+in an execution. Values of type `Any` were normalized by `divebook.events.values.normalize`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COMPLETED = "completed"
 FAILED = "failed"
 CANCELLED = "cancelled"
 MOVED, CONTINUED, PICTURE = "moved", "continued_as_new", "picture"
-"""The statuses of an execution; `divebook.engine.lifecycle` says which follows which."""
+"""Statuses of an execution; `divebook.engine.lifecycle` defines the transitions."""
 
 RUN = "run"
 RESUME = "resume"
@@ -34,32 +34,32 @@ CHILD = "child"
 IMPORT = "import"
 BOOK = "book"
 ORIGINS = (RUN, RESUME, FORK, WHAT_IF, TRIAL, CHILD, IMPORT, BOOK)
-"""What an execution may have come from."""
+"""Origins of an execution: the operation that created it."""
 REUSE = "reuse"
 UNEDITED = "unedited"
-GOING_ON = frozenset({REUSE, UNEDITED})
-"""Which results of its source one counts that goes on with another definition: all, or those of unedited functions."""
+REUSE_MODES = frozenset({REUSE, UNEDITED})
+"""Results of its source that a fork with a changed definition reuses: all, or only those of unedited functions."""
 UNCOUNTED = frozenset({WHAT_IF, TRIAL})
-"""Origins of executions that are no work of their own: totals leave them out."""
+"""Origins of executions that totals leave out, because they are experiments with another execution."""
 BADGED = UNCOUNTED | {FORK}
-"""Origins that people are told wherever an execution is named."""
-LEFT_ALONE = UNCOUNTED | {BOOK}
-"""Origins of executions that nothing takes up by itself: they wait for ever, or only show something."""
+"""Origins that are displayed wherever an execution is listed."""
+NOT_RESUMED_AUTOMATICALLY = UNCOUNTED | {BOOK}
+"""Origins of executions that are never resumed automatically: they wait, or only display something."""
 ROLLBACK_PATH = "rollback-"
-"""Begins the id of a path that undoes something; the number of that follows."""
+"""Prefix of the id of a rollback path; the number of the rollback follows."""
 
 PAYLOADS: dict[str, type[Payload]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """The content of an event; each subclass names its event type and the fields that must not be empty."""
+    """Content of an event. Each subclass has an event type and a list of fields that must not be empty."""
 
     event_type: ClassVar[str] = ""
     required: ClassVar[tuple[str, ...]] = ()
     field_names: ClassVar[tuple[str, ...]] = ()
     form: ClassVar[int] = 0
-    """Version of what it looks like; `divebook.events.upcast` brings older ones up to date."""
+    """Version of the form of its data; `divebook.events.upcast` converts older ones."""
 
     def __post_init__(self) -> None:
         for name in self.required:
@@ -67,7 +67,7 @@ class Payload:
                 raise InvalidEventError(f"{self.event_type}: data validation failed: {name} is required")
 
     def to_data(self) -> dict[str, Any]:
-        """Return the fields that hold something, ready to be encoded."""
+        """Return the fields that are not None, ready to be encoded."""
         data: dict[str, Any] = {FORM: self.form} if self.form else {}
         for name in self.field_names:
             value = getattr(self, name)
@@ -77,7 +77,7 @@ class Payload:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Payload:
-        """Build the payload from plain data without wrong fields; keys that this version does not know are left out."""
+        """Build the payload from plain data with valid fields; unknown keys are ignored."""
         try:
             return cls(**data)
         except TypeError:
@@ -103,76 +103,76 @@ def _event(name: str, *required: str) -> Any:  # a class decorator; Any keeps th
 @_event("execution_started", "workflow_name")
 @dataclass(frozen=True, slots=True)
 class ExecutionStarted(Payload):
-    """First event: everything needed to carry the execution on without its notebook."""
+    """First event: everything needed to continue the execution without its notebook."""
 
     workflow_name: str = ""
     inputs: Mapping[str, Any] = field(default_factory=dict)
     definition: Mapping[str, Any] | None = None
     """The workflow as plain data (`Workflow.to_dict`)."""
     fingerprint: str | None = None
-    """SHA-256 of what the definition does, hexadecimal."""
+    """SHA-256 of the behaviour of the definition, hexadecimal."""
     source: str | None = None
     """The text of the cell or file that defined it."""
     written_by: str | None = None
     """Version of divebook."""
     bounds: Mapping[str, Any] | None = None
-    """What may be spent (`Bounds.to_dict`); without it there is no bound."""
+    """Budget (`Bounds.to_dict`); None for no limit."""
     identity: Mapping[str, Any] | None = None
-    """Who asked: ``user_id``, ``session_id``, ``request_id``, ``metadata``."""
+    """Requester: ``user_id``, ``session_id``, ``request_id``, ``metadata``."""
     parent: str | None = None
-    """The execution that this one came from: a child's waits for its end, a fork's is what it was copied from."""
+    """The execution that created this one. The parent of a child waits for its end; that of a fork is its source."""
     origin: str | None = None
-    """How it came about, one of `ORIGINS`; where nothing is said, a child if it has a parent, and else a plain run."""
+    """One of `ORIGINS`; None for a child if there is a parent, and for a plain run otherwise."""
     key: str | None = None
-    """Unique in its store: a second start with it is refused, and names this execution."""
+    """Key that is unique in the store: a second start with it is refused with an error that names this execution."""
     tags: Sequence[str] | None = None
     note: str | None = None
-    """What a person wants to remember of it."""
+    """Note of a person about it."""
     notebook: str | None = None
     cell: str | None = None
-    """The notebook and the cell that started it, where they are known."""
+    """The notebook and the cell that started it, if known."""
     seed: str | None = None
-    """What the ids of its questions and the idempotency keys of its calls are made of, beside their places.
+    """Seed of the ids of its questions and of the idempotency keys of its calls, combined with their places.
 
-    A copy under another id keeps it.
+    A copy under another id has the same seed.
     """
     code: Mapping[str, str] | None = None
     """Digests of the Python functions that it may call, by kind and name (`divebook.workflow.code`)."""
     model: str | None = None
-    """The model of all its agents, if the start named one in place of theirs."""
+    """Model of all its agents, if the start replaced their models."""
     state: Mapping[str, Any] | None = None
-    """The variables that it begins with: those of the execution that goes on as this one."""
+    """Initial variables: those of its predecessor, which continued as this execution."""
 
     @property
     def came_from(self) -> str:
-        """How it came about, one of `ORIGINS`."""
+        """Origin of the execution, one of `ORIGINS`."""
         return self.origin or (CHILD if self.parent else RUN)
 
 
 @_event("execution_forked", "source", "workflow_name")
 @dataclass(frozen=True, slots=True)
 class ExecutionForked(Payload):
-    """The log goes on apart from that of its source, whose events up to `at` it shares; what was in flight is dropped.
+    """The log branches off from that of its source after the shared events up to `at`; calls in flight are dropped.
 
-    It is an opening as `ExecutionStarted` is one: what it leaves out is as the opening before it says
+    Like `ExecutionStarted` it is an opening event. Fields that it leaves out have the values of the opening before it
     (`divebook.engine.forks.opened_as`).
     """
 
     source: str = ""
-    """The execution whose first events these are."""
+    """The execution whose first events it shares."""
     at: int = 0
-    """The last event of the source that counts."""
+    """Number of the last shared event."""
     workflow_name: str = ""
     previous: int = 1
-    """The number of the opening before this one."""
+    """Number of the previous opening event."""
     change: Mapping[str, Any] | None = None
-    """What is otherwise from here on (`divebook.engine.forks.Change`), but for definition and model."""
+    """Changes from here on (`divebook.engine.forks.Change`), except for definition and model."""
     origin: str | None = None
-    """How it came about, one of `ORIGINS`; where nothing is said, a fork."""
+    """One of `ORIGINS`; None for a fork."""
     definition: Mapping[str, Any] | None = None
     """The workflow from now on."""
     text: str | None = None
-    """The text of the cell or file that defined that."""
+    """The text of the cell or file that defined it."""
     fingerprint: str | None = None
     written_by: str | None = None
     bounds: Mapping[str, Any] | None = None
@@ -183,49 +183,55 @@ class ExecutionForked(Payload):
     notebook: str | None = None
     cell: str | None = None
     seed: str | None = None
-    """What the ids of its source's questions are made of: a question that was answered there is not asked again."""
+    """Seed of the source's question ids, so that a question that was answered there is not asked again."""
     code: Mapping[str, str] | None = None
-    """Digests of its Python functions from now on, where they are not those of its source."""
+    """Digests of its Python functions from now on, if they differ from those of its source."""
     model: str | None = None
     tools: str | None = None
-    """Of what is answered from its source also behind `at`. What-ifs and trials may execute actions and tools:
-    ``recorded`` (none), ``read-only`` or ``live``. What goes on with another definition executes all that its source
-    has no result for, ``reuse``, or no result of functions that are as they were, ``unedited``."""
+    """Policy for calls after `at`, which are replayed from the source if it has their results.
+
+    For what-ifs and trials: which actions and tools may run, ``recorded`` (none), ``read-only`` or ``live``. For a fork
+    with a changed definition: ``reuse`` runs all calls without a result in the source, ``unedited`` runs also those of
+    edited functions.
+    """
     only: Mapping[str, Any] | None = None
-    """Of a trial alone: what is done, the ``step`` of a ``path`` as its ``visit``, or of that one ``item``."""
+    """Scope of a trial: the ``step`` of a ``path`` at a ``visit``, or only one ``item`` of it."""
     awaited_by: str | None = None
-    """The execution that waits for its end: a what-if that asks for another workflow otherwise than its source did, or
-    what goes on with another definition and asks for one that had not completed."""
+    """The execution that waits for its end.
+
+    It is a what-if that requests a child workflow differently from its source, or a fork with a changed definition
+    whose child had not completed.
+    """
 
     @property
     def parent(self) -> str:
-        """The execution that it came from, and that does not wait for it; of a child the one that does."""
+        """The source execution, which does not wait for it; for a child, the execution that waits."""
         return self.awaited_by or self.source if self.came_from == CHILD else self.source
 
     @property
     def came_from(self) -> str:
-        """How it came about, one of `ORIGINS`."""
+        """Origin of the execution, one of `ORIGINS`."""
         return self.origin or FORK
 
 
 @_event("execution_resumed")
 @dataclass(frozen=True, slots=True)
 class ExecutionResumed(Payload):
-    """The execution was resumed; failed and cancelled paths go back to the start of their step."""
+    """The execution was resumed; failed and cancelled paths return to the start of their step."""
 
     previous_status: str = RUNNING
     bounds: Mapping[str, Any] | None = None
-    """New bounds, if the resumption gave some."""
+    """New budget; None if it did not change."""
     recovery: int | None = None
-    """How many times in a row it was resumed automatically without progress; None where a person resumed it."""
+    """Number of automatic resumptions in a row without progress; None if a person resumed it."""
     code: Mapping[str, str] | None = None
-    """Digests of its Python functions from now on, where they are not those that it was started with."""
+    """Digests of its Python functions from now on, if they differ from those at the start."""
 
 
 @_event("execution_paused")
 @dataclass(frozen=True, slots=True)
 class ExecutionPaused(Payload):
-    """Nothing more begins until the execution is resumed; what was under way has ended or is made again."""
+    """Nothing new starts until the execution is resumed. Running calls have ended, or will be made again."""
 
     reason: str = ""
 
@@ -233,13 +239,13 @@ class ExecutionPaused(Payload):
 @_event("execution_enqueued", "queue")
 @dataclass(frozen=True, slots=True)
 class ExecutionEnqueued(Payload):
-    """The execution waits for a worker: it is to begin, or was given back by one that drains."""
+    """The execution waits for a worker: it is new, or a draining worker returned it."""
 
     queue: str = ""
     priority: int = 0
-    """Of those that wait in a queue, higher ones are taken first."""
+    """Priority in its queue; higher ones are run first."""
     due: int | None = None
-    """When it may be taken at the earliest, microseconds since 1970; None for at once."""
+    """Earliest start, microseconds since 1970; None for at once."""
 
 
 @_event("execution_completed")
@@ -254,13 +260,13 @@ class ExecutionCompleted(Payload):
 @_event("rollback_started")
 @dataclass(frozen=True, slots=True)
 class RollbackStarted(Payload):
-    """The execution has failed or was cancelled: what its steps have done is undone, the latest first, before it ends.
+    """The execution has failed or was cancelled: its steps are rolled back before it ends, the latest first.
 
-    Each is undone on a path of its own (`PathStarted.rollback`).
+    Each rollback runs on a separate path (`PathStarted.rollback`).
     """
 
     error: str = ""
-    """Error, or reason of the cancellation, with which it ends then."""
+    """Error, or reason of the cancellation, with which it ends after the rollback."""
     reason: str | None = None
     """As in `ExecutionFailed`."""
     cancelled: bool = False
@@ -273,7 +279,7 @@ class ExecutionFailed(Payload):
 
     error: str = ""
     reason: str | None = None
-    """Why, as one of `TerminalReason`, where it is not simply that a step failed."""
+    """Reason, one of `TerminalReason`, if it is not simply the failure of a step."""
 
 
 @_event("execution_cancelled")
@@ -287,7 +293,7 @@ class ExecutionCancelled(Payload):
 @_event("execution_continue_as_new", "new_execution_id", "reason")
 @dataclass(frozen=True, slots=True)
 class ExecutionContinuedAsNew(Payload):
-    """The execution goes on under another id, with a fresh log."""
+    """The execution continues under another id, with a new log."""
 
     new_execution_id: str = ""
     reason: str = ""
@@ -298,19 +304,19 @@ class ExecutionContinuedAsNew(Payload):
 @_event("execution_moved")
 @dataclass(frozen=True, slots=True)
 class ExecutionMoved(Payload):
-    """Last event of an execution that goes on elsewhere, under the same id."""
+    """Last event of an execution that continues in another place, under the same id."""
 
     destination: str = ""
-    """Where it went: the file that its log was written to."""
+    """The file that its log was written to."""
 
 
 @_event("execution_pictured", "status")
 @dataclass(frozen=True, slots=True)
 class ExecutionPictured(Payload):
-    """Last event of a copy, made by an import, of an execution that had not ended: only the original may go on."""
+    """Last event of an imported read-only snapshot of an execution that had not ended; only the original continues."""
 
     status: str = ""
-    """What the original was doing when it was exported."""
+    """Status of the original at the export."""
 
 
 # --- paths ---------------------------------------------------------------------------------------------------------
@@ -319,11 +325,11 @@ class ExecutionPictured(Payload):
 @_event("path_started", "current_step")
 @dataclass(frozen=True, slots=True)
 class PathStarted(Payload):
-    """A line of progress begins at `current_step`."""
+    """A path starts at `current_step`."""
 
     current_step: str = ""
     rollback: int | None = None
-    """Which of the things that are to be undone it undoes, counted from 1; None for any other path."""
+    """Number of the rollback that it runs, from 1; None for any other path."""
 
 
 @_event("path_branched", "new_paths")
@@ -346,7 +352,7 @@ class PathBranched(Payload):
 @_event("path_waiting", "join_step")
 @dataclass(frozen=True, slots=True)
 class PathWaiting(Payload):
-    """A path has come to a `Join` step and waits for those that may still come."""
+    """A path has reached a `Join` step and waits for the paths that may still reach it."""
 
     join_step: str = ""
 
@@ -354,7 +360,7 @@ class PathWaiting(Payload):
 @_event("path_joined", "current_step")
 @dataclass(frozen=True, slots=True)
 class PathJoined(Payload):
-    """A waiting path goes on alone, for itself and for the `joined` paths, which have completed."""
+    """A waiting path continues for itself and for the `joined` paths, which have completed."""
 
     current_step: str = ""
     joined: Sequence[str] = ()
@@ -363,7 +369,7 @@ class PathJoined(Payload):
 @_event("path_completed", "final_step")
 @dataclass(frozen=True, slots=True)
 class PathCompleted(Payload):
-    """A path has nowhere further to go, has branched, or was joined into another."""
+    """A path has reached its end, has branched, or was joined into another."""
 
     final_step: str = ""
 
@@ -375,7 +381,7 @@ class PathFailed(Payload):
 
     error: str = ""
     reason: str | None = None
-    """Why, as one of `TerminalReason`, where it is not simply that a step failed."""
+    """Reason, one of `TerminalReason`, if it is not simply the failure of a step."""
 
 
 @_event("path_cancelled")
@@ -412,31 +418,31 @@ class StepCompleted(Payload):
 @_event("rollback_added", "action")
 @dataclass(frozen=True, slots=True)
 class RollbackAdded(Payload):
-    """What a step, an item of it or a call has done is undone by a call if the execution fails or is cancelled."""
+    """A rollback of a step, an item or a call: this call runs if the execution fails or is cancelled."""
 
     action: str = ""
-    """Name of what is called."""
+    """Name of the called action or function."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     kind: str = "action"
-    """Whether that is an action, or a function given to ``@step(rollback=...)``."""
+    """``action`` for an action, ``step`` for a function passed to ``@step(rollback=...)``."""
     function: str | None = None
-    """Module and qualified name of such a function: others may have its name."""
+    """Module and qualified name of such a function, since its name need not be unique."""
 
 
 @_event("step_failed", "error")
 @dataclass(frozen=True, slots=True)
 class StepFailed(Payload):
-    """A step, or the choice of what follows it, ended with an error."""
+    """A step, or the choice of the next step, ended with an error."""
 
     error: str = ""
     operations: Sequence[str] | None = None
-    """Ids of the operations whose failure ended the step of a function: a resumption carries out these again."""
+    """Ids of the operations whose failure ended the step of a function; a resumption runs them again."""
     iteration_index: int | None = None
     """The item of `Each` that failed."""
     trace: str | None = None
-    """Where in a person's code it was raised, unless a call of the step has that already."""
+    """Traceback in user code, unless a call of the step has recorded it."""
     error_names: Sequence[str] | None = None
-    """The class of the error and those it derives from, likewise."""
+    """Class of the error and its base classes, unless a call of the step has recorded them."""
     place: Mapping[str, Any] | None = None
     """The line that raised it, likewise: ``label`` in words, ``line``, and the ``lines`` around it from ``first``."""
 
@@ -444,7 +450,7 @@ class StepFailed(Payload):
 @_event("step_retried")
 @dataclass(frozen=True, slots=True)
 class StepRetried(Payload):
-    """An attempt failed; the next one begins after `delay` seconds."""
+    """An attempt failed; the next one starts after `delay` seconds."""
 
     attempt: int = 1
     """The attempt that failed, from 1."""
@@ -452,13 +458,13 @@ class StepRetried(Payload):
     delay: float = 0.0
     iteration_index: int | None = None
     key: str | None = None
-    """The call that is made again, where a function makes several."""
+    """The call that is repeated, if a function makes several."""
 
 
 @_event("step_caught", "target")
 @dataclass(frozen=True, slots=True)
 class StepCaught(Payload):
-    """A step has failed for good; its path goes to `target` and not on to failure."""
+    """A step has failed after its last attempt; its path continues at `target` instead of failing."""
 
     target: str = ""
     error: str = ""
@@ -467,7 +473,7 @@ class StepCaught(Payload):
 @_event("condition_evaluated", "condition", "target")
 @dataclass(frozen=True, slots=True)
 class ConditionEvaluated(Payload):
-    """The condition of an edge to `target` came out as `result`."""
+    """The condition of an edge to `target` evaluated to `result`."""
 
     condition: str = ""
     target: str = ""
@@ -482,13 +488,13 @@ def _check_index(payload: IterationStarted | IterationCompleted | IterationFaile
 @_event("iteration_started")
 @dataclass(frozen=True, slots=True)
 class IterationStarted(Payload):
-    """`Each` begins one item."""
+    """`Each` starts one item."""
 
     iteration_index: int = -1
     item: Any = None
     item_key: str | None = None
     total: int | None = None
-    """How many items there are, with the first one that a process begins."""
+    """Number of items, recorded with the first item that a process starts."""
 
     def __post_init__(self) -> None:
         _check_index(self)
@@ -497,7 +503,7 @@ class IterationStarted(Payload):
 @_event("iteration_completed")
 @dataclass(frozen=True, slots=True)
 class IterationCompleted(Payload):
-    """`Each` is done with one item; `result` is its text."""
+    """`Each` has completed one item; `result` is its text."""
 
     iteration_index: int = -1
     result: Any = None
@@ -518,10 +524,10 @@ class IterationFailed(Payload):
     error_names: Sequence[str] | None = None
     attempts: int = 1
     result: Mapping[str, Any] | None = None
-    """What the step has for the item nevertheless: its error as data, or that it was skipped."""
+    """Result of the item in spite of the failure: its error as data, or a note that it was skipped."""
     trace: str | None = None
     place: Mapping[str, Any] | None = None
-    """As for `StepFailed`, unless a call of the item has them already."""
+    """As for `StepFailed`, unless a call of the item has recorded them."""
 
     def __post_init__(self) -> None:
         Payload.__post_init__(self)
@@ -531,19 +537,19 @@ class IterationFailed(Payload):
 @_event("rows_completed", "operation_id")
 @dataclass(frozen=True, slots=True)
 class RowsCompleted(Payload):
-    """Rows of a frame are done with: those of `Each` with `Rows` that have ended since the event before."""
+    """Rows of a frame have ended: those of `Each` with `Rows` since the previous event."""
 
     iteration_index: int = -1
-    """Numbers these events within the step, from 0."""
+    """Number of this event within the step, from 0."""
     operation_id: str = ""
-    """The call that was handed the range they are of."""
+    """The call that got the range of these rows."""
     result: Any = None
-    """A frame: a row for each, by its position, with what it gave, or its ``error``."""
+    """Frame with the result or the ``error`` of each row, indexed by position."""
     rows: int = 0
     failed: int = 0
-    """How many of them have an error."""
+    """Number of them with an error."""
     total: int = 0
-    """How many rows the frame has."""
+    """Number of rows of the frame."""
 
     def __post_init__(self) -> None:
         Payload.__post_init__(self)
@@ -562,23 +568,23 @@ class OperationStarted(Payload):
     operation_type: str = ""
     parameters: Mapping[str, Any] | None = None
     parameters_hash: str | None = None
-    """Digest of `parameters`; compared when the operation is met again."""
+    """Digest of `parameters`; compared when the operation is requested again."""
     iteration_index: int | None = None
     key: str | int | None = None
-    """Its place within the step: a number in order of calls, or a name such as a tool-call id."""
+    """Its place within the step: a number in the order of calls, or a name such as a tool-call id."""
     reserved: Mapping[str, int] | None = None
-    """What it may consume at most, counted as spent until it has ended: ``tokens``, ``cost`` in nanodollars."""
+    """Upper limit of its usage, counted as spent until it ends: ``tokens``, ``cost`` in nanodollars."""
     name: str | None = None
-    """What is called: the action, agent, function, workflow or signal."""
+    """Name of the called action, agent, function, workflow or signal."""
     setting: Mapping[str, Any] | None = None
-    """What the call is made with and is kept for readers only, never compared: what differs from the request before."""
+    """Settings of the call for readers, never compared: only the differences from the previous request."""
     setting_hash: str | None = None
     """Digest of the whole setting."""
     within: int | None = None
-    """Number of the event with which the operation began that holds this one."""
+    """Number of the event that started the enclosing operation."""
     undone: str | None = None
-    """Where what it does is undone if the execution fails later or is cancelled: whether its end has its undoing, as a
-    ``call`` of ``@step``, or that of its ``step``, or of its item."""
+    """Event that registers its rollback: the end of the operation (``call``, for a call of ``@step``), of its ``step``,
+    or of its item."""
 
 
 @_event("operation_completed", "operation_id", "operation_type")
@@ -592,10 +598,10 @@ class OperationCompleted(Payload):
     result: Any = None
     usage: Mapping[str, int] | None = None
     held: Mapping[str, int] | None = None
-    """What an execution that has ended had handed on to others that were under way, as in `OperationStarted`."""
+    """Budget that an ended execution had passed on to running executions; keys as in `OperationStarted.reserved`."""
     served: Mapping[str, Any] | None = None
-    """In a what-if, where the result is from, since the call was not made: ``execution`` and ``sequence`` of another
-    log, or ``blocked``, which says why there is none."""
+    """Source of the result in a what-if, where the call was not made: ``execution`` and ``sequence`` of another log, or
+    ``blocked`` with the reason why there is no result."""
 
 
 @_event("operation_failed", "operation_id", "operation_type", "error")
@@ -608,28 +614,28 @@ class OperationFailed(Payload):
     duration: int = 0
     error: str = ""
     error_names: Sequence[str] | None = None
-    """The class of the error and those it derives from, so that policies that name one fit after a restart as well."""
+    """Class of the error and its base classes, so that policies match it after a restart too."""
     usage: Mapping[str, int] | None = None
-    """What was consumed all the same."""
+    """Usage in spite of the failure."""
     raised: Mapping[str, Any] | None = None
-    """What makes the same error again: ``types`` as ``module:name``, ``args`` and ``fields``; and its ``place``, as of
-    `StepFailed`."""
+    """Data to build the same error again: ``types`` as ``module:name``, ``args`` and ``fields``; and its ``place``, as
+    in `StepFailed`."""
     trace: str | None = None
-    """Where in a person's code it was raised, the innermost call last."""
+    """Traceback in user code, the innermost call last."""
     held: Mapping[str, int] | None = None
     served: Mapping[str, Any] | None = None
-    """As for `OperationCompleted`, both."""
+    """`held` and `served` as for `OperationCompleted`."""
     final: bool | None = None
-    """Whether the execution that was started cannot go on, since it was rolled back: another begins in its place."""
+    """Whether the child execution cannot continue because it was rolled back; a new one is started instead."""
     lost: Mapping[str, str] | None = None
-    """The result of a call that took effect, where the log cannot hold it: ``type``, ``text`` (cut, without secrets)
-    and ``digest``. A resumption asks what its result was, and does not make the call again unasked."""
+    """Result of a call that took effect, if the log cannot store it: ``type``, ``text`` (cut, without secrets) and
+    ``digest``. A resumption asks a person for the result before it makes the call again."""
 
 
 @_event("time_accessed", "accessed_at", "value")
 @dataclass(frozen=True, slots=True)
 class TimeAccessed(Payload):
-    """Code read the clock; beside the operation of type ``time_access`` that holds it for replay."""
+    """Code read the clock; recorded beside the operation of type ``time_access``, which replay uses."""
 
     accessed_at: str = ""
     value: str = ""
@@ -638,7 +644,7 @@ class TimeAccessed(Payload):
 @_event("random_generated", "method")
 @dataclass(frozen=True, slots=True)
 class RandomGenerated(Payload):
-    """Code used chance; beside the operation of type ``random_generation`` that holds it for replay."""
+    """Code used random numbers; recorded beside the operation of type ``random_generation``, which replay uses."""
 
     method: str = ""
     value: Any = None
@@ -653,14 +659,14 @@ class RandomGenerated(Payload):
 @_event("version_decision", "change_id")
 @dataclass(frozen=True, slots=True)
 class VersionDecision(Payload):
-    """Which version of a changed piece of workflow this execution follows."""
+    """Choice of the version of a changed part of a workflow that this execution follows."""
 
     change_id: str = ""
     version: int = 1
     min_version: int = 1
     max_version: int = 1
     selected_version: Any = None
-    """What the old system called it, in logs that it wrote."""
+    """Name of the version, in logs of the legacy Dive dialect."""
     available_versions: Sequence[Any] | None = None
     reason: str | None = None
 
@@ -671,30 +677,30 @@ class VersionDecision(Payload):
 @_event("interrupt_raised", "interrupt_id", "kind")
 @dataclass(frozen=True, slots=True)
 class InterruptRaised(Payload):
-    """A path asks and waits for the answer."""
+    """A path asks a question and waits for the answer."""
 
     interrupt_id: str = ""
     kind: str = ""
     question: str = ""
     message: str | None = None
-    """More than the question itself, for people."""
+    """Further text for people."""
     data: Mapping[str, Any] | None = None
     schema: Mapping[str, Any] | None = None
-    """JSON schema of the value that is asked for."""
+    """JSON schema of the answer."""
     operation_id: str | None = None
-    """The operation that waits, if it is one: a call of unknown outcome, or the turn of an agent."""
+    """The operation that waits, if any: a call with an unknown outcome, or a turn of an agent."""
     expires_at: int | None = None
     """Microseconds since 1970; without it the question never expires."""
     default: Mapping[str, Any] | None = None
-    """The response that holds once the question has expired; without one the step fails then."""
+    """Response that is used when the question expires; without one the step fails."""
     optional: bool | None = None
-    """Whether an empty answer will do."""
+    """Whether the answer may be empty."""
 
 
 @_event("interrupt_joined", "interrupt_id")
 @dataclass(frozen=True, slots=True)
 class InterruptJoined(Payload):
-    """Another path waits for the answer to a question that has been asked already."""
+    """Another path waits for the answer to an open question."""
 
     interrupt_id: str = ""
 
@@ -710,17 +716,17 @@ class InterruptResolved(Payload):
     message: int | None = None
     """Number of the message in the inbox that brought the answer."""
     served: Mapping[str, Any] | None = None
-    """As for `OperationCompleted`, where nobody was asked."""
+    """As for `OperationCompleted`, if the answer was taken from another log."""
 
 
 @_event("interrupt_expired", "interrupt_id")
 @dataclass(frozen=True, slots=True)
 class InterruptExpired(Payload):
-    """A question expired without an answer; its default holds, if it has one."""
+    """A question expired without an answer; its default is used, if it has one."""
 
     interrupt_id: str = ""
     message: int | None = None
-    """Number of the message in the inbox that settled that the time was up."""
+    """Number of the inbox message that ended the question."""
     served: Mapping[str, Any] | None = None
     """As for `InterruptResolved`."""
 
@@ -740,12 +746,12 @@ class Mutation:
     def __post_init__(self) -> None:
         if self.type not in ("set", "delete"):
             raise InvalidEventError(f"state_mutated: data validation failed: unknown mutation type {self.type!r}")
-        key: Any = self.key  # whatever a log or a caller has
+        key: Any = self.key  # the type hint does not bind logs and callers
         if not isinstance(key, str) or not key:
             raise InvalidEventError("state_mutated: data validation failed: key is required, and must be text")
 
     def to_data(self) -> dict[str, Any]:
-        """Return the change as plain data; a deletion carries no value."""
+        """Return the change as plain data; a deletion has no value."""
         if self.type == "delete":
             return {"type": "delete", "key": self.key}
         return {"type": "set", "key": self.key, "value": self.value}
@@ -773,19 +779,19 @@ class StateMutated(Payload):
 @_event("event_emitted", "name")
 @dataclass(frozen=True, slots=True)
 class EventEmitted(Payload):
-    """An event of a person's own: ``ctx.emit("name", data)`` in a workflow function, ``context.emit`` in an action."""
+    """An event of user code: ``ctx.emit("name", data)`` in a workflow function, ``context.emit`` in an action."""
 
     name: str = ""
     data: Any = None
     operation_id: str | None = None
-    """Of its place in a workflow function, which asks for it again whenever it runs again."""
+    """Operation at its place in a workflow function, which requests it again whenever the function runs again."""
     parameters_hash: str | None = None
 
 
 @_event("approval_rule_added", "rule_id", "outcome", "tool")
 @dataclass(frozen=True, slots=True)
 class ApprovalRuleAdded(Payload):
-    """A person made a rule for calls to come."""
+    """A person added a rule for the approval of later calls."""
 
     rule_id: str = ""
     outcome: str = ""
@@ -796,29 +802,29 @@ class ApprovalRuleAdded(Payload):
     agent: str | None = None
     server: str | None = None
     arguments: Mapping[str, Any] | None = None
-    """What the arguments must be, by name."""
+    """Required arguments, by name."""
     scope: str | None = None
     """``run`` or ``always``."""
     expires_at: int | None = None
     """Microseconds since 1970."""
     question: str | None = None
-    """Id of the question whose answer made it."""
+    """Id of the question whose answer added the rule."""
     by: str | None = None
 
 
 @_event("execution_annotated")
 @dataclass(frozen=True, slots=True)
 class ExecutionAnnotated(Payload):
-    """What a person says of the execution, at any time, also after its end; nothing that it does depends on it."""
+    """Annotations of the execution by a person, at any time, even after its end; they do not affect its behaviour."""
 
     tags: Sequence[str] | None = None
-    """Tags that it has from now on."""
+    """Tags that are added."""
     untagged: Sequence[str] | None = None
-    """Tags that it has no more."""
+    """Tags that are removed."""
     note: str | None = None
-    """Its note from now on; empty for none."""
+    """The new note; empty to remove it."""
     labels: Mapping[str, Any] | None = None
-    """Labels by name, in place of those of that name; None takes one away."""
+    """Labels by name, which replace labels of the same name; None removes a label."""
     by: str | None = None
     message: int | None = None
     """Number of the message in the inbox that brought it."""
@@ -827,21 +833,21 @@ class ExecutionAnnotated(Payload):
 @_event("workspace_opened", "workspace", "kind")
 @dataclass(frozen=True, slots=True)
 class WorkspaceOpened(Payload):
-    """The execution begins to use a workspace: where it is, and which files it has there."""
+    """The execution starts to use a workspace: its place and its files."""
 
     workspace: str = ""
     """The name of its definition."""
     kind: str = ""
     """Where its commands run: ``local``, ``fenced``, ``virtualenv``."""
     reference: Mapping[str, Any] = field(default_factory=dict)
-    """What it is found again by after a restart: its folder, its container; empty where it has no place yet, since what
-    works there was answered from another log."""
+    """Data to find it again after a restart, such as its folder or container; empty if it has no place yet because its
+    calls were replayed from another log."""
     source: str | None = None
-    """The folder that its files are a copy of; None where it is that folder itself."""
+    """The folder that its files were copied from; None if it is that folder itself."""
     tree: str | None = None
-    """Digest of all of its files; None where nothing is known of them."""
+    """Digest of all of its files; None if they are unknown."""
     files: Sequence[Any] | None = None
-    """All of them, as `divebook.workspace.snapshots.take` writes them; None where they are those of its source."""
+    """All files, in the form of `divebook.workspace.snapshots.take`; None if they are those of its source."""
     problems: Sequence[Mapping[str, Any]] | None = None
     """Files that the tree leaves out: ``path`` and ``reason``."""
 
@@ -849,27 +855,27 @@ class WorkspaceOpened(Payload):
 @_event("files_changed", "workspace", "after")
 @dataclass(frozen=True, slots=True)
 class FilesChanged(Payload):
-    """Files of a workspace are others than they were: by a call that has ended just before, or from outside."""
+    """Files of a workspace changed, by a call that has just ended or from outside."""
 
     workspace: str = ""
     before: str | None = None
     after: str = ""
     """Digests of all files, before and after."""
     operation_id: str | None = None
-    """The call that did it; None where that is not known."""
+    """The call that changed them; None if unknown."""
     cause: str | None = None
-    """What else did it: ``outside``, ``restored``."""
+    """Another cause: ``outside``, ``restored``."""
     files: Sequence[Any] | None = None
-    """Those that are others, as `divebook.workspace.snapshots.take` writes them."""
+    """The changed files, in the form of `divebook.workspace.snapshots.take`."""
     previous: int | None = None
-    """The event that had the files before."""
+    """Number of the previous event with files of the workspace."""
     changes: Sequence[Mapping[str, Any]] | None = None
-    """Of each file ``path``, ``kind`` (``added``, ``changed``, ``deleted``, ``renamed``), ``was``, ``added`` and
+    """For each file ``path``, ``kind`` (``added``, ``changed``, ``deleted``, ``renamed``), ``was``, ``added`` and
     ``removed`` lines; the first thousand."""
     count: int | None = None
-    """How many files there are of them."""
+    """Number of changed files."""
     beside: Sequence[str] | None = None
-    """Other calls that were under way in the workspace, whose changes may be among them."""
+    """Other running calls in the workspace, which may have made some of the changes."""
     problems: Sequence[Mapping[str, Any]] | None = None
     """Files that the tree leaves out: ``path`` and ``reason``."""
 
@@ -877,21 +883,21 @@ class FilesChanged(Payload):
 @_event("egress_answered", "workspace", "host")
 @dataclass(frozen=True, slots=True)
 class EgressAnswered(Payload):
-    """A command in a workspace has asked for a host outside."""
+    """A command in a workspace requested a connection to an outside host."""
 
     workspace: str = ""
     host: str = ""
     port: int = 0
     refused: str | None = None
-    """Why it was not connected; None where it was."""
+    """Reason of a refusal; None if it was connected."""
     operation_id: str | None = None
-    """The call that was under way; None where there were several."""
+    """The running call; None if there were several."""
 
 
 @_event("approval_rule_revoked", "rule_id")
 @dataclass(frozen=True, slots=True)
 class ApprovalRuleRevoked(Payload):
-    """A rule for calls to come holds no more."""
+    """A rule for the approval of later calls was revoked."""
 
     rule_id: str = ""
     by: str | None = None
@@ -902,11 +908,11 @@ class ApprovalRuleRevoked(Payload):
 @_event("signal_received", "signal_type")
 @dataclass(frozen=True, slots=True)
 class SignalReceived(Payload):
-    """A message came from outside."""
+    """A message from outside arrived."""
 
     signal_type: str = ""
     payload: Any = None
     source: str = ""
-    """The name of the sender; of the end of a child, the id of that."""
+    """Name of the sender; for the end of a child execution, its id."""
     message: int | None = None
     """Number of the message in the inbox that brought it."""

@@ -1,9 +1,20 @@
-"""Dataclasses, pydantic models, named tuples and enums: recorded by name and fields.
+"""Recorded forms of dataclasses, pydantic models, named tuples and enums, and the registry of allowed classes.
 
-A value is made again only if a person allowed its class.
+An instance is recorded as the qualified name of its class, ``module.qualname``, and its fields. After ::
 
-Nothing is imported or called because a log says so: a name in a log finds a class that `allow` was given in this
-process, or none. Fields are put back as they were recorded; neither ``__init__`` nor a validator runs again.
+    @divebook.allow
+    @dataclass
+    class Order:
+        number: int
+
+``Order(7)`` of the module ``shop`` is recorded as ::
+
+    {"$type": "dataclass", "value": {"class": "shop.Order", "fields": {"number": 7}}}
+
+and `Instance.open` turns that into an ``Order`` again, if the process has allowed a class of the name ``shop.Order``.
+
+A log cannot cause an import or a call: a name in a log is only looked up among the classes that this process passed to
+`allow`. Fields get their recorded values. Neither ``__init__`` nor a validator runs again.
 """
 
 from __future__ import annotations
@@ -26,6 +37,7 @@ _BRIEF = reprlib.Repr()
 _BRIEF.maxstring = _BRIEF.maxother = 60
 
 _ALLOWED: dict[str, type] = {}
+"""Allowed classes by stored name."""
 
 _STORED_NAMES = {
     "divebook.workflow.servers.ApprovalRule": "divebook.workflow.approvals.ApprovalRule",
@@ -63,16 +75,19 @@ _STORED_NAMES = {
     "divebook.questions.answer.Typed": "divebook.questions.typed.Typed",
     "divebook.workflow.servers.WorkspaceDefinition": "divebook.workflow.workspaces.WorkspaceDefinition",
 }
-"""Names in logs of divebook's own classes whose module has moved: logs of before the move hold them, and comparisons of
-recorded calls must find the same name (test_classes_that_have_moved_keep_their_name_in_logs)."""
+"""Stored names of divebook's classes whose module has moved, by current name.
+
+Logs from before the move hold the stored name, and comparisons of recorded calls must find the same name
+(test_classes_that_have_moved_keep_their_name_in_logs).
+"""
 
 
 def allow(*classes: C) -> C:
     """Allow instances of these classes in logs; return the (last) class, so that it serves as a decorator as well.
 
-    Recorded is the qualified name, so that a class defined again, in a cell for example, takes the place of the
-    earlier one. A field that a class gained since takes its default; one that it lost is an error. A private
-    attribute of a pydantic model that cannot be stored starts anew; a generic model is allowed as ``Box[int]``.
+    The log holds the qualified name, so a class that is defined again, for example in a cell, replaces the earlier one.
+    A field that was added to the class later gets its default; a removed field is an error. A private attribute of a
+    pydantic model that cannot be stored starts with its default again. A generic model is allowed as ``Box[int]``.
 
     Parameters
     ----------
@@ -82,7 +97,7 @@ def allow(*classes: C) -> C:
     Raises
     ------
     SetupError
-        Something else is among them.
+        An argument is not such a class, or there are no arguments.
 
     Examples
     --------
@@ -95,8 +110,8 @@ def allow(*classes: C) -> C:
     if not classes:
         raise SetupError("allow() needs at least one class")
     for cls in classes:
-        given: Any = cls  # whatever a caller passes
-        if not isinstance(given, type) or kind_of(given) is None:
+        argument: Any = cls  # the type hint does not bind callers
+        if not isinstance(argument, type) or kind_of(argument) is None:
             raise SetupError(
                 f"{cls!r} cannot be allowed: only dataclasses, pydantic models, named tuples and enums can be recorded"
             )
@@ -105,12 +120,12 @@ def allow(*classes: C) -> C:
 
 
 def allowed_classes() -> list[type]:
-    """Return the classes that are allowed in this process, each in its newest form."""
+    """Return the newest definition of each class that is allowed in this process."""
     return [cls for name in _ALLOWED if (cls := find(name)) is not None]
 
 
 def name_of(cls: type) -> str:
-    """Return the name under which a class is allowed and recorded."""
+    """Return the name under which a class is recorded: ``module.qualname``, or the stored name of a moved class."""
     name = f"{cls.__module__}.{cls.__qualname__}"
     return _STORED_NAMES.get(name, name)
 
@@ -127,15 +142,19 @@ def kind_of(cls: type) -> str | None:
 
 
 def find(name: str) -> type | None:
-    """Return the allowed class of that name, in its newest form; None if it is not allowed."""
+    """Return the newest definition of the allowed class of that name; None if no such class is allowed.
+
+    The newest definition is the class that the module has under this name now. It differs from the class passed to
+    `allow` if the class was defined again since.
+    """
     cls = _ALLOWED.get(name)
     if cls is None:
         return None
-    found: Any = sys.modules.get(cls.__module__)
+    current: Any = sys.modules.get(cls.__module__)
     for part in cls.__qualname__.split("."):
-        found = getattr(found, part, None)
-    is_newer = isinstance(found, type) and name_of(found) == name and kind_of(found) is not None
-    return found if is_newer else cls
+        current = getattr(current, part, None)
+    is_definition = isinstance(current, type) and name_of(current) == name and kind_of(current) is not None
+    return current if is_definition else cls
 
 
 def _required(name: str) -> type:
@@ -149,7 +168,7 @@ def _required(name: str) -> type:
 
 
 def record_instance(value: Any, path: str, normalize: Normalize) -> Recorded | None:
-    """Return what the log holds of an instance; None if it is of no kind of class that can be recorded.
+    """Return the recorded form of an instance; None if its class is not of a kind that can be recorded.
 
     Raises
     ------
@@ -169,7 +188,7 @@ def record_instance(value: Any, path: str, normalize: Normalize) -> Recorded | N
 
 
 def _record_enum(name: str, value: Enum, path: str, normalize: Normalize) -> Recorded:
-    label = value.name if value.name in type(value).__members__ else ""  # flags that are set together have no member
+    label = value.name if value.name in type(value).__members__ else ""  # a combination of flags is not a member
     try:
         plain = normalize(value.value, path)
     except UnstorableValueError:
@@ -191,26 +210,26 @@ def _record_namedtuple(name: str, value: Any, path: str, normalize: Normalize) -
 
 
 def _record_model(name: str, value: Any, path: str, normalize: Normalize) -> Recorded:
-    held = vars(value)
-    fields = {key: normalize(held[key], f"{path}.{key}") for key in type(value).__pydantic_fields__ if key in held}
+    values = vars(value)
+    fields = {key: normalize(values[key], f"{path}.{key}") for key in type(value).__pydantic_fields__ if key in values}
     unset = [key for key in fields if key not in value.__pydantic_fields_set__]
     extra = value.__pydantic_extra__
-    more = None if extra is None else {key: normalize(item, f"{path}.{key}") for key, item in extra.items()}
-    return Instance("model", name, fields, unset, more, private=_private(value, path, normalize))
+    recorded_extra = None if extra is None else {key: normalize(item, f"{path}.{key}") for key, item in extra.items()}
+    return Instance("model", name, fields, unset, recorded_extra, private=_private(value, path, normalize))
 
 
 def _private(value: Any, path: str, normalize: Normalize) -> dict[str, Any]:
-    """Return the private attributes of a model that are not at their defaults.
+    """Return the private attributes of a model that differ from their defaults.
 
-    One that cannot be stored, such as a lock or a connection, starts anew in the instance that is made again.
+    An attribute that cannot be stored, such as a lock or a connection, has its default when the instance is opened.
     """
     private = {}
-    for key, held in (value.__pydantic_private__ or {}).items():
+    for key, item in (value.__pydantic_private__ or {}).items():
         attribute = type(value).__private_attributes__.get(key)
         default = MISSING if attribute is None else attribute.default
         with suppress(UnstorableValueError):
-            recorded = normalize(held, f"{path}.{key}")
-            if type(held) is not type(default) or recorded != default:
+            recorded = normalize(item, f"{path}.{key}")
+            if type(item) is not type(default) or recorded != default:
                 private[key] = recorded
     return private
 
@@ -224,7 +243,23 @@ _RECORD: dict[str, Callable[[str, Any, str, Normalize], Recorded]] = {
 
 
 class Instance(Recorded):
-    """The recorded fields of a dataclass, pydantic model or named tuple."""
+    """Recorded form of a dataclass, pydantic model or named tuple.
+
+    Parameters
+    ----------
+    tag
+        ``dataclass``, ``model`` or ``namedtuple``.
+    cls
+        Stored name of the class.
+    fields
+        Recorded values of the fields, by name.
+    unset
+        Of a model: names of the fields that were left to their defaults.
+    extra
+        Of a model: values that are not declared fields; None if the model does not allow them.
+    private
+        Of a model: private attributes that differ from their defaults.
+    """
 
     __slots__ = ("cls", "extra", "fields", "private", "tag", "unset")
 
@@ -246,7 +281,7 @@ class Instance(Recorded):
         self.private = dict(private or {})
 
     def data(self) -> Any:
-        """Return class and fields, and of a model which fields were left to their defaults and what came on top."""
+        """Return class name and fields; for a model also unset fields, private attributes and extra values, if any."""
         data: dict[str, Any] = {"class": self.cls, "fields": self.fields}
         if self.unset:
             data["unset"] = self.unset
@@ -255,7 +290,13 @@ class Instance(Recorded):
         return data if self.extra is None else {**data, "extra": self.extra}
 
     def open(self) -> Any:
-        """Make the instance again, without running its constructor."""
+        """Build the instance without running its constructor.
+
+        Raises
+        ------
+        UnopenableValueError
+            The class is not allowed here, is of another kind now, lost a field, or gained one without a default.
+        """
         cls = _required(self.cls)
         if kind_of(cls) != self.tag:
             raise UnopenableValueError(
@@ -265,44 +306,48 @@ class Instance(Recorded):
         return makers[self.tag](cls)
 
     def _dataclass(self, cls: Any) -> Any:
-        known = {entry.name: entry for entry in dataclasses.fields(cls)}
-        values = self._values({name: _dataclass_default(entry) for name, entry in known.items()})
-        made = cls.__new__(cls)
+        defaults = {entry.name: _dataclass_default(entry) for entry in dataclasses.fields(cls)}
+        values = self._values(defaults)
+        instance = cls.__new__(cls)
         for name, value in values.items():
-            object.__setattr__(made, name, value)
-        return made
+            object.__setattr__(instance, name, value)
+        return instance
 
     def _namedtuple(self, cls: Any) -> Any:
-        defaults = cls._field_defaults
-        known = {name: (lambda value=defaults[name]: value) if name in defaults else None for name in cls._fields}
-        return tuple.__new__(cls, self._values(known).values())
+        declared = cls._field_defaults
+        defaults = {name: (lambda value=declared[name]: value) if name in declared else None for name in cls._fields}
+        return tuple.__new__(cls, self._values(defaults).values())
 
     def _model(self, cls: Any) -> Any:
-        known = cls.__pydantic_fields__
-        values = self._values({name: _model_default(field) for name, field in known.items()})
-        made = cls.__new__(cls)
+        fields = cls.__pydantic_fields__
+        values = self._values({name: _model_default(field) for name, field in fields.items()})
+        instance = cls.__new__(cls)
         state = {
             "__dict__": values,
             "__pydantic_extra__": None if self.extra is None else opened(self.extra),
             "__pydantic_fields_set__": {name for name in self.plain() if name not in self.unset},
             "__pydantic_private__": None,
         }
-        made.__setstate__(state)
+        instance.__setstate__(state)
         if cls.__private_attributes__:
-            made.model_post_init(None)
+            instance.model_post_init(None)  # sets the private attributes to their defaults
             for name, value in self.private.items():
                 if name in cls.__private_attributes__:
-                    made.__pydantic_private__[name] = opened(value)
-        return made
+                    instance.__pydantic_private__[name] = opened(value)
+        return instance
 
-    def _values(self, known: Mapping[str, Callable[[], Any] | None]) -> dict[str, Any]:
-        """Return the fields' values: those recorded, and defaults for fields that the class did not have then."""
-        lost = [name for name in self.fields if name not in known]
-        if lost:
+    def _values(self, defaults: Mapping[str, Callable[[], Any] | None]) -> dict[str, Any]:
+        """Return the value of each field of the class: the recorded value, or the default of a field added since.
+
+        `defaults` has a function that returns the default of each field, or None for a field without one.
+        """
+        removed = [name for name in self.fields if name not in defaults]
+        if removed:
             raise UnopenableValueError(
-                self.cls, f"the class no longer has the field {lost[0]!r}; give it back, or open the value's `fields`"
+                self.cls,
+                f"the class no longer has the field {removed[0]!r}; give it back, or open the value's `fields`",
             )
-        return {name: self._value(name, default) for name, default in known.items()}
+        return {name: self._value(name, default) for name, default in defaults.items()}
 
     def _value(self, name: str, default: Callable[[], Any] | None) -> Any:
         if name in self.fields:
@@ -312,11 +357,11 @@ class Instance(Recorded):
         return default()
 
     def plain(self) -> Any:
-        """Return the fields as a mapping, which needs no class."""
+        """Return the fields as a mapping; the class need not be allowed."""
         return {**self.fields, **(self.extra or {})}
 
     def summary(self) -> str:
-        """Return the class and its fields, shortened, or that the class is not allowed."""
+        """Return the class and its fields, shortened; a note if the class is not allowed."""
         short = self.cls.rpartition(".")[2]
         if find(self.cls) is None:
             return f"<{short}: not allowed in this process>"
@@ -328,13 +373,13 @@ class Instance(Recorded):
         return self.plain()
 
     def parts(self, change: Callable[[Any], Any]) -> Recorded:
-        """Return itself with its fields changed one by one."""
+        """Return a copy with `change` applied to each field and private attribute."""
         fields = {name: change(value) for name, value in self.fields.items()}
         private = {name: change(value) for name, value in self.private.items()}
         return Instance(self.tag, self.cls, fields, self.unset, self.extra, private=private)
 
     def __getattr__(self, name: str) -> Any:
-        """Say why there is no such attribute, where code meets the recorded form instead of the instance."""
+        """Raise AttributeError that explains that this is the recorded form and why it is not opened."""
         if name.startswith("__"):
             raise AttributeError(name)
         try:
@@ -355,7 +400,11 @@ def _model_default(field: Any) -> Callable[[], Any] | None:
 
 
 class Member(Recorded):
-    """A member of an enum, by its name; flags that are set together by their value."""
+    """Recorded form of an enum member, by its name; a combination of flags has no name and is recorded by its value.
+
+    ``Color.RED`` of the module ``shop``, with the value 1, is recorded as
+    ``{"$type": "enum", "value": {"class": "shop.Color", "name": "RED", "value": 1}}``.
+    """
 
     __slots__ = ("cls", "name", "value")
     tag = "enum"
@@ -386,6 +435,6 @@ class Member(Recorded):
         return self.value
 
     def summary(self) -> str:
-        """Return class and name, or that the class is not allowed."""
+        """Return class and name; a note if the class is not allowed."""
         short = self.cls.rpartition(".")[2]
         return f"{short}.{self.name or self.value}" if find(self.cls) else f"<{short}: not allowed in this process>"

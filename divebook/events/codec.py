@@ -1,6 +1,10 @@
-"""Events as bytes and back.
+"""Encoder and decoder of events.
 
-A payload is one JSON object. `encode_line`/`decode_line` write a whole event as one JSON line, with the seed's keys.
+A payload is one JSON object. `encode_line` and `decode_line` write and read a whole event as one line of JSON, with the
+keys of the seed project::
+
+    {"id": "event_...", "execution_id": "exec_...", "sequence": 3, "timestamp": "2026-01-02T03:04:05.000006Z",
+     "event_type": "step_started", "path": "main", "step": "ask", "data": {"step_type": "action", "visit": 1}}
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ import hashlib
 import json
 import math
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, TypeAlias, TypeVar, Union, get_args, get_origin
@@ -27,64 +31,83 @@ from divebook.events.upcast import FORM, upcast
 from divebook.events.values import ByHash, normalize, tag, untag
 from divebook.text.format import visible
 
-# What a payload says, if each of its fields holds just what its class declares: the check of `shapes`, compiled.
+# --- compiled checks of payloads ---
 #
-# Nearly all payloads do, so a class gets a function of its own that looks at each field once. It knows only plain
-# types; for all else, and to say what is wrong, there is `divebook.events.codec.looked_through`, which gives the same
-# where both answer (test_what_the_compiled_check_lets_pass_is_what_the_other_gives).
+# `valid_data` checks each payload before it is recorded. The generic check (`checked_data`) interprets the declared
+# type of each field, which is slow. Nearly all payloads hold plain values of the declared types, so each class gets a
+# compiled function that tests each field once.
 
 
-Said: TypeAlias = Callable[[Any], dict[str, Any]]
-"""Returns what a payload says, ready to be encoded."""
+DataFunction: TypeAlias = Callable[[Any], dict[str, Any]]
+"""Function from a payload to its data, ready to be encoded; raises InvalidEventError for a wrong field."""
 
 _CONDITIONS: Mapping[Any, str] = {
     str: "t is not str",
     bool: "t is not bool",
     int: "not (t is int and -WHOLE <= v < WHOLE)",
-    float: "not (t is float and v - v == 0)",  # which infinities and NaN are not
+    float: "not (t is float and v - v == 0)",  # false for infinities and NaN: their difference is NaN
     Mapping[str, Any]: "t is not dict",
     Sequence[Any]: "t is not list and t is not tuple",
 }
 
 
-def compiled(kind: type[Payload], otherwise: Said) -> Said:
-    """Return a function for the payloads of a class, which asks `otherwise` of one that is not all plain, or wrong."""
+def compile_data_function(kind: type[Payload], fallback: DataFunction) -> DataFunction:
+    """Return the data function of a payload class; it calls `fallback` if a field is wrong or not of a plain type.
+
+    For a class with the fields ``name: str`` and ``visit: int | None`` it is::
+
+        def plain(payload):
+            data = {}
+            v = payload.name
+            t = type(v)
+            if t is not str: return fallback(payload)
+            data["name"] = v
+            v = payload.visit
+            if v is not None:
+                t = type(v)
+                if (not (t is int and -WHOLE <= v < WHOLE)): return fallback(payload)
+                data["visit"] = v
+            return data
+
+    The fallback is `checked_data`, which raises an error that describes the wrong field. Where the compiled function
+    returns data, both return the same (test_what_the_compiled_check_lets_pass_is_what_the_other_gives).
+    """
     if kind is StateMutated:
-        return _changes(otherwise)
+        return _state_mutated_data(fallback)
     if kind.to_data is not Payload.to_data:
-        return otherwise
+        return fallback
     lines = [f"def plain(payload):\n data = { ({FORM: kind.form} if kind.form else {})!r}"]
-    lines += [_looked_at(name, hint) for name, hint in declared(kind).items()]
-    names: dict[str, Any] = {"WHOLE": WHOLE, "otherwise": otherwise}
+    lines += [_field_lines(name, hint) for name, hint in declared(kind).items()]
+    names: dict[str, Any] = {"WHOLE": WHOLE, "fallback": fallback}
     exec("\n".join([*lines, " return data"]), names)  # noqa: S102 - as dataclasses do, of our own classes
-    plain: Said = names["plain"]
+    plain: DataFunction = names["plain"]
     return plain
 
 
-def _looked_at(name: str, hint: Any) -> str:
-    """Return the lines that take over one field, or give up."""
+def _field_lines(name: str, hint: Any) -> str:
+    """Return the source lines that copy one field into `data`, or return the result of the fallback."""
     read = f" v = payload.{name}"
-    taken = f"data[{name!r}] = v"
+    copy = f"data[{name!r}] = v"
     if hint is Any:
-        return f"{read}\n if v is not None: {taken}"
+        return f"{read}\n if v is not None: {copy}"
     choices = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     unfit = " and ".join(f"({_CONDITIONS[choice]})" for choice in choices if choice in _CONDITIONS) or "True"
     if types.NoneType not in choices:
-        return f"{read}\n t = type(v)\n if {unfit}: return otherwise(payload)\n {taken}"
-    return f"{read}\n if v is not None:\n  t = type(v)\n  if {unfit}: return otherwise(payload)\n  {taken}"
+        return f"{read}\n t = type(v)\n if {unfit}: return fallback(payload)\n {copy}"
+    return f"{read}\n if v is not None:\n  t = type(v)\n  if {unfit}: return fallback(payload)\n  {copy}"
 
 
-def _changes(otherwise: Said) -> Said:
-    """Return the function for changes of variables, which are of a class of their own."""
+def _state_mutated_data(fallback: DataFunction) -> DataFunction:
+    """Return the data function of `StateMutated`, whose field holds objects of the class `Mutation`."""
 
     def plain(payload: StateMutated) -> dict[str, Any]:
         mutations = payload.mutations
         if type(mutations) is not tuple:
-            return otherwise(payload)
+            return fallback(payload)
         data: list[dict[str, Any]] = []
         for mutation in mutations:
             if type(mutation) is not Mutation:
-                return otherwise(payload)
+                return fallback(payload)
             data.append(mutation.to_data())
         return {"mutations": data}
 
@@ -94,13 +117,13 @@ def _changes(otherwise: Said) -> Said:
 P = TypeVar("P", bound=Payload)
 
 MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
-DEEPEST = 254
-"""Levels of lists and mappings that `encode` writes."""
-_OPTIONS = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
-_SMALL = frozenset({int, float, bool, type(None)})
-"""What can always be written, once it is normalized."""
+MAX_LEVELS = 254
+"""Most levels of nested lists and mappings that `encode` writes."""
+_JSON_OPTIONS = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
+_ALWAYS_STORABLE = frozenset({int, float, bool, type(None)})
+"""Types whose normalized values can always be encoded."""
 TAGGED = f'"{TAG}"'.encode()
-"""In what has no such bytes, nothing is written in a form of ours."""
+"""Bytes that occur in any JSON with tagged values. JSON without them needs no call of `untag`."""
 
 
 def encode(data: Any, path: str = "data") -> bytes:
@@ -111,15 +134,18 @@ def encode(data: Any, path: str = "data") -> bytes:
     UnstorableValueError
         Text that is not valid Unicode, or more than 64 MiB.
     """
-    return _encoded(data, path, _OPTIONS)
+    return _encode_limited(data, path, _JSON_OPTIONS)
 
 
 def encode_all(data: Sequence[Any], tagged: Callable[[Any], Any] = tag) -> list[bytes]:
-    """Encode several things as `encode` does; `tagged` is to do with values that JSON lacks what `tag` does."""
+    """Encode several values as `encode` does.
+
+    `tagged` replaces `tag`: it converts values that JSON lacks to data that JSON has.
+    """
     try:
-        lines = [orjson.dumps(each, tagged, _OPTIONS) for each in data]
+        lines = [orjson.dumps(each, tagged, _JSON_OPTIONS) for each in data]
     except TypeError:
-        return list(map(encode, data))  # says which, and where
+        return list(map(encode, data))  # raises an error with the place of the value
     for line in lines:
         if len(line) > MAX_PAYLOAD_BYTES:
             check_size(len(line))
@@ -127,31 +153,34 @@ def encode_all(data: Sequence[Any], tagged: Callable[[Any], Any] = tag) -> list[
 
 
 def encode_parts(data: Any, plain: Callable[[Any], Any]) -> bytes:
-    """Encode data with parts that `plain` turns into normalized data, each when its turn comes; of any size."""
+    """Encode data of any size; `plain` converts a part that is not JSON when the encoder reaches it.
 
-    def written(part: Any) -> Any:
-        found = plain(part)
-        return tag(part) if found is part else found
+    `plain` returns a part itself to leave it to `tag`.
+    """
 
-    return _dumped(data, "data", _OPTIONS | orjson.OPT_PASSTHROUGH_DATACLASS, written)
+    def convert(part: Any) -> Any:
+        converted = plain(part)
+        return tag(part) if converted is part else converted
+
+    return _dump(data, "data", _JSON_OPTIONS | orjson.OPT_PASSTHROUGH_DATACLASS, convert)
 
 
 def encode_shown(data: Any, *, tagged: bool = False) -> bytes:
-    """Encode normalized data as JSON for people: frames, classes and the like as a few words, never in full.
+    """Encode normalized data as JSON for people: frames, instances and bytes as a short description, not in full.
 
     Parameters
     ----------
     tagged
-        For programs: dates, bytes and infinities stay in tagged form, so that they are not taken for texts.
+        Keep dates, bytes and infinities in tagged form, so that a program can tell them from strings.
     """
-    return orjson.dumps(data, default=_tagged_hint if tagged else _hint, option=_OPTIONS)
+    return orjson.dumps(data, default=_tagged_description if tagged else _description, option=_JSON_OPTIONS)
 
 
-def _tagged_hint(value: Any) -> Any:
-    return _hint(value) if isinstance(value, BigInt | Recorded) else tag(value)
+def _tagged_description(value: Any) -> Any:
+    return _description(value) if isinstance(value, BigInt | Recorded) else tag(value)
 
 
-def _hint(value: Any) -> Any:
+def _description(value: Any) -> Any:
     if isinstance(value, BigInt):
         return orjson.Fragment(int.__repr__(value))
     if isinstance(value, NonFinite):
@@ -167,22 +196,22 @@ def _shown_key(key: Any) -> str:
     return key if isinstance(key, str) else encode_shown(normalize(key)).decode().strip('"')
 
 
-def _dumped(data: Any, path: str, option: int, default: Callable[[Any], Any]) -> bytes:
+def _dump(data: Any, path: str, option: int, default: Callable[[Any], Any]) -> bytes:
     try:
         return orjson.dumps(data, default=default, option=option)
     except TypeError as error:
         raise UnstorableValueError(locate_surrogate(data, path) or path, str(error)) from None
 
 
-def _encoded(data: Any, path: str, option: int, tagged: Callable[[Any], Any] = tag) -> bytes:
-    encoded = _dumped(data, path, option, tagged)
+def _encode_limited(data: Any, path: str, option: int, tagged: Callable[[Any], Any] = tag) -> bytes:
+    encoded = _dump(data, path, option, tagged)
     if len(encoded) > MAX_PAYLOAD_BYTES:
         check_size(len(encoded), path)
     return encoded
 
 
 def check_size(size: int, path: str = "data") -> None:
-    """Raise UnstorableValueError if an event cannot hold so many bytes."""
+    """Raise UnstorableValueError if `size` bytes are more than one event can hold."""
     if size > MAX_PAYLOAD_BYTES:
         raise UnstorableValueError(
             path,
@@ -192,15 +221,15 @@ def check_size(size: int, path: str = "data") -> None:
 
 
 def storable(value: Any, path: str) -> Any:
-    """Return the value as plain data, once it is sure that an event can hold it.
+    """Return the value as normalized data, after checking that an event can hold it.
 
     Raises
     ------
     UnstorableValueError
-        With the path to what cannot be stored.
+        With the path to the part that cannot be stored.
     """
     plain = normalize(value, path)
-    if type(plain) not in _SMALL:
+    if type(plain) not in _ALWAYS_STORABLE:
         encode(plain, path)
     return plain
 
@@ -213,55 +242,62 @@ def locate_surrogate(value: Any, path: str) -> str | None:
         except UnicodeEncodeError:
             return path
         return None
-    pairs = (
-        ((f"{path}.{key}", part) for key, item in value.items() for part in (key, item))
-        if isinstance(value, dict)
-        else ((f"{path}[{index}]", item) for index, item in enumerate(value))
-        if isinstance(value, list | tuple)
-        else ()
-    )
-    return next((found for where, item in pairs if (found := locate_surrogate(item, where))), None)
+    parts: Iterable[tuple[str, Any]] = ()
+    if isinstance(value, dict):
+        parts = ((f"{path}.{key}", part) for key, item in value.items() for part in (key, item))
+    elif isinstance(value, list | tuple):
+        parts = ((f"{path}[{index}]", item) for index, item in enumerate(value))
+    for part_path, part in parts:
+        surrogate_path = locate_surrogate(part, part_path)
+        if surrogate_path:
+            return surrogate_path
+    return None
 
 
 def decode(raw: bytes | str) -> Any:
-    """Decode what `encode` wrote."""
+    """Decode JSON of `encode`, including tagged values."""
     mark: bytes | str = TAGGED if isinstance(raw, bytes) else TAGGED.decode()
-    value = orjson.loads(raw) if len(raw) <= 2 * DEEPEST else _not_too_deep(orjson.loads(raw), raw)
+    value = orjson.loads(raw) if len(raw) <= 2 * MAX_LEVELS else _check_depth(orjson.loads(raw), raw)
     return untag(value) if mark in raw else value  # type: ignore[operator]
 
 
 def parse(raw: bytes | str) -> Any:
-    """Parse JSON and leave what `tag` wrote as it is; ValueError says what is wrong."""
-    return orjson.loads(raw) if len(raw) <= 2 * DEEPEST else _not_too_deep(orjson.loads(raw), raw)
+    """Parse JSON and leave tagged values in tagged form; raises ValueError for invalid JSON."""
+    return orjson.loads(raw) if len(raw) <= 2 * MAX_LEVELS else _check_depth(orjson.loads(raw), raw)
 
 
-def _not_too_deep(value: Any, raw: bytes | str) -> Any:
-    """Return decoded JSON, unless it is nested deeper than anything that `encode` writes."""
+def _check_depth(value: Any, raw: bytes | str) -> Any:
+    """Return `value`, which was decoded from `raw`; raise ValueError if it is nested deeper than `encode` writes.
+
+    Each level needs an opening bracket, so few brackets in `raw` prove that the value is not too deep.
+    """
     begins: Sequence[Any] = (b"[", b"{") if isinstance(raw, bytes) else ("[", "{")
-    if sum(map(raw.count, begins)) > DEEPEST:
+    if sum(map(raw.count, begins)) > MAX_LEVELS:
         try:
-            # A tenth of a walk through it, and just as exact
+            # orjson refuses values that are too deep. That takes a tenth of the time of a walk in Python
             # (test_what_is_nested_deeper_than_anything_written_is_refused).
             orjson.dumps(value)
         except TypeError:
-            raise ValueError(f"nested deeper than {DEEPEST} levels, which no log can hold") from None
+            raise ValueError(f"nested deeper than {MAX_LEVELS} levels, which no log can hold") from None
     return value
 
 
 def canonical_hash(data: Any, path: str = "data", *, whole: bool = False) -> str:
-    """SHA-256 (hexadecimal) of normalized data, the same for every order of keys; refuses what `encode` refuses.
+    """SHA-256 (hexadecimal) of normalized data, the same for every order of keys; raises the errors of `encode`.
 
-    What is kept by its hash counts by that; by all that it holds if the `whole` is meant.
+    A `ByHash` value enters the hash by its digest; with `whole`, by its full content.
     """
-    return hashlib.sha256(_encoded(data, path, _OPTIONS | orjson.OPT_SORT_KEYS, tag if whole else _hashed)).hexdigest()
+    return hashlib.sha256(
+        _encode_limited(data, path, _JSON_OPTIONS | orjson.OPT_SORT_KEYS, tag if whole else _hash_form)
+    ).hexdigest()
 
 
 def short_hash(data: Any, path: str = "data") -> str:
-    """Return so much of a hash as tells one operation of an execution from another, or what it was made with."""
+    """Return the first 16 digits of a hash, enough to compare operations of one execution and their settings."""
     return canonical_hash(data, path)[:16]
 
 
-def _hashed(value: Any) -> Any:
+def _hash_form(value: Any) -> Any:
     """Return the form of a value that its hash covers.
 
     Older versions recorded a tuple as a list, a mapping of the standard library as a dict, and a datetime in a named
@@ -271,13 +307,13 @@ def _hashed(value: Any) -> Any:
     if type(value) is ByHash:
         return {TAG: ByHash.tag, "value": digest_of(value)}
     if isinstance(value, Instance):
-        return orjson.Fragment(orjson.dumps(tag(value), _hashed_field, _OPTIONS | orjson.OPT_SORT_KEYS))
+        return orjson.Fragment(orjson.dumps(tag(value), _field_hash_form, _JSON_OPTIONS | orjson.OPT_SORT_KEYS))
     if isinstance(value, Container) and value.tag == "tuple":
         return value.items
-    return _hashed_field(value)
+    return _field_hash_form(value)
 
 
-def _hashed_field(value: Any) -> Any:
+def _field_hash_form(value: Any) -> Any:
     if isinstance(value, Container) and value.is_mapping:
         keys_and_values = value.plain()
         if all(type(key) is str for key in keys_and_values):
@@ -286,22 +322,22 @@ def _hashed_field(value: Any) -> Any:
 
 
 def by_hash(value: Any, path: str = "value") -> ByHash:
-    """Return a value as the log keeps it once, under its hash; raises `UnstorableValueError`."""
-    found = ByHash(normalize(value, path))
-    content_of(found, path)
-    return found
+    """Return the recorded form of a value that a store keeps once, under its hash; raises `UnstorableValueError`."""
+    recorded = ByHash(normalize(value, path))
+    content_of(recorded, path)
+    return recorded
 
 
-def content_of(kept: ByHash, path: str = "value") -> bytes:
-    """Return what is kept: the value as JSON."""
-    if kept.content is None:
-        kept.content = encode(kept.value, path)
-    return kept.content
+def content_of(recorded: ByHash, path: str = "value") -> bytes:
+    """Return the value as JSON. It is encoded at the first call."""
+    if recorded.content is None:
+        recorded.content = encode(recorded.value, path)
+    return recorded.content
 
 
-def digest_of(kept: ByHash) -> str:
-    """Return the hash under which a value is kept, hexadecimal."""
-    return hashlib.sha256(content_of(kept)).hexdigest()
+def digest_of(recorded: ByHash) -> str:
+    """Return the SHA-256 under which a store keeps the value, hexadecimal."""
+    return hashlib.sha256(content_of(recorded)).hexdigest()
 
 
 def decode_payload(event_type: str, raw: bytes | str) -> Payload:
@@ -312,7 +348,7 @@ def decode_payload(event_type: str, raw: bytes | str) -> Payload:
     NewerStoreError
         The type is not known: a newer version wrote it.
     CorruptStoreError
-        The bytes are not what that type looks like.
+        The bytes are not valid data of that type.
     """
     try:
         return payload_from(event_type, decode(raw))
@@ -320,8 +356,8 @@ def decode_payload(event_type: str, raw: bytes | str) -> Payload:
         raise CorruptStoreError(f"a {event_type} event cannot be read: {error}") from error
 
 
-def payload_read(event_type: str, data: Any) -> Payload:
-    """Build a payload of what a store holds, as `payload_from` does; raises as `decode_payload`."""
+def payload_from_store(event_type: str, data: Any) -> Payload:
+    """Build a payload from data of a store, as `payload_from` does; raises the errors of `decode_payload`."""
     try:
         return payload_from(event_type, data)
     except (ValueError, KeyError, TypeError, InvalidEventError) as error:
@@ -329,7 +365,15 @@ def payload_read(event_type: str, data: Any) -> Payload:
 
 
 def payload_from(event_type: str, data: Any) -> Payload:
-    """Build a payload from plain data, after bringing old forms up to date."""
+    """Build a payload from plain data, after upcasting old forms.
+
+    Raises
+    ------
+    NewerStoreError
+        The event type is unknown.
+    InvalidEventError
+        The data are missing, or a field does not hold a value of its declared type.
+    """
     try:
         event_type, data = upcast(event_type, data)
     except (TypeError, AttributeError) as error:
@@ -347,13 +391,19 @@ def payload_from(event_type: str, data: Any) -> Payload:
     return kind.from_data(data)
 
 
-def sound_data(payload: Payload) -> dict[str, Any]:
-    """Return what a payload says; InvalidEventError if it could not be read again, so that it is never recorded."""
-    return SOUND[type(payload)](payload)
+def valid_data(payload: Payload) -> dict[str, Any]:
+    """Return the data of a payload; raise InvalidEventError if they could not be read again.
+
+    Such a payload is never recorded. Uses the compiled check of its class.
+    """
+    return DATA_FUNCTIONS[type(payload)](payload)
 
 
-def looked_through(payload: Payload) -> dict[str, Any]:
-    """Return what any payload says, as `sound_data` does."""
+def checked_data(payload: Payload) -> dict[str, Any]:
+    """Return the data of any payload, as `valid_data` does, with the generic check.
+
+    Its errors describe the wrong field.
+    """
     try:
         data = payload.to_data()
     except AttributeError as error:  # an entry that is not of the class it should be
@@ -364,30 +414,31 @@ def looked_through(payload: Payload) -> dict[str, Any]:
     return data
 
 
-class _Sound(dict[type, Said]):
-    """By class of payload, what `sound_data` does; the function is made when the first one comes."""
+class _DataFunctions(dict[type, DataFunction]):
+    """Data functions by payload class. A function is compiled when the first payload of its class is checked."""
 
-    def __missing__(self, kind: type) -> Said:
+    def __missing__(self, kind: type) -> DataFunction:
         if not issubclass(kind, Payload):
             raise InvalidEventError(f"data is required and must be a payload, got {kind.__name__}")
-        self[kind] = compiled(kind, looked_through)
+        self[kind] = compile_data_function(kind, checked_data)
         return self[kind]
 
 
-SOUND = _Sound()
+DATA_FUNCTIONS = _DataFunctions()
 
 
 def checked(payload: P) -> P:
-    """Return a payload that holds what a person's code gave, once it is sure that it can be written.
+    """Return a payload with values from user code, after checking that it can be encoded.
 
-    Asked where code hands it over, so that the step fails of it: one that is refused later ends the whole run.
+    The check runs where user code passes the values, so that only the step fails. A payload that the journal refuses
+    later ends the whole run.
 
     Raises
     ------
     InvalidEventError, UnstorableValueError
-        It cannot.
+        It cannot be encoded.
     """
-    encode(sound_data(payload), payload.event_type)
+    encode(valid_data(payload), payload.event_type)
     return payload
 
 
@@ -408,15 +459,15 @@ def event_to_dict(event: Event) -> dict[str, Any]:
     return record
 
 
-_NEEDED = {"id": "event id", "execution_id": "execution id", "timestamp": "timestamp", "data": "data"}
+_REQUIRED_KEYS = {"id": "event id", "execution_id": "execution id", "timestamp": "timestamp", "data": "data"}
 
 
 def event_from_dict(record: dict[str, Any]) -> Event:
     """Build an event from `event_to_dict`'s form, or from the seed's older keys ``path_id`` and ``step_name``."""
-    for key, name in _NEEDED.items():
+    for key, name in _REQUIRED_KEYS.items():
         if not record.get(key) and record.get(key) != {}:
             raise InvalidEventError(f"{name} is required")
-    path, step = _place(record)
+    path, step = _path_and_step(record)
     try:
         event = Event(
             id=record.get("id", ""),
@@ -433,8 +484,11 @@ def event_from_dict(record: dict[str, Any]) -> Event:
     return event
 
 
-def _place(record: dict[str, Any]) -> tuple[Any, Any]:
-    """Return path and step; the old system wrote other names in their place where it had none."""
+def _path_and_step(record: dict[str, Any]) -> tuple[Any, Any]:
+    """Return path and step.
+
+    Where it had no path or step, the legacy Dive dialect wrote the execution id as path and the operation id as step.
+    """
     path = record.get("path") or record.get("path_id") or ""
     step = record.get("step") or record.get("step_name") or ""
     if str(record.get("event_type")).startswith("execution_"):
@@ -449,7 +503,7 @@ def encode_line(event: Event) -> bytes:
 
 
 def decode_line(line: bytes | str) -> Event:
-    """Decode one line of JSON; InvalidEventError says what is wrong with it."""
+    """Decode an event from one line of JSON; raises InvalidEventError."""
     try:
         record = parse(line)
     except ValueError as error:
@@ -458,7 +512,7 @@ def decode_line(line: bytes | str) -> Event:
 
 
 def decode_record(record: Any) -> Event:
-    """Build an event from a line of JSON as it was parsed; InvalidEventError says what is wrong with it."""
+    """Build an event from a parsed line of JSON; raises InvalidEventError."""
     if not isinstance(record, dict):
         raise InvalidEventError("an event is a JSON object")
     try:
@@ -467,11 +521,11 @@ def decode_record(record: Any) -> Event:
         raise InvalidEventError(f"not an event: {error}") from error
 
 
-# Recorded values as people read them, and as JSON for other programs.
+# --- recorded values as text for people, and as JSON for other programs ---
 
 
 def readable(value: Any, *, indent: int | None = None) -> str:
-    """Return a value for people: a text as it is, a frame or the like in a few words, anything else as JSON.
+    """Return a value as text for people: a string as it is, a frame as a short description, anything else as JSON.
 
     >>> readable({"big": 10**30, "small": [1]})
     '{"big": 1000000000000000000000000000000, "small": [1]}'
@@ -485,7 +539,7 @@ def readable(value: Any, *, indent: int | None = None) -> str:
 
 
 def json_form(value: Any) -> Any:
-    """Return a value as JSON that any program reads, by one rule for every place where divebook gives results away.
+    """Return a value as JSON for other programs. Every place where divebook exports results uses this rule.
 
     Dates, times, decimals, fractions, paths, UUIDs and addresses become strings, a timedelta an ISO 8601 duration
     (``PT90S``); bytes become base64; NaN and infinities null; a tuple or set becomes a list; a key of a mapping becomes

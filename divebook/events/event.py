@@ -1,4 +1,4 @@
-"""One recorded fact: who, where, when, and a typed payload."""
+"""Events, their identifiers, and records: groups of events that are written together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from divebook.events.payload import quickly_made, wrong_field
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST = (datetime.max.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
-"""Microseconds since 1970 that a datetime holds at most."""
+"""Latest moment that a datetime can hold, in microseconds since 1970."""
 
 
 def to_datetime(microseconds: int) -> datetime:
@@ -28,7 +28,7 @@ def to_microseconds(moment: datetime) -> int:
 
 
 class Timed:
-    """Base of what begins and ends: its times as datetimes, UTC."""
+    """Base of classes with a start and an end: their times as aware datetimes, UTC."""
 
     __slots__ = ()
     started_us: int | None
@@ -36,12 +36,12 @@ class Timed:
 
     @property
     def started_at(self) -> datetime | None:
-        """When it began."""
+        """Time of the start."""
         return None if self.started_us is None else to_datetime(self.started_us)
 
     @property
     def ended_at(self) -> datetime | None:
-        """When it ended."""
+        """Time of the end."""
         return None if self.ended_us is None else to_datetime(self.ended_us)
 
 
@@ -63,7 +63,7 @@ class Event:
     data
         The typed payload; its class decides `event_type`.
     path, step
-        Where in the workflow; empty for facts about the execution or about a path as a whole.
+        Place in the workflow; empty for facts about the execution or about a whole path.
     """
 
     id: str
@@ -81,18 +81,21 @@ class Event:
 
     @property
     def timestamp(self) -> datetime:
-        """When it was recorded, aware, UTC."""
+        """Time of the recording, aware, UTC."""
         return to_datetime(self.recorded_at)
 
 
 def validate(event: Event) -> None:
-    """Raise InvalidEventError unless the event's own fields are complete, and hold what they should."""
-    check_placed(event)
+    """Raise InvalidEventError unless the fields of the event are complete and of the right types.
+
+    The fields of its payload are not checked, see `divebook.events.codec.valid_data`.
+    """
+    check_place(event)
     check_payload(event.data)
 
 
-def check_placed(entry: Any) -> None:  # an event, or a record
-    """Raise InvalidEventError unless it is said who, where and when."""
+def check_place(entry: Any) -> None:  # an event, or a record
+    """Raise InvalidEventError unless id, execution, path, step, sequence and time are valid."""
     is_text = type(entry.id) is type(entry.execution_id) is type(entry.path) is type(entry.step) is str
     if not is_text or type(entry.sequence) is not int or type(entry.recorded_at) is not int:
         wrong = wrong_field(Event, {name: getattr(entry, name) for name in Event.__slots__ if name != "data"})
@@ -111,20 +114,21 @@ def check_placed(entry: Any) -> None:  # an event, or a record
 
 
 def check_payload(data: object) -> None:
-    """Raise InvalidEventError unless it is one."""
+    """Raise InvalidEventError if `data` is not a payload."""
     if not isinstance(data, Payload):
         raise InvalidEventError(f"data is required and must be a payload, got {type(data).__name__}")
 
 
-# Identifiers in TypeID form: a prefix, an underscore, and a UUIDv7 as 26 characters of Crockford base32.
+# --- identifiers ---
 #
-# The clock and the chance they need come from outside, so that this module stays pure.
+# In TypeID form: a prefix, an underscore, and a UUIDv7 as 26 characters of Crockford base32. The caller passes the time
+# and the random bits, so this module stays pure.
 
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
-"""Crockford's, of five bits a letter."""
+"""Crockford's alphabet; each letter stands for five bits."""
 PAIRS = tuple(high + low for high in ALPHABET for low in ALPHABET)
-"""Every two letters, in order: what ten bits are written as."""
+"""All pairs of letters in order: `PAIRS[n]` is the text of the ten-bit number n."""
 _NUMBERS = {pair: number for number, pair in enumerate(PAIRS)}
 
 
@@ -136,7 +140,7 @@ def type_id(prefix: str, milliseconds: int, chance: int) -> str:
     prefix
         ``exec``, ``event``, ...
     milliseconds
-        Since 1970; 48 bits of it are used.
+        Milliseconds since 1970; the lowest 48 bits are used.
     chance
         74 random bits.
     """
@@ -146,12 +150,12 @@ def type_id(prefix: str, milliseconds: int, chance: int) -> str:
 
 
 def successor(identifier: str, places: int) -> str:
-    """Return the identifier so many places after another; its last two letters count, and must not overflow.
+    """Return the identifier that is `places` after `identifier`. Only the last two letters change.
 
     Raises
     ------
     ValueError
-        The identifier does not end with two such letters, or there are not so many places after it.
+        The identifier does not end with two letters of the alphabet, or the last two letters would overflow.
 
     Examples
     --------
@@ -165,9 +169,9 @@ def successor(identifier: str, places: int) -> str:
 
 
 def place_of(identifier: str) -> tuple[str | tuple[str], int]:
-    """Return what an identifier has in common with its successors, and its place among them.
+    """Return the prefix that an identifier shares with its successors, and its place among them, from 0.
 
-    One that has no successors is in a tuple, at place 0, so that it is not taken for the beginning of another.
+    An identifier without successors is returned in a tuple, at place 0, so that it cannot equal such a prefix.
 
     Examples
     --------
@@ -180,15 +184,16 @@ def place_of(identifier: str) -> tuple[str | tuple[str], int]:
 
 @functools.lru_cache(maxsize=4)
 def _time_letters(milliseconds: int) -> str:
-    """Return the first ten letters, which all identifiers of one millisecond share."""
+    """Return the first ten letters, which are the same in all identifiers of one millisecond."""
     return "".join([PAIRS[milliseconds >> shift & 0x3FF] for shift in (40, 30, 20, 10, 0)])
 
 
-# What is written at once: one record stands for one event, or for several that happened together.
+# --- records ---
 #
-# A log is a list of records. Whoever reads sees events: a record of width `n` is the `n` events that it stands for,
-# with successive sequence numbers and ids, at one moment and on one path. Only the engine's journal and fold and the
-# stores know records.
+# A log is a list of records. A record of width `n` stands for `n` events that happened together, with consecutive
+# sequence numbers and ids, the same time and the same path. For example the record with sequence 7 and the facts
+# (StepCompleted, PathCompleted) stands for the events 7 and 8. Only the journal and fold of the engine and the stores
+# use records. All other code gets events.
 
 
 ON_NO_STEP: frozenset[type[catalog.Payload]] = frozenset(
@@ -201,28 +206,28 @@ ON_NO_STEP: frozenset[type[catalog.Payload]] = frozenset(
         catalog.PathCancelled,
     }
 )
-"""What is said of a path as a whole; among others in one record it has no step."""
+"""Payloads about a whole path. In a record with several facts their events have no step."""
 
 
 @quickly_made
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Facts that were recorded together.
+    """One or several events that were recorded together.
 
     Attributes
     ----------
     id
-        That of its first event; those of the others follow it (`divebook.events.event.successor`).
+        Id of its first event; the ids of the others are its successors (`divebook.events.event.successor`).
     execution_id
         The execution it belongs to.
     sequence
-        Of its first event.
+        Sequence number of its first event.
     recorded_at
         Microseconds since 1970, UTC, for all of its events.
     facts
         The payloads of its events, at least one.
     path, step
-        Of its events; what is said of a path as a whole has no step, unless it is alone.
+        Place of its events; facts about a whole path have no step, unless they are alone in the record.
     """
 
     id: str
@@ -235,26 +240,26 @@ class Record:
 
     @classmethod
     def of(cls, event: Event) -> Record:
-        """Return the record that stands for one event."""
+        """Return the record of one event."""
         return cls(
             event.id, event.execution_id, event.sequence, event.recorded_at, (event.data,), event.path, event.step
         )
 
     @property
     def last_sequence(self) -> int:
-        """Of its last event."""
+        """Sequence number of its last event."""
         return self.sequence + len(self.facts) - 1
 
     def events(self) -> list[Event]:
-        """Return the events that it stands for."""
+        """Return the events of this record."""
         return [self._event(place, data) for place, data in enumerate(self.facts)]
 
     def step_of(self, data: Payload) -> str:
-        """Return the step that one of its facts is about; empty for what is said of the path."""
+        """Return the step of one of its facts; empty for a fact about the whole path."""
         return "" if len(self.facts) > 1 and type(data) in ON_NO_STEP else self.step
 
     def events_above(self, after: int, last: int) -> list[Event]:
-        """Return those of its events whose sequence numbers are above `after`, up to `last`."""
+        """Return the events with sequence numbers above `after`, up to `last`."""
         places = range(max(0, after + 1 - self.sequence), min(len(self.facts), last + 1 - self.sequence))
         return [self._event(place, self.facts[place]) for place in places]
 

@@ -1,7 +1,17 @@
-"""Frozen records that are made as quickly as others: several of them stand for every call that is recorded.
+"""Fast constructors for frozen dataclasses, and type checks of their fields.
 
-What a frozen dataclass does to set a field takes several times as long as an assignment. A record is therefore filled
-while it is of a class that may be changed, and is frozen from then on (tests/events/test_frozen.py).
+Each recorded call creates several frozen objects. A frozen dataclass sets a field with ``object.__setattr__``, which
+takes several times as long as an assignment. The compiled ``__init__`` of this module therefore gives a new object a
+mutable class with the same slots, assigns the fields, and then gives it its own, frozen class. For ``Point`` with the
+fields ``x`` and ``y=0`` it is::
+
+    def __init__(self, x, y=default_y):
+        set_class(self, open_class)
+        self.x = x
+        self.y = y
+        self.__class__ = cls
+
+`tests/events/test_frozen.py` checks that the objects behave like those of ordinary frozen dataclasses.
 """
 
 from __future__ import annotations
@@ -17,18 +27,19 @@ from divebook.events.recorded import BigInt
 
 T = TypeVar("T")
 
-_become = object.__dict__["__class__"].__set__
+_set_class = object.__dict__["__class__"].__set__
 
 
 def quickly_made(cls: type[T], needed: Sequence[str] | None = None) -> type[T]:
-    """Give a dataclass that is frozen and has slots an ``__init__`` that takes a third of the time.
+    """Give a frozen dataclass with slots an ``__init__`` that takes a third of the time.
 
-    For classes without subclasses.
+    The class must not have subclasses.
 
     Parameters
     ----------
     needed
-        The fields of which ``__post_init__`` says which is empty: it is not asked where none is.
+        The fields that ``__post_init__`` requires to be non-empty: it is called only if one of them is empty. None
+        calls it always.
 
     Examples
     --------
@@ -41,38 +52,39 @@ def quickly_made(cls: type[T], needed: Sequence[str] | None = None) -> type[T]:
     >>> Point(1)
     Point(x=1, y=0)
     """
-    made: Any = filling(cls, _ending(needed) if hasattr(cls, "__post_init__") else ())
-    made.__qualname__ = cls.__init__.__qualname__
-    made.__annotations__ = cls.__init__.__annotations__
-    cls.__init__ = made  # type: ignore[method-assign]
+    init: Any = compile_init(cls, _post_init_lines(needed) if hasattr(cls, "__post_init__") else ())
+    init.__qualname__ = cls.__init__.__qualname__
+    init.__annotations__ = cls.__init__.__annotations__
+    cls.__init__ = init  # type: ignore[method-assign]
     return cls
 
 
-def _ending(needed: Sequence[str] | None) -> list[str]:
-    """Return the lines that ask ``__post_init__``."""
+def _post_init_lines(needed: Sequence[str] | None) -> list[str]:
+    """Return the source lines that call ``__post_init__``."""
     if needed is None:
         return ["self.__post_init__()"]
     return [f"if not ({' and '.join(needed)}): self.__post_init__()"] if needed else []
 
 
-def filling(cls: type[Any], ending: Sequence[str] = ()) -> Callable[..., None]:
-    """Return what sets every field of a new record, in their order or by name, and freezes it.
+def compile_init(cls: type[Any], ending: Sequence[str] = ()) -> Callable[..., None]:
+    """Return an ``__init__`` that sets all fields, by position or name, and freezes the object.
 
-    For dataclasses with an ``__init__`` of their own, which looks at what it is given first.
+    A dataclass whose hand-written ``__init__`` checks its arguments first calls the result afterwards. `ending` has
+    source lines that run after the object is frozen.
     """
     body = {name: getattr(object, name) for name in ("__setattr__", "__delattr__")}
     body["__slots__"] = cls.__dict__["__slots__"]
-    names: dict[str, Any] = {"cls": cls, "open_class": type(cls.__name__, cls.__bases__, body), "become": _become}
+    names: dict[str, Any] = {"cls": cls, "open_class": type(cls.__name__, cls.__bases__, body), "set_class": _set_class}
     exec(_source(fields(cls), names, ending), names)  # noqa: S102 - as dataclasses do
-    filled: Callable[..., None] = names["__init__"]
-    return filled
+    init: Callable[..., None] = names["__init__"]
+    return init
 
 
-def _source(known: tuple[Field[Any], ...], names: dict[str, Any], ending: Sequence[str]) -> str:
-    """Return the text of ``__init__``, and put what it refers to among the names."""
+def _source(entries: tuple[Field[Any], ...], names: dict[str, Any], ending: Sequence[str]) -> str:
+    """Return the source of ``__init__``, and add the values that it refers to to `names`."""
     parameters = ["self"]
-    lines = ["become(self, open_class)"]
-    for entry in known:
+    lines = ["set_class(self, open_class)"]
+    for entry in entries:
         name = entry.name
         value = entry.name
         if entry.default is not MISSING:
@@ -80,52 +92,53 @@ def _source(known: tuple[Field[Any], ...], names: dict[str, Any], ending: Sequen
             parameters.append(f"{name}=default_{name}")
         elif entry.default_factory is not MISSING:
             names[f"make_{name}"] = entry.default_factory
-            names["not_given"] = MISSING
-            parameters.append(f"{name}=not_given")
-            value = f"make_{name}() if {name} is not_given else {name}"
+            names["MISSING"] = MISSING
+            parameters.append(f"{name}=MISSING")
+            value = f"make_{name}() if {name} is MISSING else {name}"
         else:
-            parameters.append(name if entry.init else f"{name}=None")  # what is not given at first is worked out later
+            # A field with init=False is computed later.
+            parameters.append(name if entry.init else f"{name}=None")
         lines.append(f"self.{name} = {value}")
     lines += ["self.__class__ = cls", *ending]
     return f"def __init__({', '.join(parameters)}):\n" + "".join(f"    {line}\n" for line in lines)
 
 
-# Whether the fields of an event hold what its class declares.
+# --- type checks of the fields of events ---
 #
-# Asked of every event that is read, whatever it comes from (a store, an export, a notebook), and of every event before
-# it is written: a checksum finds accidents, not what somebody wrote so. The checks are made of the declared types, once
-# a class; what has just the right type costs one look into a set (tests/events/test_shapes.py).
+# Every event is checked when it is read, from a store, an export or a notebook, and before it is written. A checksum
+# finds damage, but not wrong data that were written on purpose. The checks are derived from the declared types, once
+# per class. A value of exactly the declared type costs one lookup in a set (tests/events/test_shapes.py).
 
 
 Fault: TypeAlias = Callable[[Any, str], str | None]
-"""A value and its place to what is wrong with it; None if nothing is."""
+"""Function from a value and its place to a description of the fault; None if the value is valid."""
 
 WHOLE = 2**63
-"""Whole numbers of ours are smaller than this, so that stores and frames can hold them."""
+"""Integers in fields are below this, and not below its negative, so that stores and frames can hold them."""
 HOLDS = "holds"
-"""In the metadata of a field: what it may hold, where its type does not tell."""
+"""Key in the metadata of a field: the type of its plain data, if that is not the declared type."""
 
 
 class _Check(NamedTuple):
-    """What one field may hold."""
+    """Check of one field."""
 
     exact: frozenset[type]
-    """A value of one of these very types needs no further look."""
+    """Exact types whose values need no further check."""
     fault: Fault
 
 
 _Checks: TypeAlias = tuple[dict[str, frozenset[type]], dict[str, Fault]]
 _CHECKS: dict[type, _Checks] = {}
-"""By class, the parts of a `_Check` by field; fields that may hold anything have none."""
+"""By class: exact types and fault functions by field. Fields of type `Any` have none."""
 
-_PRESENT: dict[type, Callable[[Any], tuple[Any, ...]]] = {}
-"""By class, what gives the values of the fields that must not be None."""
+_REQUIRED_VALUES: dict[type, Callable[[Any], tuple[Any, ...]]] = {}
+"""By class: function that returns the values of the fields that must not be None."""
 
 
 def wrong_field(kind: type, data: Mapping[str, Any]) -> str | None:
-    """Return which field of plain data holds something else than its class declares, and what; None if all is well.
+    """Return a description of the first field that is not of its declared type; None if all fields are valid.
 
-    Keys that are no fields are passed over.
+    Keys that are not fields are ignored.
 
     Examples
     --------
@@ -135,29 +148,33 @@ def wrong_field(kind: type, data: Mapping[str, Any]) -> str | None:
     >>> wrong_field(StepFailed, {"error": "no", "operations": ["op_1", None]})
     'operations[1] must be text, got null'
     """
-    exact, faults = _CHECKS.get(kind) or _compiled(kind)
+    exact, faults = _CHECKS.get(kind) or _build_checks(kind)
     for name, value in data.items():
-        if name in exact and type(value) not in exact[name] and (found := faults[name](value, name)):
-            return found
+        if name in exact and type(value) not in exact[name]:
+            description = faults[name](value, name)
+            if description:
+                return description
     return None
 
 
 def missing_field(payload: Any) -> str | None:
-    """Return which field of a payload is None and must not be; None if all is well.
+    """Return a description of the first field that is None but must not be; None if all fields are valid.
 
-    A None is left out of what is written: who reads it would find the field's default in its place.
+    None is not written, so a reader would get the default of the field instead.
     """
     kind = type(payload)
-    present = _PRESENT.get(kind) or _present(kind)
-    if None not in present(payload):
+    required_values = _REQUIRED_VALUES.get(kind) or _required_values_of(kind)
+    if None not in required_values(payload):
         return None
     return next(
-        f"{name} must be {_described(hint)}, got null" for name, hint in _firm(kind) if getattr(payload, name) is None
+        f"{name} must be {_hint_in_words(hint)}, got null"
+        for name, hint in _required_fields(kind)
+        if getattr(payload, name) is None
     )
 
 
-def _firm(kind: type) -> list[tuple[str, Any]]:
-    """Return the fields that must not be None, with what they hold."""
+def _required_fields(kind: type) -> list[tuple[str, Any]]:
+    """Return the names and types of the fields that must not be None."""
     return [
         (name, hint)
         for name, hint in declared(kind).items()
@@ -165,13 +182,13 @@ def _firm(kind: type) -> list[tuple[str, Any]]:
     ]
 
 
-def _present(kind: type) -> Callable[[Any], tuple[Any, ...]]:
-    # With two names that are there always, it gives a tuple for any number of fields.
-    _PRESENT[kind] = attrgetter("event_type", "form", *(name for name, _ in _firm(kind)))
-    return _PRESENT[kind]
+def _required_values_of(kind: type) -> Callable[[Any], tuple[Any, ...]]:
+    # attrgetter returns a tuple only for two or more names, so two names that every payload has come first.
+    _REQUIRED_VALUES[kind] = attrgetter("event_type", "form", *(name for name, _ in _required_fields(kind)))
+    return _REQUIRED_VALUES[kind]
 
 
-def _compiled(kind: type) -> _Checks:
+def _build_checks(kind: type) -> _Checks:
     checks = {name: _check_of(hint) for name, hint in declared(kind).items() if hint is not Any}
     exact = {name: check.exact for name, check in checks.items()}
     _CHECKS[kind] = exact, {name: check.fault for name, check in checks.items()}
@@ -179,7 +196,7 @@ def _compiled(kind: type) -> _Checks:
 
 
 def declared(kind: Any) -> dict[str, Any]:
-    """Return what the fields of a class may hold, by their names."""
+    """Return the types of the plain data of the fields of a class, by name."""
     hints = get_type_hints(kind)
     return {entry.name: entry.metadata.get(HOLDS, hints[entry.name]) for entry in fields(kind)}
 
@@ -197,30 +214,31 @@ def _check_of(hint: Any) -> _Check:
 
 
 def _refusal(hint: Any, value: Any, place: str) -> str:
-    return f"{place} must be {_described(hint)}, got {_kind(value)}"
+    return f"{place} must be {_hint_in_words(hint)}, got {_type_in_words(value)}"
 
 
-def _of_class(hint: Any, wanted: Any, *exact: type) -> _Check:
+def _of_class(hint: Any, allowed: Any, *exact: type) -> _Check:
     return _Check(
-        frozenset(exact), lambda value, place: None if isinstance(value, wanted) else _refusal(hint, value, place)
+        frozenset(exact), lambda value, place: None if isinstance(value, allowed) else _refusal(hint, value, place)
     )
 
 
 def _any_of(choices: Sequence[_Check], hint: Any) -> _Check:
-    # Where the type alone does not tell, as of numbers: asked first, for the others would say at length what is wrong.
+    # Choices that the type alone does not decide, such as numbers. They are tried first because the other choices would
+    # build a description of the fault, which is slow.
     inexact = [choice for choice in choices if not choice.exact]
 
     def fault(value: Any, place: str) -> str | None:
         if any(choice.fault(value, place) is None for choice in inexact):
             return None
-        found: list[str] = []
-        for choice in choices:  # the first that fits is enough: to say what is wrong takes longer than all else
+        faults: list[str] = []
+        for choice in choices:  # stop at the first valid choice: descriptions of faults are slow
             text = choice.fault(value, place)
             if text is None:
                 return None
-            found.append(text)
-        # What is wrong further in says more than that none of the choices fits.
-        inner = (text for text in found if not text.startswith(f"{place} "))
+            faults.append(text)
+        # A fault inside the value is more precise than the list of choices.
+        inner = (text for text in faults if not text.startswith(f"{place} "))
         return next(inner, _refusal(hint, value, place))
 
     return _Check(frozenset().union(*(choice.exact for choice in choices)), fault)
@@ -231,8 +249,10 @@ def _mapping_of(hint: Any, inner: _Check) -> _Check:
         if not isinstance(value, Mapping):
             return _refusal(hint, value, place)
         for key, item in value.items():
-            if type(item) not in inner.exact and (found := inner.fault(item, f"{place}.{key}")):
-                return found
+            if type(item) not in inner.exact:
+                description = inner.fault(item, f"{place}.{key}")
+                if description:
+                    return description
         return None
 
     return _Check(frozenset(), fault)
@@ -245,8 +265,10 @@ def _sequence_of(hint: Any, content: Any) -> _Check:
         if type(value) is not list and type(value) is not tuple:
             return _refusal(hint, value, place)
         for index, item in enumerate(value):
-            if type(item) not in inner.exact and (found := inner.fault(item, f"{place}[{index}]")):
-                return found
+            if type(item) not in inner.exact:
+                description = inner.fault(item, f"{place}[{index}]")
+                if description:
+                    return description
         return None
 
     return _Check(frozenset(), fault)
@@ -256,12 +278,12 @@ def _not_whole(value: Any, place: str) -> str | None:
     return None if type(value) is int and -WHOLE <= value < WHOLE else _refusal(int, value, place)
 
 
-def _no_number(value: Any, place: str) -> str | None:
+def _not_finite(value: Any, place: str) -> str | None:
     fits = math.isfinite(value) if isinstance(value, float) else _not_whole(value, place) is None
     return None if fits else _refusal(float, value, place)
 
 
-_NUMBERS: Mapping[Any, Fault] = {int: _not_whole, float: _no_number}
+_NUMBERS: Mapping[Any, Fault] = {int: _not_whole, float: _not_finite}
 _NAMES = {
     str: "text",
     int: "a whole number of 64 bits",
@@ -272,15 +294,15 @@ _NAMES = {
 }
 
 
-def _described(hint: Any) -> str:
+def _hint_in_words(hint: Any) -> str:
     origin = get_origin(hint)
     arguments = get_args(hint)
     if origin in (Union, types.UnionType):
-        return " or ".join(_described(choice) for choice in arguments)
+        return " or ".join(_hint_in_words(choice) for choice in arguments)
     return "a list" if origin is Sequence else _NAMES.get(hint, "a mapping")
 
 
-def _kind(value: Any) -> str:
+def _type_in_words(value: Any) -> str:
     if isinstance(value, str):
         return "text"
     if isinstance(value, int) and not isinstance(value, bool):

@@ -1,9 +1,15 @@
-"""Values in the form in which the log holds them, where that is not the value itself.
+"""Recorded forms: immutable representations in the log of Python values that are not plain data.
 
-A `Recorded` value never changes and needs no library: it lies in events and in the state as it lies in the log, and is
-made into what it stands for (a DataFrame, a dataclass) only at the border to a user's code, by `opened`, anew every
-time. So what code receives is the same whether it ran now or was answered from the log, nothing that code does to it
-reaches the record, and a log can be read where the class or library is not at hand.
+Events and the state hold a `Recorded` value in the form of the log. It needs neither the class nor the library of the
+original value. `opened` builds the original value (a DataFrame, a dataclass), a new one at each call, when user code
+gets it. For example::
+
+    (1, Path("a"))                                                             the value of user code
+    Container("tuple", [1, StandardValue("path", ["PosixPath", "a"])])         in events and in the state
+    {"$type": "tuple", "value": [1, {"$type": "path", "value": [...]}]}        in the log
+
+This has three effects. Code receives the same value whether a call ran now or was replayed from the log. Changes that
+code makes to the value do not reach the log. A log can be read where the class or library is missing.
 """
 
 from __future__ import annotations
@@ -21,19 +27,20 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from divebook.errors import UnopenableValueError, UnstorableValueError
 
-# Python's search for garbage, while many small values are made.
+# --- pause of the garbage collection while many small values are built ---
 
 
 MANY = 4096
-"""Parts of one list from which on it pays."""
+"""Length of a list from which on pausing the garbage collection saves time."""
 
 
 @contextmanager
-def collector_resting() -> Iterator[None]:
-    """Let Python look for circles later: plain data make many small values, and none that would hold each other.
+def garbage_collection_paused() -> Iterator[None]:
+    """Pause the cyclic garbage collection inside the block. Plain data consist of many small values without cycles.
 
-    It would look through all that the kernel holds several times meanwhile, which takes longer than making them
-    (`benchmarks/values.py`). Where two threads do so at a time, it comes back with the first of them.
+    Otherwise Python would scan all objects of the kernel several times meanwhile, which takes longer than building the
+    values (`benchmarks/values.py`). If two threads use this at a time, the first one that leaves its block ends the
+    pause.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -48,35 +55,35 @@ TAG = "$type"
 ATOMS = frozenset({str, int, float, bool, type(None)})
 
 Normalize: TypeAlias = Callable[[Any, str], Any]
-"""A value and its path to what the log holds of it; raises `UnstorableValueError`."""
+"""Function from a value and its path to the recorded form; raises `UnstorableValueError`."""
 
 
 class BigInt(int):
-    """An integer that JSON readers would round; written as text."""
+    """An integer beyond 64 bits, written as text because JSON readers would round it."""
 
 
 class NonFinite(float):
-    """A float that JSON has no word for: nan, inf, -inf."""
+    """A float that JSON lacks: nan, inf or -inf."""
 
 
 class TaggedDict(dict[str, Any]):
-    """A dict with a key that looks like our own tag."""
+    """A dict that has the key ``$type`` itself; written as pairs, so that it is not taken for a tagged value."""
 
 
 class Recorded(ABC):
-    """What the log holds of a value that is not plain data; `open` makes the value again."""
+    """Recorded form of a value that is not plain data; `open` builds the value."""
 
     __slots__ = ()
     tag: ClassVar[str]
-    """Stands under ``$type`` in the log."""
+    """Entry ``$type`` of the tagged form in the log."""
 
     @abstractmethod
     def data(self) -> Any:
-        """Return what stands under ``value`` in the log."""
+        """Return the entry ``value`` of the tagged form in the log."""
 
     @abstractmethod
     def open(self) -> Any:
-        """Make the value again.
+        """Build the value.
 
         Raises
         ------
@@ -86,22 +93,22 @@ class Recorded(ABC):
 
     @abstractmethod
     def summary(self) -> str:
-        """Return a few words that stand for the value where people look."""
+        """Return a short description of the value for people."""
 
     @abstractmethod
     def plain(self) -> Any:
-        """Return it as scripts see it; raises ValueError with advice where that cannot be."""
+        """Return the plain data that scripts get; raises ValueError with advice if there are none."""
 
     def least_bytes(self) -> int:
-        """Return how many bytes it takes at least in the log, as far as that is known without writing it."""
+        """Return a lower bound of its size in the log in bytes, without encoding it."""
         return 0
 
     def inside(self) -> Any:
-        """Return the recorded values that it consists of, as a list or mapping; None where it has none."""
+        """Return the recorded values that it contains, as a list or mapping; None if it contains none."""
         return None
 
     def parts(self, change: Callable[[Any], Any]) -> Recorded:  # noqa: ARG002 - for those that have parts
-        """Return itself with `change` applied to what it holds, where that is recorded part by part."""
+        """Return a copy with `change` applied to each part; itself if it is not recorded part by part."""
         return self
 
     def __repr__(self) -> str:
@@ -115,9 +122,9 @@ class Recorded(ABC):
 
 
 class Container(Recorded):
-    """A tuple, a set, or a mapping that JSON cannot represent: it comes back as the same type.
+    """Recorded form of a tuple, a set, or a mapping that JSON cannot represent.
 
-    A mapping is a list of pairs, so its keys may be of any kind and their order survives.
+    A mapping is a list of pairs, so its keys may be of any type and keep their order.
     """
 
     __slots__ = ("items", "tag")
@@ -143,10 +150,11 @@ class Container(Recorded):
             raise UnopenableValueError(self.tag, f"it cannot be made again: {error}") from error
 
     def plain(self) -> Any:
-        """Return a list, or a mapping."""
+        """Return a list, or a mapping with hashable keys."""
         if not self.is_mapping:
             return self.items
-        return {_plain_key(key): item for key, item in (pair.items for pair in self.items)}
+        pairs = (pair.items for pair in self.items)
+        return {_plain_key(key): item for key, item in pairs}
 
     def summary(self) -> str:
         """Return how many items it has."""
@@ -157,11 +165,11 @@ class Container(Recorded):
         return self.items
 
     def least_bytes(self) -> int:
-        """Return the lower limit of its size: each item takes a character and a comma."""
+        """Return the lower bound of its size: each item takes a character and a comma."""
         return 2 * len(self.items)
 
     def parts(self, change: Callable[[Any], Any]) -> Recorded:
-        """Return itself with its items changed."""
+        """Return a copy with `change` applied to the list of items."""
         return Container(self.tag, change(self.items))
 
 
@@ -190,16 +198,16 @@ CONTAINERS: dict[str, Callable[[Iterable[Any]], Any]] = {
     "Counter": lambda pairs: Counter(dict(pairs)),
     **{f"defaultdict({name})": partial(defaultdict, factory) for name, factory in FACTORIES.items()},
 }
-"""Constructors by tag."""
+"""Constructors by tag; each takes the opened items."""
 
 
 def opened(value: Any, *, lenient: bool = False) -> Any:
-    """Return a copy of recorded data for a user's code: fresh lists and dicts, and in them the values themselves.
+    """Return a copy of recorded data for user code: new lists and dicts that contain the opened values.
 
     Parameters
     ----------
     lenient
-        Leave what cannot be made again as it is recorded, instead of raising.
+        Leave a value that cannot be opened in recorded form, instead of raising.
 
     Raises
     ------
@@ -222,14 +230,14 @@ def _opened(value: Any, lenient: bool) -> Any:  # noqa: FBT001 - it calls itself
     if kind is list:
         if len(value) < MANY:
             return [item if type(item) in ATOMS else _opened(item, lenient) for item in value]
-        with collector_resting():
+        with garbage_collection_paused():
             return [_opened(item, lenient) for item in value]
     if isinstance(value, Recorded):
-        return _opened_or_kept(value) if lenient else value.open()
+        return _opened_or_recorded(value) if lenient else value.open()
     return _builtin(value)
 
 
-def _opened_or_kept(value: Recorded) -> Any:
+def _opened_or_recorded(value: Recorded) -> Any:
     try:
         return value.open()
     except UnopenableValueError:
@@ -237,32 +245,32 @@ def _opened_or_kept(value: Recorded) -> Any:
 
 
 def _builtin(value: Any) -> Any:
-    """Return a number without the mark that it needs in the log."""
+    """Return a number of the log as a plain int or float."""
     if isinstance(value, BigInt):
         return int(value)
     return float(value) if isinstance(value, NonFinite) else value
 
 
-# Values of the standard library that JSON lacks: paths, UUIDs, fractions, addresses, ranges, time zones.
+# --- values of the standard library that JSON lacks: paths, UUIDs, fractions, addresses, ranges, time zones ---
 #
-# Their classes are recognised by module and name, and a class is imported when a value is opened: a log that holds one
-# is read without it. Dates, decimals and bytes are no part of this; they lie in events and state as they are.
+# Their classes are recognised by module and name. A class is imported only when a value is opened, so a log is read
+# without it. Dates, decimals and bytes are not among them: events and the state hold those values directly.
 
 
 LONGEST_RANGE = 100_000
-"""Numbers of a range that scripts and JSON get as a list."""
+"""Length of the longest range that scripts and JSON get as a list."""
 _PATHS = frozenset({"PosixPath", "PurePosixPath", "WindowsPath", "PureWindowsPath"})
 
 
 class StandardValue(Recorded):
-    """The recorded form of a value of the standard library.
+    """Recorded form of a value of the standard library.
 
     Parameters
     ----------
     tag
         The kind of value, a key of `KINDS`.
     content
-        Texts and small integers from which the value is made.
+        Strings and small integers from which the value is built.
     """
 
     __slots__ = ("content", "tag")
@@ -272,11 +280,11 @@ class StandardValue(Recorded):
         self.content = content
 
     def data(self) -> Any:
-        """Return the texts and integers that describe the value."""
+        """Return the strings and integers that describe the value."""
         return self.content
 
     def open(self) -> Any:
-        """Make the value again."""
+        """Build the value."""
         try:
             return KINDS[self.tag].make(*self.content)
         # NotImplementedError: a path of another operating system. KeyError: a time zone that this machine lacks.
@@ -284,7 +292,7 @@ class StandardValue(Recorded):
             raise UnopenableValueError(self.tag, f"{self.content} cannot be opened on this machine: {error}") from error
 
     def plain(self) -> Any:
-        """Return the text, list or datetime that scripts and JSON get."""
+        """Return the string, list or datetime that scripts and JSON get."""
         return KINDS[self.tag].plain(*self.content)
 
     def summary(self) -> str:
@@ -293,16 +301,16 @@ class StandardValue(Recorded):
 
 
 class _Kind(NamedTuple):
-    """The functions from the recorded content of a kind of value to the value, its plain form and its text."""
+    """Functions from the recorded content of a kind of value to the value, its plain form and its text."""
 
     make: Callable[..., Any]
     plain: Callable[..., Any]
     text: Callable[..., str]
 
 
-def _of(module: str, name: str, known: frozenset[str], text: str) -> Any:
-    """Return an instance of a class of the standard library, made of its text."""
-    if name not in known:
+def _of(module: str, name: str, allowed_names: frozenset[str], text: str) -> Any:
+    """Return an instance of a class of the standard library, built from its text; ValueError for other names."""
+    if name not in allowed_names:
         raise ValueError(f"unknown class {name!r} of {module}")
     return getattr(importlib.import_module(module), name)(text)
 
@@ -378,7 +386,9 @@ KINDS: dict[str, _Kind] = {
     "complex": _Kind(complex, str, str),
     "address": _Kind(_address, _second, _second),
     "range": _Kind(_range, _plain_range, _range_text),
-    "timezone": _Kind(_fixed_zone, lambda *content: str(_fixed_zone(*content)), lambda *own: str(_fixed_zone(*own))),
+    "timezone": _Kind(
+        _fixed_zone, lambda *content: str(_fixed_zone(*content)), lambda *content: str(_fixed_zone(*content))
+    ),
     "zone": _Kind(_zone, str, str),
     "zoned": _Kind(_zoned, lambda text, *_: datetime.fromisoformat(text), _first),
     "folded_time": _Kind(_folded_time, lambda text, *_: time.fromisoformat(text), _first),
@@ -403,13 +413,13 @@ _CONTENTS: dict[tuple[str, str], Callable[[Any], StandardValue]] = {
 
 def _fixed_zone_content(value: timezone) -> list[Any]:
     offset = value.utcoffset(None)
-    return [offset // timedelta(microseconds=1), own_name(offset, value.tzname(None))]
+    return [offset // timedelta(microseconds=1), custom_zone_name(offset, value.tzname(None))]
 
 
-def own_name(offset: timedelta, name: str | None) -> str | None:
-    """Return the name of a fixed time zone, or None where `timezone` makes the same name from the offset.
+def custom_zone_name(offset: timedelta, name: str | None) -> str | None:
+    """Return the name of a fixed time zone; None if `timezone` derives the same name from the offset.
 
-    `timezone` keeps no trace of whether a name was passed.
+    `timezone` does not store whether a name was passed.
     """
     return None if name == timezone(offset).tzname(None) else name
 
@@ -423,7 +433,7 @@ def record_standard(value: Any, path: str) -> StandardValue | None:
         Its text cannot be written, or its time zone has no name.
     """
     cls = type(value)
-    package = cls.__module__.partition(".")[0]  # that of paths is pathlib._local in Python 3.13
+    package = cls.__module__.partition(".")[0]  # the module of paths is pathlib._local in Python 3.13
     if (package, cls.__qualname__) == ("zoneinfo", "ZoneInfo"):
         return StandardValue("zone", [key_of(value, path)])
     contents = _CONTENTS.get((package, cls.__qualname__))
@@ -438,8 +448,8 @@ def record_standard(value: Any, path: str) -> StandardValue | None:
 def record_moment(value: datetime | time, path: str) -> StandardValue | None:
     """Return the recorded form of a datetime or time that ISO text does not hold exactly; None if it needs none.
 
-    ISO text has neither the key nor the name of a zone, and no `fold`, which tells the two hours of the end of summer
-    time apart. A time in a `ZoneInfo` such as Europe/Berlin has no offset either.
+    ISO text has neither the key nor the name of a zone, and no `fold`, which distinguishes the two hours at the end
+    of summer time. A time in a `ZoneInfo` such as Europe/Berlin has no offset either.
     """
     zone = value.tzinfo
     key = None
@@ -447,7 +457,7 @@ def record_moment(value: datetime | time, path: str) -> StandardValue | None:
     if zone is not None and type(zone).__module__.startswith("zoneinfo"):
         key = key_of(zone, path)
     elif zone is not None and (offset := value.utcoffset()) is not None:
-        name = own_name(offset, value.tzname())
+        name = custom_zone_name(offset, value.tzname())
     if key is None and name is None and not value.fold:
         return None
     names = [key, name] if name is not None else [key]
@@ -458,12 +468,12 @@ def record_moment(value: datetime | time, path: str) -> StandardValue | None:
 
 
 def key_of(zone: Any, path: str) -> str:
-    """Return the key of a `ZoneInfo`, under which the database of time zones has it."""
+    """Return the key of a `ZoneInfo` in the database of time zones."""
     if zone.key is None:
         raise UnstorableValueError(path, f"{zone!r} has no key; use ZoneInfo('Area/City')")
     try:
         zone.__reduce__()
-    except PicklingError:  # read from a file: its key need not be the one of the database
+    except PicklingError:  # read from a file: its key may differ from the key in the database
         message = f"{zone!r} was read from a file, and the database may have other rules; use ZoneInfo({zone.key!r})"
         raise UnstorableValueError(path, message) from None
     return str(zone.key)

@@ -1,9 +1,16 @@
-"""Old forms of events brought up to date, so that a log once written loads for ever.
+"""Upcasts: conversion of old forms of event payloads to the present form, so that every recorded log still loads.
 
-An event carries the version of its form under `FORM`; version 0, the first, carries none. Each change of a type's form
-is one function in `CHANGES`, in order of age, that makes version n + 1 of version n: whatever was written at any time
-walks through those that came after it. What the old system wrote is translated into version 0 before that. Logs
-recorded before a change are kept in ``tests/events/recorded``.
+The payload of an event has the version of its form under the key `FORM`. Version 0, the first, has no such key. Each
+change of a type's form is one function in `CHANGES`. Function n turns version n into version n + 1, and `upcast`
+applies all functions from the recorded version on. If `CHANGES` had ``{"step_started": [add_visit, rename_kind]}``:
+
+- data without `FORM` pass through ``add_visit`` and ``rename_kind``;
+- data with ``{"form": 1}`` pass through ``rename_kind`` only;
+- data with ``{"form": 2}`` are in the present form;
+- data with ``{"form": 3}`` come from a newer version of divebook: `NewerStoreError`.
+
+Payloads of the legacy Dive dialect, and types that were renamed, are translated to version 0 of the present type first.
+Logs recorded before a change are in ``tests/events/recorded``.
 """
 
 from __future__ import annotations
@@ -23,12 +30,14 @@ def upcast(
     data: Any,
     changes: Mapping[str, Sequence[Change]] | None = None,
 ) -> tuple[str, Any]:
-    """Return the present form of an event's type and data.
+    """Return an event's type and data in the present form.
+
+    `changes` replaces `CHANGES`, for tests.
 
     Raises
     ------
     NewerStoreError
-        Its form is newer than those that this version of divebook knows.
+        The form is newer than the newest one of this version of divebook.
     """
     if not isinstance(data, dict) or (changes is None and FORM not in data and event_type not in _CHANGED):
         return event_type, data
@@ -36,19 +45,22 @@ def upcast(
         event_type, change = _FORMER_TYPES[event_type]
         return event_type, change(data)
     version = data.get(FORM, 0)
-    if not version and event_type in _OLD_SYSTEM:
-        data = _OLD_SYSTEM[event_type](data)
-    known = (CHANGES if changes is None else changes).get(event_type, ())
-    if not known and not version:
+    if not version and event_type in _DIVE_DIALECT:
+        data = _DIVE_DIALECT[event_type](data)
+    changes_of_type = (CHANGES if changes is None else changes).get(event_type, ())
+    if not changes_of_type and not version:
         return event_type, data
-    return event_type, walked(data, version, known, f"a {event_type} event")
+    return event_type, apply_changes(data, version, changes_of_type, f"a {event_type} event")
 
 
-def walked(data: Data, version: int, changes: Sequence[Change], what: str) -> Data:
-    """Return data of some version in its present form; raises `NewerStoreError`."""
+def apply_changes(data: Data, version: int, changes: Sequence[Change], source: str) -> Data:
+    """Return data of the given version in the present form, without the key `FORM`.
+
+    `source` names the data in the error; raises `NewerStoreError` for a version above the number of changes.
+    """
     if version > len(changes):
         raise NewerStoreError(
-            f"{what} has form {version}, this version of divebook knows forms up to {len(changes)}; upgrade divebook"
+            f"{source} has form {version}, this version of divebook knows forms up to {len(changes)}; upgrade divebook"
         )
     data = {name: value for name, value in data.items() if name != FORM}
     for change in changes[version:]:
@@ -70,12 +82,15 @@ _PATH_KEYS = {"ID": "id", "CurrentStep": "current_step", "InheritOutputs": "inhe
 def _lower_case_paths(data: Data) -> Data:
     new_paths = data.get("new_paths")
     if not isinstance(new_paths, list) or not all(isinstance(new_path, dict) for new_path in new_paths):
-        return data  # what is wrong with it is said by those who look at every field
+        return data  # the check of all fields reports the error
     return {**data, "new_paths": [{_PATH_KEYS.get(k, k): v for k, v in new_path.items()} for new_path in new_paths]}
 
 
-def _change_id_of_the_old_system(data: Data) -> Data:
-    """Return the versions that the old system named by numbers: those in their names, else their places from 1."""
+def _change_id_of_dive_dialect(data: Data) -> Data:
+    """Return a version decision with numbers in place of the version names of the Dive dialect.
+
+    A name such as ``v3`` becomes its number, any other name its position in the list of versions, from 1.
+    """
     if "decision_type" not in data:
         return data
     selected = data.get("selected_version")
@@ -83,9 +98,9 @@ def _change_id_of_the_old_system(data: Data) -> Data:
     numbers = {name: _number(name) or place for place, name in enumerate(available, 1)}
     version = numbers.get(selected) or _number(selected) or 1
     span = [version, *numbers.values()]
-    kept: Data = {name: data[name] for name in ("selected_version", "available_versions", "reason") if name in data}
-    numbered: Data = {"version": version, "min_version": min(span), "max_version": max(span)}
-    return {"change_id": data["decision_type"], **numbered, **kept}
+    original: Data = {name: data[name] for name in ("selected_version", "available_versions", "reason") if name in data}
+    versions: Data = {"version": version, "min_version": min(span), "max_version": max(span)}
+    return {"change_id": data["decision_type"], **versions, **original}
 
 
 def _number(name: Any) -> int | None:
@@ -97,13 +112,13 @@ _FORMER_TYPES: Mapping[str, tuple[str, Change]] = {
     "state_set": ("state_mutated", _single_set),
     "state_deleted": ("state_mutated", _single_delete),
 }
-"""What types were called once, with what makes the first form of the present type of them."""
-_OLD_SYSTEM: Mapping[str, Change] = {
+"""Present type by former type, and the function that converts the former data to version 0 of the present type."""
+_DIVE_DIALECT: Mapping[str, Change] = {
     "path_branched": _lower_case_paths,
-    "version_decision": _change_id_of_the_old_system,
+    "version_decision": _change_id_of_dive_dialect,
 }
-"""Translations by type; they leave our own first form as it is."""
+"""Functions by type that convert data of the Dive dialect to version 0; they do not change data of version 0."""
 CHANGES: Mapping[str, Sequence[Change]] = {}
-"""By type; a form's version is the number of changes before it. No form of ours has changed yet."""
-_CHANGED = frozenset({*_FORMER_TYPES, *_OLD_SYSTEM, *CHANGES})
-"""The types that may come in an older form."""
+"""Changes by type, oldest first; the version of a form is the number of changes before it. No form has changed yet."""
+_CHANGED = frozenset({*_FORMER_TYPES, *_DIVE_DIALECT, *CHANGES})
+"""Types that may be recorded in an older form."""

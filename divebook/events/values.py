@@ -1,14 +1,25 @@
-"""Values of a log: plain data, and the tagged form of values that JSON lacks.
+"""Values of a log: normalization to plain data, and the tagged form of values that JSON lacks.
 
-`normalize` is called once, when a value is recorded: it copies the value into plain lists and dicts, so that the code
-that runs on gets exactly what a later reader gets, and raises with the path to the first part that cannot be stored.
-A value comes back with the type that it had, or is refused. JSON lacks infinities, integers beyond 64 bits, bytes,
-dates and decimals; they are written as ``{"$type": ..., "value": ...}``, and so are `Recorded` values: tuples, sets and
-other containers, and those of `divebook.events.recorded`, `divebook.events.classes` and `divebook.events.arrow`.
+`normalize` runs once, when a value is recorded. It copies the value into plain lists and dicts, so that running code
+gets exactly the same value as a later reader. It raises an error with the path to the first part that cannot be stored.
+A value comes back with its original type, or is refused.
 
-Three conversions are made: a scalar of numpy becomes a Python number, an instance of a subclass of str, int, float,
-bytes, Decimal, date, time, datetime or timedelta one of that class, and a time zone that is neither a
-`zoneinfo.ZoneInfo` nor a `datetime.timezone` a fixed offset of the same name.
+JSON lacks infinities, integers beyond 64 bits, bytes, dates and decimals. They are written in tagged form, and so are
+`Recorded` values: tuples, sets and other containers, and the values of `divebook.events.recorded`,
+`divebook.events.classes` and `divebook.events.arrow`. Examples (Python value, then JSON in the log)::
+
+    [1, "a", None]          [1, "a", null]
+    (1, 2)                  {"$type": "tuple", "value": [1, 2]}
+    {1: "a"}                {"$type": "map", "value": [{"$type": "tuple", "value": [1, "a"]}]}
+    float("inf")            {"$type": "float", "value": "inf"}
+    b"ab"                   {"$type": "bytes", "value": "YWI="}
+    date(2026, 1, 2)        {"$type": "date", "value": "2026-01-02"}
+    Path("a/b")             {"$type": "path", "value": ["PosixPath", "a/b"]}
+    {"$type": "x"}          {"$type": "dict", "value": [["$type", "x"]]}
+
+Three conversions change the type. A scalar of numpy becomes a Python number. An instance of a subclass of str, int,
+float, bytes, Decimal, date, time, datetime or timedelta becomes an instance of that class. A time zone that is neither
+a `zoneinfo.ZoneInfo` nor a `datetime.timezone` becomes a fixed offset of the same name.
 """
 
 from __future__ import annotations
@@ -41,20 +52,21 @@ from divebook.events.recorded import (
     Recorded,
     StandardValue,
     TaggedDict,
-    collector_resting,
+    garbage_collection_paused,
     opened,
     record_moment,
     record_standard,
 )
 
-# A value that a store keeps once however often it is recorded: what stays the same from call to call, as schemas do.
+# --- values that a store keeps once, under their hash ---
 #
-# In a store it is a blob named by its content (`divebook.store.encoding`), also where it is short; in an export it
-# stands whole. Its digest is that of its content, so that to compare it costs the same however long it is.
+# For values that are the same in many calls, such as schemas. In a store the value is a blob named by the hash of its
+# content (`divebook.store.encoding`), even if it is short; an export holds it in full. Values are compared by digest,
+# so the cost of a comparison does not depend on the length.
 
 
 class ByHash(Recorded):
-    """Plain data that are kept under their hash; `divebook.events.codec.by_hash` makes one."""
+    """Plain data that a store keeps once, under their hash; made by `divebook.events.codec.by_hash`."""
 
     __slots__ = ("content", "value")
     tag: ClassVar[str] = "by_hash"
@@ -62,14 +74,14 @@ class ByHash(Recorded):
     def __init__(self, value: Any) -> None:
         self.value = value
         self.content: bytes | None = None
-        """The value as JSON, once somebody has asked for it."""
+        """The value as JSON; None until `divebook.events.codec.content_of` encodes it."""
 
     def data(self) -> Any:
         """Return the value."""
         return self.value
 
     def open(self) -> Any:
-        """Return the value, as code gets it."""
+        """Return the opened value, see `opened`."""
         return opened(self.value)
 
     def plain(self) -> Any:
@@ -77,22 +89,23 @@ class ByHash(Recorded):
         return self.value
 
     def summary(self) -> str:
-        """Return what it is, and how long."""
+        """Return the type and length of the value."""
         length = f" of {len(self.value):,}" if isinstance(self.value, str | list | dict) else ""
         return f"{type(self.value).__name__}{length}, kept by its hash"
 
 
-# The content of a file, by its hash: a store keeps it beside the log, and whoever reads the log gets its name only.
+# --- contents of files ---
 #
-# In a store it is a blob whose content is the file as it is (`divebook.store.encoding`); to read it is for
-# `divebook.store.maintenance`. A log of a thousand snapshots is read as fast as one without.
+# A log holds the digest of a file only. Its store keeps the content beside the log, as a blob of the unchanged bytes
+# (`divebook.store.encoding`), and `divebook.store.maintenance` reads it. A log of a thousand snapshots is therefore
+# read as fast as a log without snapshots.
 
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class StoredFile(Recorded):
-    """A content that a store has, or is to have.
+    """Reference to the content of a file in the store: digest and size.
 
     Parameters
     ----------
@@ -101,7 +114,7 @@ class StoredFile(Recorded):
     size
         Bytes.
     content
-        The content, where it is to be kept; None where it is known already.
+        The content, if the store has yet to save it; None if the store has it already.
     """
 
     __slots__ = ("content", "digest", "size")
@@ -116,12 +129,12 @@ class StoredFile(Recorded):
 
     @classmethod
     def of(cls, content: bytes) -> Self:
-        """Return what stands for a content that is to be kept."""
+        """Return the reference to a content that the store has yet to save."""
         return cls(sha256(content).hexdigest(), len(content), content)
 
     @staticmethod
     def all_in(payload: object) -> Iterator[StoredFile]:
-        """Give those that an event names."""
+        """Return the references in the payload of an event."""
         rows: Sequence[Any] = getattr(payload, "files", None) or ()
         return (part for row in rows if isinstance(row, list) for part in row if type(part) is StoredFile)
 
@@ -130,15 +143,15 @@ class StoredFile(Recorded):
         return [self.digest, self.size]
 
     def open(self) -> NoReturn:
-        """Raise: only a store has it."""
+        """Raise UnopenableValueError: only the store has the content."""
         raise UnopenableValueError("file", "the content of a file lies in the store, not in its log")
 
     def plain(self) -> NoReturn:
-        """Raise: only a store has it."""
+        """Raise ValueError: only the store has the content."""
         raise ValueError("the content of a file lies in the store, not in its log: read it with files(...)")
 
     def summary(self) -> str:
-        """Return how long it is."""
+        """Return a description with the size."""
         return f"file of {self.size:,} bytes"
 
 
@@ -146,11 +159,11 @@ T = TypeVar("T")
 
 MAX_DEPTH = 200
 INSTANCE_DEPTH = 2
-"""Levels that an instance, tuple or set counts for, since that many more calls make it again."""
+"""Levels that an instance, tuple or set counts for: opening it takes that many nested calls."""
 PAIRS_DEPTH = 4
-"""Levels that a mapping of pairs counts for: each pair is a tuple."""
+"""Levels that a mapping of pairs counts for, since each pair is a tuple."""
 MAX_DIGITS = 4300
-"""Digits of an integer that Python reads and writes."""
+"""Most digits of an integer that Python converts from and to text."""
 _ATOMS = frozenset({str, bool, type(None)})
 _SCALARS = (datetime, date, time, timedelta, Decimal, bytes)
 _EXACT = frozenset({date, timedelta, bytes})
@@ -160,11 +173,11 @@ _INT64_MIN = -(2**63)
 _UINT64_MAX = 2**64 - 1
 
 
-_Place: TypeAlias = "str | tuple[_Place, str | int]"
-"""The path of a value: text, or that of what holds it and its key there; it is written out only in errors."""
+_Path: TypeAlias = "str | tuple[_Path, str | int]"
+"""Path of a value: text, or the pair of its container's path and its key. Pairs become text only in errors."""
 
 
-def normalize(value: Any, path: str = "value", known: Collection[int] = ()) -> Any:
+def normalize(value: Any, path: str = "value", recorded_ids: Collection[int] = ()) -> Any:
     """Return `value` as plain data that the log holds exactly.
 
     Parameters
@@ -174,27 +187,27 @@ def normalize(value: Any, path: str = "value", known: Collection[int] = ()) -> A
         paths, frames, arrays and instances of allowed classes become `Recorded`.
     path
         Name of the value, for the error.
-    known
-        The ``id`` of values that the log has already, since variables were taken whole: they stay as they are, where
-        they are the value itself or stand in it under keys.
+    recorded_ids
+        The ``id`` of values that the log holds already because they are unchanged variables. They are returned as they
+        are if they are the value itself or stand in it under keys.
 
     Raises
     ------
     UnstorableValueError
         With the path to the offending part.
     """
-    if known and id(value) in known:
+    if recorded_ids and id(value) in recorded_ids:
         return value
-    if known and type(value) is dict and TAG not in value and all(type(key) is str for key in value):
-        return {key: normalize(item, f"{path}.{key}", known) for key, item in value.items()}
+    if recorded_ids and type(value) is dict and TAG not in value and all(type(key) is str for key in value):
+        return {key: normalize(item, f"{path}.{key}", recorded_ids) for key, item in value.items()}
     try:
         return _normalize(value, path, 0)
     except RecursionError:
         raise UnstorableValueError(path, "nested too deeply; is it part of itself?") from None
     except DivebookError:
         raise
-    # A class may raise anything when its attributes or items are read, SystemExit and KeyboardInterrupt too. Nothing
-    # is awaited here, so a CancelledError is of its class, too (`tests/odd_results.py`).
+    # A class may raise anything when its attributes or items are read, even SystemExit and KeyboardInterrupt. Nothing
+    # is awaited here, so a CancelledError also comes from the class (`tests/odd_results.py`).
     except BaseException as error:
         name = type(error).__name__
         raise UnstorableValueError(
@@ -202,36 +215,36 @@ def normalize(value: Any, path: str = "value", known: Collection[int] = ()) -> A
         ) from error
 
 
-def _written(place: _Place) -> str:
+def _path_text(place: _Path) -> str:
     if isinstance(place, str):
         return place
     holder, key = place
-    return f"{_written(holder)}.{key}" if isinstance(key, str) else f"{_written(holder)}[{key}]"
+    return f"{_path_text(holder)}.{key}" if isinstance(key, str) else f"{_path_text(holder)}[{key}]"
 
 
-def _normalize(value: Any, path: _Place, depth: int) -> Any:
+def _normalize(value: Any, path: _Path, depth: int) -> Any:
     kind = type(value)
     if kind in _ATOMS:
         return value
     if kind is int:
-        return value if _INT64_MIN <= value <= _UINT64_MAX else _big(value, _written(path))
+        return value if _INT64_MIN <= value <= _UINT64_MAX else _big(value, _path_text(path))
     if kind is float:
         return value if math.isfinite(value) else NonFinite(value)
     if depth >= MAX_DEPTH:
-        raise UnstorableValueError(_written(path), f"nested deeper than {MAX_DEPTH} levels; is it part of itself?")
+        raise UnstorableValueError(_path_text(path), f"nested deeper than {MAX_DEPTH} levels; is it part of itself?")
     if kind is dict or kind is TaggedDict:
         return _normalize_mapping(value, path, depth)
     if kind is list:
         if len(value) < MANY:
             return _normalize_items(value, path, depth)
-        with collector_resting():
+        with garbage_collection_paused():
             return _normalize_items(value, path, depth)
     if kind is tuple:
         return Container("tuple", _normalize_items(value, path, depth + INSTANCE_DEPTH - 1))
-    return _normalize_other(value, _written(path), depth)
+    return _normalize_other(value, _path_text(path), depth)
 
 
-def _normalize_items(value: Sequence[Any], path: _Place, depth: int) -> list[Any]:
+def _normalize_items(value: Sequence[Any], path: _Path, depth: int) -> list[Any]:
     return [
         item if type(item) in _ATOMS else _normalize(item, (path, index), depth + 1) for index, item in enumerate(value)
     ]
@@ -243,17 +256,17 @@ def _big(value: int, path: str) -> BigInt:
     return BigInt(value)
 
 
-def _normalize_mapping(value: Mapping[Any, Any], path: _Place, depth: int) -> Any:
+def _normalize_mapping(value: Mapping[Any, Any], path: _Path, depth: int) -> Any:
     plain: dict[str, Any] = {}
     for key, item in value.items():
         if type(key) is not str:
-            return _normalize_pairs("map", value, _written(path), depth)
+            return _normalize_pairs("map", value, _path_text(path), depth)
         plain[key] = item if type(item) in _ATOMS else _normalize(item, (path, key), depth + 1)
     return TaggedDict(plain) if TAG in plain else plain
 
 
 def _normalize_pairs(tag: str, value: Mapping[Any, Any], path: str, depth: int) -> Container:
-    """Return a mapping that JSON cannot represent, as pairs: by its class, or its keys."""
+    """Return a mapping as pairs, because JSON cannot represent its class or its keys."""
     within = depth + PAIRS_DEPTH
     pairs = (
         (key, item, f"{path}.{key}" if type(key) is str else f"{path}[{key!r:.60}]") for key, item in value.items()
@@ -279,7 +292,7 @@ def _tag_of_mapping(value: Mapping[Any, Any], path: str) -> str:
     if kind is OrderedDict or kind is Counter:
         return kind.__name__
     if not isinstance(value, defaultdict) or kind is not defaultdict:
-        raise UnstorableValueError(path, f"{_kind(value)} would come back as a dict; use dict(value)")
+        raise UnstorableValueError(path, f"{_class_name(value)} would come back as a dict; use dict(value)")
     factory = value.default_factory
     name = "None" if factory is None else getattr(factory, "__name__", "")
     if name not in FACTORIES or FACTORIES[name] is not factory:
@@ -293,7 +306,7 @@ def _normalize_other(value: Any, path: str, depth: int) -> Any:
         return value
     if kind is set or kind is frozenset:
         items = [_normalize(item, path, depth + INSTANCE_DEPTH) for item in value]
-        return Container(kind.__name__, _in_order(items))
+        return Container(kind.__name__, _sorted_items(items))
     if kind.__module__.partition(".")[0] in LIBRARIES:
         return _normalize_foreign(value, path, depth)
     recorded = record_instance(value, path, lambda field, where: _normalize(field, where, depth + INSTANCE_DEPTH))
@@ -309,24 +322,24 @@ def _normalize_other(value: Any, path: str, depth: int) -> Any:
         return _normalize(float(value) if isinstance(value, float) else int(value), path, depth)
     recorded = record_standard(value, path)
     if recorded is None:
-        raise UnstorableValueError(path, f"{_kind(value)} is not plain data; {_advice(value)}")
+        raise UnstorableValueError(path, f"{_class_name(value)} is not plain data; {_advice(value)}")
     return recorded
 
 
 def _normalize_foreign(value: Any, path: str, depth: int) -> Any:
     recorded = record_foreign(value, path, lambda part, where: _normalize(part, where, depth + 1))
     if recorded is None:
-        raise UnstorableValueError(path, f"{_kind(value)} is not plain data; {_advice(value)}")
+        raise UnstorableValueError(path, f"{_class_name(value)} is not plain data; {_advice(value)}")
     return recorded
 
 
 def _scalar(value: Any, path: str) -> Any:
-    """Return a date, time, decimal or bytes as it comes back: of the plain class, in its named zone or at an offset."""
+    """Return a date, time, decimal or bytes in recorded form: as the plain class, in its named zone or at an offset."""
     if type(value) is datetime and not value.fold and (value.tzinfo is None or value.tzinfo is UTC):
         return value
     if isinstance(value, datetime | time) and (recorded := record_moment(value, path)) is not None:
         return recorded
-    if isinstance(value, Decimal) and value.is_snan():  # it raises where it is compared, as values of a log are
+    if isinstance(value, Decimal) and value.is_snan():  # comparisons with it raise, and values of a log are compared
         raise UnstorableValueError(path, "a signaling NaN cannot be compared with other values; use Decimal('NaN')")
     if type(value) is Decimal:
         return value
@@ -337,7 +350,7 @@ def _scalar(value: Any, path: str) -> Any:
     return back
 
 
-def _in_order(items: list[Any]) -> list[Any]:
+def _sorted_items(items: list[Any]) -> list[Any]:
     """Sort the items of a set, so that equal sets have equal bytes in every process."""
     return sorted(items, key=lambda item: (type(item).__name__, _sort_text(item)))
 
@@ -347,7 +360,7 @@ def _sort_text(item: Any) -> str:
     return json.dumps(item, default=tag, sort_keys=True) if isinstance(item, Recorded) else repr(item)
 
 
-def _kind(value: Any) -> str:
+def _class_name(value: Any) -> str:
     cls = type(value)
     return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
 
@@ -363,7 +376,7 @@ _ADVICE: tuple[tuple[Callable[[Any], bool], str], ...] = (
     (lambda value: hasattr(value, "tolist"), "use value.tolist()"),
     (lambda value: isinstance(value, Sequence), "use list(value)"),
 )
-"""Conditions of values that cannot be recorded, and what to do; the first that holds counts."""
+"""Conditions on values that cannot be recorded, and advice; the first condition that holds applies."""
 
 
 def _advice(value: Any) -> str:
@@ -385,7 +398,7 @@ _ENCODERS: tuple[tuple[type, str, Callable[[Any], Any]], ...] = (
 
 
 def _as(kind: type[T], value: Any) -> T:
-    """Return a part of a recorded value, once it is sure what it is."""
+    """Return a part of a recorded value; raise TypeError if it is not of the class `kind`."""
     if not isinstance(value, kind):
         raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
     return value
@@ -398,7 +411,7 @@ def _container(name: str) -> Callable[[Any], Container]:
 
 
 def _pair(pair: Any) -> Container:
-    """Return the entry of a mapping: a tuple of two."""
+    """Return an entry of a mapping after checking that it is a tuple of two."""
     key, value = _as(Container, pair).items
     return Container("tuple", [key, value])
 
@@ -406,7 +419,7 @@ def _pair(pair: Any) -> Container:
 def _standard(name: str) -> Callable[[Any], StandardValue]:
     def read(content: Any) -> StandardValue:
         value = StandardValue(name, _as(list, content))
-        value.summary()  # fails for content of another shape, which a log that was edited by hand may have
+        value.summary()  # raises for content of another shape, as in a log that was edited by hand
         return value
 
     return read
@@ -416,9 +429,9 @@ def _instance(name: str, value: Mapping[str, Any]) -> Instance:
     fields = untag(_as(dict, value["fields"]))
     extra = value.get("extra")
     unset = [_as(str, field) for field in _as(list, value.get("unset", []))]
-    more = None if extra is None else untag(_as(dict, extra))
+    recorded_extra = None if extra is None else untag(_as(dict, extra))
     private = untag(_as(dict, value.get("private", {})))
-    return Instance(name, _as(str, value["class"]), fields, unset, more, private=private)
+    return Instance(name, _as(str, value["class"]), fields, unset, recorded_extra, private=private)
 
 
 def _member(value: Mapping[str, Any]) -> Member:
@@ -427,17 +440,17 @@ def _member(value: Mapping[str, Any]) -> Member:
 
 def _arrow(value: Mapping[str, Any]) -> Arrow:
     shape = [_as(int, length) for length in _as(list, value["shape"])]
-    return Arrow(_kind_of_library(value["kind"]), shape, untag(_as(dict, value["layout"])), _as(str, value["data"]))
+    return Arrow(_checked_kind(value["kind"]), shape, untag(_as(dict, value["layout"])), _as(str, value["data"]))
 
 
 def _foreign(value: Mapping[str, Any]) -> ForeignScalar:
     parts = untag(_as(list, value["parts"]))
     if not parts:
         raise ValueError("its parts are missing")
-    return ForeignScalar(_kind_of_library(value["kind"]), parts)
+    return ForeignScalar(_checked_kind(value["kind"]), parts)
 
 
-def _kind_of_library(kind: Any) -> str:
+def _checked_kind(kind: Any) -> str:
     if _as(str, kind).partition(".")[0] not in LIBRARIES:
         raise ValueError(f"{kind!r} is of no library that is known here")
     return str(kind)
@@ -467,17 +480,20 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
 
 
 def tag(value: Any) -> dict[str, Any]:
-    """Return the tagged form of a value that JSON lacks; meant as an encoder's hook for unknown types."""
+    """Return the tagged form of a value that JSON lacks; orjson calls this for types that it does not know.
+
+    ``b"ab"`` becomes ``{"$type": "bytes", "value": "YWI="}``.
+    """
     if isinstance(value, Recorded):
         return {TAG: value.tag, "value": value.data()}
     for cls, name, encode in _ENCODERS:
         if isinstance(value, cls):
             return {TAG: name, "value": encode(value)}
-    raise TypeError(f"{_kind(value)} was not normalized before it was written")
+    raise TypeError(f"{_class_name(value)} was not normalized before it was written")
 
 
 def untag(value: Any) -> Any:
-    """Undo `tag` everywhere inside decoded JSON."""
+    """Convert tagged forms in decoded JSON to values, at any depth; raises ValueError for an unknown or invalid one."""
     if isinstance(value, list):
         return [untag(item) for item in value]
     if not isinstance(value, dict):
@@ -489,7 +505,7 @@ def untag(value: Any) -> Any:
         raise ValueError(f"values of type {name!r} are not known to this version of divebook")
     try:
         return _DECODERS[name](value["value"])
-    # What its decoder raises for content that nobody wrote so; a number that is none is an ArithmeticError.
+    # Errors of the decoders for content that `tag` did not write; an invalid number raises an ArithmeticError.
     except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(
             f"a value of type {name!r} is not as it is written: {type(error).__name__}: {error}"

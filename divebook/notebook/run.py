@@ -19,7 +19,7 @@ from divebook.environment.variants import FROM_FAILURE, NEW, DefinitionLike
 from divebook.errors import ExecutionWaitingError, NotFoundError
 from divebook.events import Event
 from divebook.events.catalog import WAITING
-from divebook.events.recorded import collector_resting
+from divebook.events.recorded import garbage_collection_paused
 from divebook.notebook.frontend import shows_widgets
 from divebook.projections.comparison import Comparison
 from divebook.projections.log_frames import FramedLog
@@ -363,7 +363,7 @@ class Run(ReadExecution):
         from divebook.notebook.report import as_html, as_text, report_of
         from divebook.projections.summary import ReadLog
 
-        with collector_resting():
+        with garbage_collection_paused():
             log = ReadLog.of(self._execution.history())
             report = report_of(self._execution, log)
             bundle = {"text/plain": as_text(report), "text/html": as_html(report)}

@@ -13,7 +13,7 @@ from divebook.errors import SetupError, UnrelatedError
 from divebook.events import Event
 from divebook.events.catalog import BADGED
 from divebook.events.event import to_datetime
-from divebook.events.recorded import collector_resting
+from divebook.events.recorded import garbage_collection_paused
 from divebook.projections.compare import (
     BLOCKED,
     LIVE,
@@ -76,7 +76,7 @@ class Comparison:
     """
 
     def __init__(self, logs: Sequence[Iterable[Event]]) -> None:
-        with collector_resting():
+        with garbage_collection_paused():
             first, *other_sides = map(Side.of, logs)
             if not other_sides:
                 raise SetupError("compare takes two runs or more; %dive runs lists them")

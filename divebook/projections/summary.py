@@ -33,7 +33,16 @@ from divebook.engine.operations import (
 from divebook.engine.state import NO_USAGE
 from divebook.errors import UNFIT, ExecutionNotFoundError, ReadOnlyStoreError, StoreError
 from divebook.events import Event, catalog
-from divebook.events.catalog import BADGED, CANCELLED, COMPLETED, FAILED, LEFT_ALONE, RUNNING, UNCOUNTED, WAITING
+from divebook.events.catalog import (
+    BADGED,
+    CANCELLED,
+    COMPLETED,
+    FAILED,
+    NOT_RESUMED_AUTOMATICALLY,
+    RUNNING,
+    UNCOUNTED,
+    WAITING,
+)
 from divebook.events.codec import decode, encode, readable
 from divebook.events.event import to_datetime
 from divebook.projections.activity import PAUSED as ACTIVITY_PAUSED
@@ -226,7 +235,7 @@ def newest_run(store: EventStore) -> ExecutionRecord | None:
     """
     pages = (store.records(limit=_PAGE, offset=offset) for offset in itertools.count(0, _PAGE))
     records = itertools.chain.from_iterable(itertools.takewhile(bool, pages))
-    return next((record for record in records if record.origin not in LEFT_ALONE), None)
+    return next((record for record in records if record.origin not in NOT_RESUMED_AUTOMATICALLY), None)
 
 
 def badge_of(record: ExecutionRecord) -> str:

@@ -660,7 +660,7 @@ def answering(
     fork = forked.data
     assert isinstance(fork, catalog.ExecutionForked)  # noqa: S101 - the only event that begins one
     reads_only, clock, edited = grounds
-    if fork.tools not in catalog.GOING_ON:
+    if fork.tools not in catalog.REUSE_MODES:
         return RecordedAnswers(source, events_of_fork, forked, reads_only, clock, rests=rests)
     left_out = edited(fork.workflow_name, source) if fork.tools == catalog.UNEDITED else ()
     return ReusedAnswers(source, events_of_fork, forked, reads_only, clock, left_out=left_out, rests=rests)

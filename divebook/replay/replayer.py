@@ -26,7 +26,7 @@ from divebook.events.catalog import (
     StepFailed,
     StepStarted,
 )
-from divebook.events.recorded import collector_resting, opened
+from divebook.events.recorded import garbage_collection_paused, opened
 from divebook.projections.model_requests import CallMessage, RequestView, requests_of
 from divebook.runtime.execution import Execution
 from divebook.workflow.definition import Workflow
@@ -176,7 +176,7 @@ class Positions:
         return block
 
     def _fold_to(self, sequence: int) -> None:
-        with collector_resting():
+        with garbage_collection_paused():
             while (last := self._front.last_sequence) < sequence:  # no further: what follows may be damaged
                 self._fold(self._read(last, min(READ_ON, sequence - last)))
 

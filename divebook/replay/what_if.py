@@ -120,7 +120,7 @@ async def answers_for(
         try:
             source = store.read(begun_by.data.source)
         except ExecutionNotFoundError:
-            if begun_by.data.tools not in catalog.GOING_ON:
+            if begun_by.data.tools not in catalog.REUSE_MODES:
                 raise SourceGoneError(state.execution_id, begun_by.data.source) from None
             source = events_of_fork[
                 : begun_by.data.at

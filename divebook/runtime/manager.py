@@ -534,7 +534,9 @@ class Control:
             if not DRIVEN_LEASES.drives(self.store, record.execution_id):  # this process is writing its end
                 records[record.execution_id] = record
         undriven = [self.store.record(name) for name in DRIVEN_LEASES.unused(self.store) if name not in records]
-        unended = [r for r in undriven if r.status not in TERMINAL and r.origin not in catalog.LEFT_ALONE]
+        unended = [
+            r for r in undriven if r.status not in TERMINAL and r.origin not in catalog.NOT_RESUMED_AUTOMATICALLY
+        ]
         return sorted([*records.values(), *unended], key=lambda record: record.created_at, reverse=True)
 
     def live(self) -> list[Driver]:

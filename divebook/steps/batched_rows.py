@@ -250,7 +250,7 @@ class BatchedRows:
 
     async def _collect(self, key: str, first: int, batch: Mapping[str, Any], *, is_last: bool) -> dict[str, Any] | None:
         """Record the results of a batch; return None while the provider cannot be reached."""
-        from divebook.events.arrow.rows import frame_of, standing_of
+        from divebook.events.arrow.rows import failures_by_position, frame_of
 
         errors = batch["unsaid"]
         rows = range(first, batch["last"] + 1)
@@ -262,7 +262,7 @@ class BatchedRows:
         if answers is None:
             return None
         ended = [_ended(at, errors.get(str(at)), answers.get(names.get(at, ""))) for at in rows]
-        written = standing_of(list(self._context.items.values()))
+        written = failures_by_position(list(self._context.items.values()))
         if not written.keys() & set(rows):  # else a process died after it wrote them
             failed = sum(error is not None for *_, error in ended)
             number = len(self._context.items)

@@ -164,10 +164,10 @@ class RowCalls:
 
     async def run(self) -> int:
         """Make the calls range by range; return how many rows failed."""
-        from divebook.events.arrow.rows import standing_of
+        from divebook.events.arrow.rows import failures_by_position
 
         size = RANGE if self._action.is_repeatable else ASKED_RANGE
-        self._recorded = standing_of(list(self._context.items.values()))
+        self._recorded = failures_by_position(list(self._context.items.values()))
         failed = 0
         for first in range(0, len(self._rows), size):
             last = min(first + size, len(self._rows)) - 1

@@ -39,8 +39,8 @@ from divebook.events.catalog import (
     InterruptResolved,
     Payload,
 )
-from divebook.events.codec import SOUND, decode, encode
-from divebook.events.event import Event, Record, check_placed, place_of, successor, to_datetime
+from divebook.events.codec import DATA_FUNCTIONS, decode, encode
+from divebook.events.event import Event, Record, check_place, place_of, successor, to_datetime
 from divebook.events.payload import quickly_made
 from divebook.events.values import ByHash, StoredFile, tag
 from divebook.store.codec import Sealing
@@ -351,7 +351,7 @@ class _Drafts:
             for fact in record.facts:
                 if is_effective or sequence == 1:
                     _check_beginning(fact, is_first=sequence == 1 and not bodies)
-                bodies.append(SOUND[type(fact)](fact))
+                bodies.append(DATA_FUNCTIONS[type(fact)](fact))
             name = type_of(kinds)
             is_large_one = batch.is_heavy and any(map(is_large, bodies))
             payload = LARGE if is_large_one else encode_facts(bodies, self._tag)
@@ -518,7 +518,7 @@ def _check_record(record: Record, execution_id: str, sequence: int) -> str:
         _check_encodable("execution id", execution_id)
     if type(record) is not Record:
         raise InvalidEventError(f"expected a Record, got {type(record).__name__}; make one with Record.of(event)")
-    check_placed(record)
+    check_place(record)
     if record.execution_id != execution_id:
         raise InvalidEventError(f"it belongs to execution {record.execution_id}, not to {execution_id}")
     if record.sequence != sequence:

@@ -30,7 +30,7 @@ from divebook.errors import (
     StoreClosedError,
     StoreError,
 )
-from divebook.events.catalog import BOOK, ENQUEUED, LEFT_ALONE, ORIGINS, Payload
+from divebook.events.catalog import BOOK, ENQUEUED, NOT_RESUMED_AUTOMATICALLY, ORIGINS, Payload
 from divebook.events.codec import encode, storable
 from divebook.events.event import Event, Record, to_microseconds
 from divebook.store.append import (
@@ -413,13 +413,13 @@ class EventStore(ABC):
 
         A waiting execution can continue when its timer is due, when it has a message that is not in its log, or when
         its driver has not released the lease (it died, or the lease expired). Enqueued executions are excluded, because
-        workers `claim` those; so are executions with an origin in `divebook.events.catalog.LEFT_ALONE`.
+        workers `claim` those; so are executions with an origin in `divebook.events.catalog.NOT_RESUMED_AUTOMATICALLY`.
         """
         self._check_open()
         return [
             self._decrypted(record)
             for record in self._orphans(self._moment(now))
-            if record.origin not in LEFT_ALONE and record.status != ENQUEUED
+            if record.origin not in NOT_RESUMED_AUTOMATICALLY and record.status != ENQUEUED
         ]
 
     def descendants(self, execution_id: str) -> int:

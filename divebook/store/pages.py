@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from divebook.events.catalog import PAYLOADS
-from divebook.events.codec import TAGGED, decode, encode, payload_read
+from divebook.events.codec import TAGGED, decode, encode, payload_from_store
 from divebook.events.event import ON_NO_STEP, Event
 from divebook.events.upcast import FORM
 from divebook.store.encoding import PACKED, joined, names_of, width_of
@@ -95,7 +95,7 @@ class EventPage(NamedTuple):
         events = []
         for sequence, at, kind, path, step, body in zip(*numbers, *codes, bodies, strict=True):
             make = decoders[kind] if FORM not in body else None
-            data = payload_read(kinds[kind], body) if make is None else make(body)
+            data = payload_from_store(kinds[kind], body) if make is None else make(body)
             events.append(Event("", execution_id, sequence, at, data, texts[0][path], texts[1][step]))
         return events
 

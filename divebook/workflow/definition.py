@@ -32,7 +32,7 @@ from divebook.errors import (
 from divebook.events import catalog
 from divebook.events.catalog import Payload
 from divebook.events.codec import encode, parse
-from divebook.events.upcast import FORM, Change, walked
+from divebook.events.upcast import FORM, Change, apply_changes
 from divebook.questions.bounds import Bounds
 from divebook.text.arguments import describe, normal_name, same_name
 from divebook.workflow import table
@@ -313,7 +313,7 @@ class Workflow(Definition):
         It is not checked again, so that recorded workflows stay readable.
         """
         name = data.get("name")
-        data = walked(dict(data), data.get(FORM, 0), FORMS, f"the definition of workflow {name!r}")
+        data = apply_changes(dict(data), data.get(FORM, 0), FORMS, f"the definition of workflow {name!r}")
         workflow = object.__new__(cls)
         workflow._fill(written=UNWRITTEN, **{**defaults(cls), **arguments(cls, data)})
         return workflow

@@ -16,7 +16,7 @@ from itertools import zip_longest
 from typing import Annotated, Any, Self
 
 from divebook.errors import DefinitionError, Problem, ScriptError, did_you_mean, shown_number
-from divebook.events.payload import filling
+from divebook.events.payload import compile_init
 from divebook.questions.question import DEFINABLE
 from divebook.text import ranges
 from divebook.text.arguments import describe, normal_name
@@ -651,7 +651,7 @@ class Step(Definition):
         return isinstance(self.edges, _Undecided)
 
 
-_fill_step = filling(Step)
+_fill_step = compile_init(Step)
 
 
 def _mapping(value: Any, name: str) -> Any:

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Self, TypeAlias, TypeVar, Union, get_args, get
 
 from divebook.errors import DefinitionError, Problem, UnstorableValueError, did_you_mean
 from divebook.events.codec import encode, locate_surrogate, storable
-from divebook.events.payload import filling
+from divebook.events.payload import compile_init
 from divebook.events.recorded import BigInt
 from divebook.events.values import MAX_DEPTH, normalize
 from divebook.text.arguments import normal_name
@@ -223,7 +223,7 @@ class _Form:
         """Functions that read all fields of a definition, stored or not, and that fill a new one with them."""
         first, *rest = (entry.name for entry in fields(self._cls))
         values = attrgetter(first, *rest) if rest else lambda definition: (getattr(definition, first),)
-        return values, filling(self._cls)
+        return values, compile_init(self._cls)
 
     @functools.cached_property
     def puts(self) -> list[tuple[str, Callable[[Any, Any], None], Reader | None, Any]]:

@@ -9,7 +9,7 @@ import pytest
 
 from divebook.events.catalog import PAYLOADS
 from divebook.events.event import Event, Record
-from divebook.events.payload import filling, quickly_made
+from divebook.events.payload import compile_init, quickly_made
 
 QUICK = [kind for kind in (*PAYLOADS.values(), Event, Record) if "__post_init__" not in vars(kind)]
 """Those that take whatever they are given."""
@@ -71,12 +71,12 @@ class Pair:
     total: int = field(init=False, compare=False)
 
     def __init__(self, given: str) -> None:
-        filling(Pair)(self, *map(int, given.split()))
+        compile_init(Pair)(self, *map(int, given.split()))
 
 
 def test_what_has_an_init_of_its_own_is_filled_in_order_or_by_name_and_frozen():
     filled = object.__new__(Pair)
-    filling(Pair)(filled, right=4, left=3, total=7)
+    compile_init(Pair)(filled, right=4, left=3, total=7)
     assert (filled, filled.total) == (Pair("3 4"), 7)
     assert (Pair("1").right, Pair("1").total) == (2, None)
     with pytest.raises(FrozenInstanceError):

@@ -23,14 +23,14 @@ from divebook.events.catalog import (
     StepRetried,
 )
 from divebook.events.codec import (
-    compiled,
+    checked_data,
+    compile_data_function,
     decode,
     decode_payload,
     encode,
     encode_shown,
-    looked_through,
     readable,
-    sound_data,
+    valid_data,
 )
 from divebook.events.event import Event
 from divebook.events.recorded import BigInt, NonFinite, opened
@@ -159,11 +159,11 @@ def test_what_the_compiled_check_lets_pass_is_what_the_other_gives(payload, name
         ["x", None],
     ]
     let_pass = 0
-    plain = compiled(type(payload), lambda _: None)
+    plain = compile_data_function(type(payload), lambda _: None)
     for value in [*JSON.values(), *odd, {"a": 1}, {"a": 2**64}]:
         changed = copy.copy(payload)
         object.__setattr__(changed, name, value)
-        assert outcome(sound_data, changed) == outcome(looked_through, changed)
+        assert outcome(valid_data, changed) == outcome(checked_data, changed)
         let_pass += plain(changed) is not None
     assert let_pass or type(payload) in (PathBranched, PathJoined, StateMutated)  # which hold more than plain values
 

@@ -29,7 +29,7 @@ def mended(world, travel):
     return environment(trip(Step("flight", script="1")), actions=travel.actions(), store=world.store)
 
 
-GOING_ON = {
+REUSE_MODES = {
     "a fork": lambda world, execution: world.fork(execution.id),
     "a fork with another model": lambda world, execution: world.fork(execution.id, change={"inputs": {}}),
     "run again": lambda world, execution: world.run_again(execution.id),
@@ -37,12 +37,12 @@ GOING_ON = {
 }
 
 
-@pytest.mark.parametrize("how", GOING_ON)
+@pytest.mark.parametrize("how", REUSE_MODES)
 @pytest.mark.parametrize("parallel", [1, 2])
 def test_all_that_was_undone_is_done_again(how, parallel):
     travel = Travel()
     world, execution = ended(travel, trip(parallel=parallel))
-    after = GOING_ON[how](world, execution).wait(20)
+    after = REUSE_MODES[how](world, execution).wait(20)
     assert (after.status, sorted(travel.told)) == ("completed", sorted(BOOKED))
 
 

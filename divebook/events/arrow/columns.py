@@ -1,8 +1,14 @@
-"""Columns of pandas as Arrow arrays and back, each with its exact dtype.
+"""Conversion of pandas columns, numpy arrays and scalars to Arrow arrays and back, with their exact dtypes.
 
-A column is described by plain data: its dtype, and which arrays of the stream hold it. Objects are no Arrow type: they
-are recorded one by one, like anything else in the log, but for tuples, which stay tuples. pandas' own Arrow metadata is
-not used: it loses dtypes, labels and frequencies, and differs from version to version (``tests/events/test_arrow.py``).
+A column is described by plain data: its dtype, and the numbers of the arrays of the stream that hold it, for example::
+
+    Series([1, 2])                          {"numpy": "<i8", "at": 0}
+    Series(["a", "b"], dtype="category")    {"categories": {"string": ..., "at": 1}, "ordered": False, "at": 0}
+    Series([1, (2, 3)], dtype=object)       {"objects": [1, {"tuple": [2, 3]}]}
+
+Arrow has no type for Python objects. They are recorded one by one like other values of the log, except that tuples have
+a shorter form. The Arrow metadata of pandas are not used: they lose dtypes, labels and frequencies, and differ between
+versions (``tests/events/test_arrow.py``).
 """
 
 from __future__ import annotations
@@ -18,7 +24,7 @@ import pandas as pd
 from divebook.errors import UnstorableValueError
 from divebook.events.arrow.foreign import Arrow, ForeignScalar
 from divebook.events.arrow.ipc import as_array, in_one_piece, read_arrays, without_residue, write_arrays
-from divebook.events.recorded import Normalize, key_of, opened, own_name
+from divebook.events.recorded import Normalize, custom_zone_name, key_of, opened
 
 Description = dict[str, Any]
 _NUMBERS = "biuf"
@@ -26,14 +32,14 @@ _MOMENTS = "Mm"
 
 
 class ColumnWriter:
-    """Collects the arrays of one value."""
+    """Collector of the Arrow arrays of one recorded value."""
 
     def __init__(self, normalize: Normalize) -> None:
         self.arrays: list[Any] = []
         self._normalize = normalize
 
     def add(self, values: Any, path: str) -> Description:
-        """Take in a column, as `Series.array` gives it, and return its description.
+        """Add a column, in the form of `Series.array`, and return its description.
 
         Raises
         ------
@@ -43,8 +49,8 @@ class ColumnWriter:
         if type(values) is pd.arrays.NumpyExtensionArray:
             values = values.to_numpy()
         dtype = values.dtype
-        if isinstance(dtype, np.dtype):  # what pandas keeps in arrays of its own, moments for example, as well
-            return self._numpy(np.asarray(values), path)
+        if isinstance(dtype, np.dtype):  # also for pandas' own array classes, such as those of moments
+            return self._add_numpy(np.asarray(values), path)
         if isinstance(dtype, pd.CategoricalDtype):
             codes = self._put(as_array(np.asarray(values.codes), path))
             return {"categories": self.add(dtype.categories.array, path), "ordered": bool(dtype.ordered), "at": codes}
@@ -58,26 +64,26 @@ class ColumnWriter:
             }
         if isinstance(dtype, pd.PeriodDtype):
             return {"period": str(dtype), "at": self._put(as_array(values.asi8, path))}
-        return self._arrow_made(values, dtype, path)
+        return self._add_extension_array(values, dtype, path)
 
     def _put(self, array: Any) -> int:
         self.arrays.append(array)
         return len(self.arrays) - 1
 
-    def _numpy(self, values: np.ndarray[Any, Any], path: str) -> Description:
+    def _add_numpy(self, values: np.ndarray[Any, Any], path: str) -> Description:
         kind = values.dtype.kind
         if kind == "O":
             return {"objects": [self.label(cell, f"{path}[{row}]") for row, cell in enumerate(values.tolist())]}
         if kind not in _NUMBERS + _MOMENTS or values.dtype.itemsize > 8:
-            raise _unknown(values.dtype, path)
+            raise _unsupported_dtype(values.dtype, path)
         numbers = values.astype(values.dtype.newbyteorder("="), copy=False)
         return {
             "numpy": values.dtype.str,
             "at": self._put(as_array(numbers.view("i8") if kind in _MOMENTS else numbers, path)),
         }
 
-    def _arrow_made(self, values: Any, dtype: Any, path: str) -> Description:
-        """Take in a column that turns into Arrow by itself."""
+    def _add_extension_array(self, values: Any, dtype: Any, path: str) -> Description:
+        """Add a column whose extension array pandas can convert to Arrow; return its description."""
         if isinstance(dtype, pd.StringDtype):
             missing = "NA" if dtype.na_value is pd.NA else "nan"
             at = self._put(as_array(values, path, "large_string"))
@@ -86,17 +92,17 @@ class ColumnWriter:
             return {"arrow": str(dtype), "at": self._put(in_one_piece(values.__arrow_array__()))}
         if isinstance(getattr(dtype, "numpy_dtype", None), np.dtype) or isinstance(dtype, pd.BooleanDtype):
             return {"nullable": str(dtype), "at": self._put(without_residue(as_array(values, path)))}
-        raise _unknown(dtype, path)
+        raise _unsupported_dtype(dtype, path)
 
     def label(self, value: Any, path: str) -> Any:
-        """Return a cell or a name as plain data that `label_of` undoes."""
+        """Return a cell or a name as plain data that `label_of` converts back."""
         if type(value) is tuple:
             return {"tuple": [self.label(item, path) for item in value]}
         plain = self._normalize(value, path)
         return {"value": plain} if isinstance(plain, dict) else plain
 
 
-def _unknown(dtype: Any, path: str) -> UnstorableValueError:
+def _unsupported_dtype(dtype: Any, path: str) -> UnstorableValueError:
     return UnstorableValueError(path, f"columns of dtype {dtype} cannot be stored; convert it with astype() first")
 
 
@@ -110,18 +116,18 @@ def label_of(recorded: Any) -> Any:
 def zone_content(zone: Any, path: str) -> str | list[Any]:
     """Return a time zone as `zone_of` reads it: a name, the key of a `ZoneInfo`, or a fixed offset and its name.
 
-    The name of a fixed offset does not stand for the zone: pandas would read ``timezone(timedelta(hours=1), "CET")`` as
-    the zone CET, which has a summer time.
+    A fixed offset is not recorded by its name alone: pandas would read ``timezone(timedelta(hours=1), "CET")`` as the
+    zone CET, which has a summer time.
     """
     if type(zone) is timezone:
         offset = zone.utcoffset(None)
-        if offset % timedelta(seconds=1):  # pandas calculates with such an offset, but not exactly
+        if offset % timedelta(seconds=1):  # pandas accepts such an offset, but does not calculate exactly
             raise UnstorableValueError(path, f"{zone!r} has fractions of a second; use an offset of whole seconds")
-        name = own_name(offset, zone.tzname(None))
+        name = custom_zone_name(offset, zone.tzname(None))
         if name is not None or offset % timedelta(minutes=1):
             return [offset // timedelta(microseconds=1), name]
     elif type(zone).__module__.startswith("zoneinfo"):
-        key = key_of(zone, path)  # pandas reads the name UTC as `datetime.UTC`, which is another zone
+        key = key_of(zone, path)  # pandas reads the name UTC as `datetime.UTC`, which is a different zone
         return key if type(pd.DatetimeTZDtype("ns", key).tz) is type(zone) else [key]
     for name in (getattr(zone, "key", None), getattr(zone, "zone", None), str(zone)):
         try:
@@ -133,11 +139,11 @@ def zone_content(zone: Any, path: str) -> str | list[Any]:
     offset = zone.utcoffset(None)
     if offset is None:
         raise UnstorableValueError(path, f"{zone!r} has no name; use tz_convert with a name such as 'UTC'")
-    return [offset // timedelta(microseconds=1), own_name(offset, zone.tzname(None))]
+    return [offset // timedelta(microseconds=1), custom_zone_name(offset, zone.tzname(None))]
 
 
 def zone_of(content: str | list[Any]) -> Any:
-    """Return a time zone, or the name by which pandas finds it."""
+    """Return the time zone that `zone_content` recorded, or its name for pandas."""
     if isinstance(content, str):
         return content
     if len(content) == 1:
@@ -148,7 +154,7 @@ def zone_of(content: str | list[Any]) -> Any:
 
 
 def read_column(description: Description, arrays: Sequence[Any]) -> Any:
-    """Return the column as an array that pandas takes, in memory of its own."""
+    """Return the column as an array for pandas, in memory that may be written to."""
     if "objects" in description:
         return _objects(description["objects"])
     if "ends" in description:
@@ -181,8 +187,8 @@ def _numbers(array: Any, dtype: str | None = None) -> np.ndarray[Any, Any]:
     values: np.ndarray[Any, Any] = array.to_numpy(zero_copy_only=False, writable=True)
     if dtype is None:
         return values
-    wanted = np.dtype(dtype)
-    return values.view(wanted) if wanted.kind in _MOMENTS else values.astype(wanted, copy=False)
+    target = np.dtype(dtype)
+    return values.view(target) if target.kind in _MOMENTS else values.astype(target, copy=False)
 
 
 def _arrow_dtype(description: Description, array: Any) -> Any:
@@ -195,21 +201,21 @@ def _arrow_dtype(description: Description, array: Any) -> Any:
 
 
 def index_of(values: Any) -> pd.Index[Any]:
-    """Return an index of just these values, their dtype not guessed."""
+    """Return an index of these values with their dtype; pandas infers nothing."""
     index: pd.Index[Any] = pd.Index(values, dtype=values.dtype, tupleize_cols=False, copy=False)
     return index
 
 
 # --- arrays ----------------------------------------------------------------------------------------------------------
 #
-# numpy's arrays, flattened in C order.
+# Arrays of numpy, flattened in C order.
 
 
 _TEXTS = "US"
 
 
 def record_array(array: np.ndarray[Any, Any], path: str, normalize: Normalize) -> Arrow:
-    """Return what the log holds of an array."""
+    """Return the recorded form of an array."""
     flat = array.ravel()
     dtype = array.dtype
     layout: dict[str, Any] = {"dtype": dtype.str}
@@ -232,7 +238,7 @@ def record_array(array: np.ndarray[Any, Any], path: str, normalize: Normalize) -
 
 
 def open_value(stored: Arrow) -> Any:
-    """Make an array again."""
+    """Build the recorded array."""
     dtype = np.dtype(stored.layout["dtype"])
     if "objects" in stored.layout:
         return _object_array(stored).reshape(stored.shape)
@@ -262,11 +268,11 @@ def rows(array: np.ndarray[Any, Any]) -> Any:
 
 # --- scalars ---------------------------------------------------------------------------------------------------------
 #
-# Scalars of pandas and numpy that Python has no exact counterpart of, as text and unit.
+# Scalars of pandas and numpy without an exact counterpart in Python, as text, number and unit.
 
 
 def record_scalar(value: Any, path: str, normalize: Normalize) -> ForeignScalar:
-    """Return what the log holds of a scalar."""
+    """Return the recorded form of a scalar."""
     if value is pd.NaT or value is pd.NA:
         return ForeignScalar(f"pandas.{'NaT' if value is pd.NaT else 'NA'}", [str(value)])
     if isinstance(value, np.datetime64 | np.timedelta64):
@@ -285,7 +291,7 @@ def record_scalar(value: Any, path: str, normalize: Normalize) -> ForeignScalar:
 
 
 def open_scalar(kind: str, parts: Sequence[Any]) -> Any:
-    """Make a scalar again."""
+    """Build the recorded scalar."""
     _, *rest = parts
     return _OPEN[kind](*rest)
 
@@ -294,7 +300,7 @@ def _timestamp(number: int, unit: str, zone: str | list[Any] | None, fold: int =
     moment = pd.Timestamp(np.datetime64(number, unit))  # type: ignore[call-overload]
     if zone is not None:
         moment = moment.tz_localize("UTC").tz_convert(zone_of(zone))
-    # In an hour that comes twice `fold` follows from the moment; at any other it is a mark of who made the value.
+    # In an hour that occurs twice, `fold` follows from the moment. At any other time, the creator of the value set it.
     return moment.replace(fold=1) if fold > moment.fold else moment
 
 
@@ -311,7 +317,7 @@ _OPEN: dict[str, Any] = {
 
 
 def plain_scalar(value: Any) -> Any:
-    """Return Python's counterpart of a scalar, None for what is missing; anything else as it is."""
+    """Return the Python counterpart of a scalar; None for a missing value; any other value as it is."""
     if value is pd.NaT or value is pd.NA:
         return None
     if isinstance(value, pd.Timestamp):

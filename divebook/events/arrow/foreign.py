@@ -1,4 +1,7 @@
-"""Which values of which library can be recorded, and by what: each library is loaded already where its value is."""
+"""Registry of the recorders of pandas, polars, numpy and pyarrow values, and their recorded forms.
+
+The modules that import these libraries are imported lazily: where a value exists, its library is loaded already.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from divebook.events.recorded import Normalize, Recorded
 
 LIBRARIES = frozenset({"numpy", "pandas", "polars", "pyarrow"})
 
+# Function that records a value, by library and class; the module is one of this package.
 _RECORDERS = {
     ("pandas", "DataFrame"): "frames.record_frame",
     ("pandas", "Series"): "frames.record_series",
@@ -30,11 +34,11 @@ _RECORDERS = {
     ("pyarrow", "Table"): "ipc.record_table",
 }
 _PYTHON_NUMBERS = "biufSU"
-"""Kinds of numpy's scalars that become Python's."""
+"""Kinds of numpy's dtypes whose scalars become Python values: bool, integers, float, text and bytes."""
 
 
 def record_foreign(value: Any, path: str, normalize: Normalize) -> Any:
-    """Return what the log holds of a value of one of the `LIBRARIES`; None if it cannot be recorded.
+    """Return the recorded form of a value of one of the `LIBRARIES`; None if it cannot be recorded.
 
     Raises
     ------
@@ -52,13 +56,13 @@ def record_foreign(value: Any, path: str, normalize: Normalize) -> Any:
     if recorder:
         module, _, function = recorder.partition(".")
         return getattr(importlib.import_module(f"divebook.events.arrow.{module}"), function)(value, path, normalize)
-    if library == "numpy" and getattr(value, "ndim", None) == 0 and hasattr(value, "item"):  # a dtype has no item
+    if library == "numpy" and getattr(value, "ndim", None) == 0 and hasattr(value, "item"):  # a dtype has no `item`
         return _python_number(value, path, normalize)
     return None
 
 
 def _python_number(value: Any, path: str, normalize: Normalize) -> Recorded | None:
-    """Return a scalar of numpy as Python's own, where that is the same."""
+    """Return a scalar of numpy as the equal Python value; raise UnstorableValueError if there is none."""
     plain = value.item()
     if value.dtype.kind not in _PYTHON_NUMBERS or type(plain) is type(value):
         raise UnstorableValueError(path, f"numpy.{value.dtype} has no counterpart in Python; use float(value) or text")
@@ -66,23 +70,23 @@ def _python_number(value: Any, path: str, normalize: Normalize) -> Recorded | No
     return recorded
 
 
-# The recorded forms: a table, series, index or array, and a scalar of pandas or numpy.
+# --- recorded forms: a table, series, index or array, and a scalar of pandas or numpy ---
 
 
 MOST_CELLS = 100_000
-"""Of a table that scripts are given."""
+"""Most cells of a table that scripts get."""
 
-_HOMES = {
+_MODULES = {
     "pandas": "divebook.events.arrow.frames",
     "polars": "divebook.events.arrow.polars_frames",
     "numpy": "divebook.events.arrow.columns",
     "pyarrow": "divebook.events.arrow.ipc",
 }
-"""Which module makes a library's values again; each has ``open_value(stored)`` and ``rows(value)``."""
+"""Modules that open the values of a library; each has the functions ``open_value(stored)`` and ``rows(value)``."""
 
 
 class Arrow(Recorded):
-    """A table, series, index or array.
+    """Recorded form of a table, series, index or array.
 
     Parameters
     ----------
@@ -91,10 +95,10 @@ class Arrow(Recorded):
     shape
         Lengths, outermost first.
     layout
-        Plain data that says how the columns make up the value.
+        Plain data that describe how the arrays of the stream form the value.
     content
-        The Arrow IPC stream, or as it stands in the log: in base64. Each is made of the other once it is asked for; the
-        text is kept, since it is written, hashed and compared several times.
+        The Arrow IPC stream as bytes, or in base64 as in the log. The other one is computed on demand. The text is
+        cached, since it is written, hashed and compared several times.
     """
 
     __slots__ = ("_stream", "_text", "kind", "layout", "shape")
@@ -116,16 +120,16 @@ class Arrow(Recorded):
 
     @property
     def stream(self) -> bytes:
-        """The stream, which nobody may write to: what was recorded in this process is opened without a copy."""
+        """The stream. It must not be written to: a value that was recorded in this process is opened without a copy."""
         return b64decode(self.content) if self._stream is None else self._stream
 
     def data(self) -> Any:
-        """Return everything, the content last."""
+        """Return kind, shape, layout and content, the content last."""
         return {"kind": self.kind, "shape": list(self.shape), "layout": self.layout, "data": self.content}
 
     def open(self) -> Any:
-        """Make the value again."""
-        return _made(self.kind, lambda: _home(self.kind).open_value(self))
+        """Build the value."""
+        return _open_checked(self.kind, lambda: _module_of(self.kind).open_value(self))
 
     def least_bytes(self) -> int:
         """Return the length of the content."""
@@ -139,11 +143,11 @@ class Arrow(Recorded):
                 f"is a {self.summary()}, and scripts take at most {MOST_CELLS:,} cells; give it whole to an action, "
                 "or make what the script needs in a step before"
             )
-        return _home(self.kind).rows(self.open())
+        return _module_of(self.kind).rows(self.open())
 
     def head(self, count: int) -> list[Any]:
-        """Return the first rows, or values, as `plain` gives them, of a value of whatever size."""
-        return list(_home(self.kind).rows(self.open()[:count]))
+        """Return the first rows or values in the form of `plain`, for a value of any size."""
+        return list(_module_of(self.kind).rows(self.open()[:count]))
 
     def summary(self) -> str:
         """Return class and shape: ``DataFrame 1,000 x 3``."""
@@ -152,7 +156,7 @@ class Arrow(Recorded):
 
 
 class ForeignScalar(Recorded):
-    """A moment, span, period, interval or missing value of pandas or numpy.
+    """Recorded form of a scalar of pandas or numpy: a moment, time span, period, interval or missing value.
 
     Parameters
     ----------
@@ -174,28 +178,28 @@ class ForeignScalar(Recorded):
         return {"kind": self.kind, "parts": self.parts_}
 
     def open(self) -> Any:
-        """Make the value again."""
-        return _made(self.kind, lambda: _scalars(self.kind).open_scalar(self.kind, self.parts_))
+        """Build the value."""
+        return _open_checked(self.kind, lambda: _scalars(self.kind).open_scalar(self.kind, self.parts_))
 
     def plain(self) -> Any:
-        """Return Python's own counterpart, None for a missing value."""
+        """Return the Python counterpart; None for a missing value."""
         return _scalars(self.kind).plain_scalar(self.open())
 
     def summary(self) -> str:
-        """Return it as text."""
+        """Return the scalar as text."""
         return str(self.parts_[0])
 
 
-def _made(kind: str, make: Callable[[], Any]) -> Any:
+def _open_checked(kind: str, make: Callable[[], Any]) -> Any:
     try:
         return make()
-    # What the libraries raise for content that they did not write (tests/events/test_shapes.py).
+    # Errors of the libraries for content that they did not write (tests/events/test_shapes.py).
     except (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
         raise UnopenableValueError(kind, f"its content is not as it was recorded: {error}") from error
 
 
-def _home(kind: str) -> Any:
-    return _loaded(kind, _HOMES[kind.partition(".")[0]])
+def _module_of(kind: str) -> Any:
+    return _loaded(kind, _MODULES[kind.partition(".")[0]])
 
 
 def _scalars(kind: str) -> Any:

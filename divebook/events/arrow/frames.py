@@ -1,4 +1,4 @@
-"""DataFrame, Series and Index: their columns, and how they are put together again."""
+"""Recorders of pandas' DataFrame, Series and Index, which consist of the columns of `divebook.events.arrow.columns`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from divebook.events.recorded import Normalize, opened
 
 
 def record_frame(frame: pd.DataFrame, path: str, normalize: Normalize) -> Arrow:
-    """Return what the log holds of a DataFrame."""
+    """Return the recorded form of a DataFrame."""
     writer = ColumnWriter(normalize)
     labels = [f"{path}[{label!r}]" for label in frame.columns]
     layout = {
@@ -29,7 +29,7 @@ def record_frame(frame: pd.DataFrame, path: str, normalize: Normalize) -> Arrow:
 
 
 def record_series(series: pd.Series[Any], path: str, normalize: Normalize) -> Arrow:
-    """Return what the log holds of a Series."""
+    """Return the recorded form of a Series."""
     writer = ColumnWriter(normalize)
     layout = {
         "name": writer.label(series.name, f"{path}.name"),
@@ -42,7 +42,7 @@ def record_series(series: pd.Series[Any], path: str, normalize: Normalize) -> Ar
 
 
 def record_index(index: pd.Index[Any], path: str, normalize: Normalize) -> Arrow:
-    """Return what the log holds of an Index of any kind."""
+    """Return the recorded form of an Index of any class."""
     writer = ColumnWriter(normalize)
     layout = {"index": _index(writer, index, path)}
     return Arrow("pandas.Index", index.shape, layout, write_arrays(writer.arrays))
@@ -74,7 +74,7 @@ def _index(writer: ColumnWriter, index: Any, path: str) -> Description:
 
 
 def open_value(stored: Arrow) -> Any:
-    """Make a DataFrame, Series or Index again."""
+    """Build the recorded DataFrame, Series or Index."""
     arrays = read_arrays(stored.stream)
     layout = stored.layout
     index = _read_index(layout["index"], arrays)
@@ -90,8 +90,9 @@ def open_value(stored: Arrow) -> Any:
 
 def _read_frame(layout: Any, index: pd.Index[Any], arrays: Sequence[Any]) -> pd.DataFrame:
     columns = (read_column(column, arrays) for column in layout["data"])
-    by_place = {at: pd.Series(v, index=index, dtype=v.dtype, copy=False) for at, v in enumerate(columns)}
-    frame = pd.DataFrame(by_place, index=index, copy=False)
+    # By number, not by label, since labels may occur more than once.
+    series = {at: pd.Series(v, index=index, dtype=v.dtype, copy=False) for at, v in enumerate(columns)}
+    frame = pd.DataFrame(series, index=index, copy=False)
     frame.columns = _read_index(layout["columns"], arrays)
     frame.attrs = opened(layout["attrs"])
     flagged: pd.DataFrame = _with_flags(frame, layout)
@@ -105,7 +106,7 @@ def _read_index(described: Description, arrays: Sequence[Any]) -> Any:
         return pd.RangeIndex(start, stop, step, name=names[0])
     if "levels" in described:
         levels = [index_of(read_column(level, arrays)) for level in described["levels"]]
-        if "codes" not in described:  # a log of an earlier version, which has the values of each level in full
+        if "codes" not in described:  # logs of earlier versions have the full values of each level
             return pd.MultiIndex.from_arrays(levels, names=names)
         codes = [read_column(column, arrays) for column in described["codes"]]
         return pd.MultiIndex(levels, codes, names=names)  # type: ignore[arg-type]  # the stubs know no Index as a level
@@ -116,7 +117,7 @@ def _read_index(described: Description, arrays: Sequence[Any]) -> Any:
 
 
 def rows(value: Any) -> Any:
-    """Return a DataFrame as records, as ``to_dict("records")`` would, anything else as a list; missing is None."""
+    """Return a DataFrame as records, like ``to_dict("records")``, other values as a list; missing values are None."""
     if not isinstance(value, pd.DataFrame):
         return [plain_scalar(cell) for cell in value.tolist()]
     labels = [str(label) for label in value.columns]

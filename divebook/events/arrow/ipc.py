@@ -1,7 +1,8 @@
-"""Arrow arrays as an IPC stream and back, and pyarrow's tables, which need nothing more.
+"""Arrow arrays as an IPC stream and back, and recorders of pyarrow's tables.
 
-Arrays of different lengths travel as one record batch of a single row, each as a list: so there is one stream, and no
-metadata of a library that would make the bytes of equal values differ.
+The arrays of one value may have different lengths. They are written as one record batch with a single row, in which
+each array is one cell of a list type: the arrays ``[1, 2, 3]`` and ``["a"]`` become the row ``([1, 2, 3], ["a"])``. So
+there is one stream, without metadata of a library that would make the bytes of equal values differ.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from divebook.events.recorded import Normalize
 
 
 def write_arrays(arrays: Sequence[Any]) -> bytes:
-    """Return arrays as a stream."""
+    """Return the stream of some arrays."""
     columns = [pa.LargeListArray.from_arrays(pa.array([0, len(array)], pa.int64()), array) for array in arrays]
     batch = pa.RecordBatch.from_arrays(columns, names=[str(number) for number in range(len(columns))])
-    return _written(batch.schema, [batch])
+    return _ipc_stream(batch.schema, [batch])
 
 
 def read_arrays(stream: bytes) -> list[Any]:
-    """Return the arrays of a stream; their memory must not be written to."""
-    table = _read(stream)
+    """Return the arrays of a stream. Their memory must not be written to."""
+    table = _read_table(stream)
     return [column.chunk(0).values for column in table.columns]
 
 
-def _written(schema: Any, batches: Sequence[Any]) -> bytes:
+def _ipc_stream(schema: Any, batches: Sequence[Any]) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema) as writer:
         for batch in batches:
@@ -37,17 +38,17 @@ def _written(schema: Any, batches: Sequence[Any]) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _read(stream: bytes) -> Any:
+def _read_table(stream: bytes) -> Any:
     with pa.ipc.open_stream(stream) as reader:
         table = reader.read_all()
-    # Arrow believes the offsets in a stream: those of a forged one lead anywhere in memory, and end the process
+    # Arrow does not check the offsets in a stream. Those of a forged stream point anywhere in memory: the process dies
     # (test_a_forged_value_is_refused_or_can_be_looked_at).
     table.validate(full=True)
     return table
 
 
 def as_array(values: Any, path: str, type_: Any = None, mask: Any = None) -> Any:
-    """Return one Arrow array of `values`, in one piece.
+    """Return `values` as one Arrow array, not chunked.
 
     Raises
     ------
@@ -67,7 +68,7 @@ def in_one_piece(array: Any) -> Any:
 
 
 def without_residue(array: Any) -> Any:
-    """Return an array of numbers with zeros where a value is missing, so that equal arrays have equal bytes."""
+    """Return an array of numbers with zeros in the memory of missing values, so that equal arrays have equal bytes."""
     if not array.null_count:
         return array
     filled = array.fill_null(pa.scalar(0).cast(array.type))
@@ -79,17 +80,17 @@ def without_residue(array: Any) -> Any:
 
 
 def record_table(table: Any, path: str, _normalize: Normalize) -> Arrow:
-    """Return what the log holds of a table; its own metadata stay."""
+    """Return the recorded form of a table, including its metadata."""
     try:
-        content = _written(table.schema, table.combine_chunks().to_batches())
+        content = _ipc_stream(table.schema, table.combine_chunks().to_batches())
     except pa.ArrowException as error:
         raise UnstorableValueError(path, f"Arrow cannot write it: {error}") from error
     return Arrow("pyarrow.Table", table.shape, {}, content)
 
 
 def open_value(stored: Arrow) -> Any:
-    """Make a table again."""
-    return _read(stored.stream)
+    """Build the recorded table."""
+    return _read_table(stored.stream)
 
 
 def rows(table: Any) -> Any:

@@ -1,4 +1,4 @@
-"""polars' frames and series, in the IPC stream that polars writes itself."""
+"""Recorders of polars' DataFrame and Series, as the IPC stream that polars writes itself."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from divebook.events.recorded import Normalize
 
 
 def record_frame(frame: pl.DataFrame, path: str, _normalize: Normalize) -> Arrow:
-    """Return what the log holds of a DataFrame."""
-    return Arrow("polars.DataFrame", frame.shape, {}, _written(frame, path))
+    """Return the recorded form of a DataFrame."""
+    return Arrow("polars.DataFrame", frame.shape, {}, _ipc_stream(frame, path))
 
 
 def record_series(series: pl.Series, path: str, _normalize: Normalize) -> Arrow:
-    """Return what the log holds of a Series."""
-    return Arrow("polars.Series", series.shape, {}, _written(series.to_frame(), path))
+    """Return the recorded form of a Series."""
+    return Arrow("polars.Series", series.shape, {}, _ipc_stream(series.to_frame(), path))
 
 
-def _written(frame: pl.DataFrame, path: str) -> bytes:
+def _ipc_stream(frame: pl.DataFrame, path: str) -> bytes:
     objects = [name for name, dtype in frame.schema.items() if dtype == pl.Object]
     if objects:
         raise UnstorableValueError(f"{path}[{objects[0]!r}]", "columns of objects cannot be stored; cast it first")
@@ -32,7 +32,7 @@ def _written(frame: pl.DataFrame, path: str) -> bytes:
 
 
 def open_value(stored: Arrow) -> Any:
-    """Make a DataFrame or Series again."""
+    """Build the recorded DataFrame or Series."""
     frame = pl.read_ipc_stream(stored.stream, use_pyarrow=False)
     return frame if stored.kind == "polars.DataFrame" else frame.to_series()
 

@@ -1,4 +1,14 @@
-"""Rows of a frame as calls: its columns as lists, and what the calls gave as frames that are joined to it."""
+"""Frames of row-wise calls: the input columns as lists, and the results as frames that are joined to the input.
+
+`Each` with `Rows` makes one call per row of a frame. Results are recorded in parts. A part is a frame indexed by row
+position, with a column ``error`` if a row of the part failed. For a frame with the column ``text`` and three rows::
+
+    first part            second part                joined
+       label                 label  error               text   label  error
+    0  praise             1  None   ValueError: ...  0  good   praise None
+    2  blame                                         1  ?      None   ValueError: ...
+                                                     2  bad    blame  None
+"""
 
 from __future__ import annotations
 
@@ -15,14 +25,14 @@ from divebook.events.classes import kind_of
 from divebook.events.recorded import Recorded
 
 ERROR, RESULT = "error", "result"
-"""Columns of what rows gave: why one failed, and what it gave that has no names of its own."""
+"""Columns of the results: the error of a row that failed, and a result that has no column names itself."""
 UNKNOWN = f"{OutcomeUnknownError.__name__}:"
-"""With this begins the error of a row of which nobody knows whether its call went through."""
+"""Start of the error text of a row whose call has an unknown outcome."""
 EXACT = 2**53
-"""Larger whole numbers are not all fractions of a processor."""
+"""Integers up to this one are exact as floats; some larger ones are not."""
 _NUMBERS = {pd.Series([1]).dtype}
-Ended: TypeAlias = tuple[int, Any, str | None]
-"""A row that has ended: its position, what it gave, and why it failed."""
+EndedRow: TypeAlias = tuple[int, Any, str | None]
+"""Position of an ended row, its result, and its error (None if it succeeded)."""
 
 
 def columns_of(frame: Any) -> dict[str, list[Any]]:
@@ -31,29 +41,30 @@ def columns_of(frame: Any) -> dict[str, list[Any]]:
     Raises
     ------
     StepError
-        It is none of them, or two columns have the same name.
+        It is not one of these, two columns have the same name, or column names have several levels.
     """
     if isinstance(frame, list):
-        _as_pandas(frame)  # which refuses what is no mapping
-        named = list(dict.fromkeys(str(name) for row in frame for name in row))
+        _as_pandas(frame)  # raises for a row that is not a mapping
+        column_names = list(dict.fromkeys(str(name) for row in frame for name in row))
         rows = [{str(name): cell for name, cell in row.items()} for row in frame]
-        return {name: [row.get(name) for row in rows] for name in named}
+        return {name: [row.get(name) for row in rows] for name in column_names}
     if isinstance(frame, pd.DataFrame) and frame.columns.nlevels > 1:
         raise StepError("Rows takes a frame whose columns have one level of names; join the levels first")
     names = getattr(frame, "column_names", None) or getattr(frame, "columns", None)
     if names is None:
         names = _as_pandas(frame).columns
-    found: dict[str, list[Any]] = {}
+    columns: dict[str, list[Any]] = {}
     for at, name in enumerate(map(str, names)):
-        if name in found:
+        if name in columns:
             raise StepError(f"Rows takes a frame whose columns have names of their own; two are called {name!r}")
         column = frame.iloc[:, at] if isinstance(frame, pd.DataFrame) else frame[name]
-        found[name] = (getattr(column, "to_pylist", None) or column.to_list)()
-    return found
+        to_list = getattr(column, "to_pylist", None) or column.to_list  # pyarrow has to_pylist
+        columns[name] = to_list()
+    return columns
 
 
 def count_of(frame: Any) -> int:
-    """Return how many rows a frame has, which one without columns may have, too."""
+    """Return the number of rows of a frame, also of a frame without columns."""
     return int(getattr(frame, "num_rows", None) or len(frame))
 
 
@@ -64,25 +75,31 @@ def records_of(frame: Any) -> list[dict[str, Any]]:
     return [dict(zip(columns, row, strict=True)) for row in cells]
 
 
-def frame_of(ended: Sequence[Ended]) -> pd.DataFrame:
-    """Return what rows that have ended gave, by position; with a column ``error`` if one of them failed."""
-    rows = [{} if error is not None else _named(value) for _, value, error in ended]
+def frame_of(ended: Sequence[EndedRow]) -> pd.DataFrame:
+    """Return the results of ended rows by position, with a column ``error`` if one of them failed.
+
+    A row whose own result has a column ``error`` counts as failed.
+    """
+    rows = [{} if error is not None else _by_column(value) for _, value, error in ended]
     columns = list(dict.fromkeys(name for row in rows for name in row))
     if ERROR in columns:
-        taken = [error is None and ERROR in row for row, (*_, error) in zip(rows, ended, strict=True)]
-        ended = [(row[0], None, _TAKEN) if is_taken else row for row, is_taken in zip(ended, taken, strict=True)]
+        has_error_column = [error is None and ERROR in row for row, (*_, error) in zip(rows, ended, strict=True)]
+        ended = [
+            (row[0], None, _ERROR_COLUMN_TAKEN) if is_clash else row
+            for row, is_clash in zip(ended, has_error_column, strict=True)
+        ]
         return frame_of(ended)
-    told: dict[str, Any] = {name: _column([row.get(name) for row in rows]) for name in columns}
+    data: dict[str, Any] = {name: _column([row.get(name) for row in rows]) for name in columns}
     if any(error is not None for *_, error in ended):
-        told[ERROR] = pd.array([error for *_, error in ended], dtype="str")
-    return pd.DataFrame(told, index=[at for at, *_ in ended])
+        data[ERROR] = pd.array([error for *_, error in ended], dtype="str")
+    return pd.DataFrame(data, index=[at for at, *_ in ended])
 
 
-_TAKEN = f"StepError: it gave a column {ERROR!r}, which says why a row failed: give it another name"
+_ERROR_COLUMN_TAKEN = f"StepError: it gave a column {ERROR!r}, which says why a row failed: give it another name"
 
 
-def _named(value: Any) -> Mapping[str, Any]:
-    """Return what a row gave by the names of columns, which are texts: keys, or fields of a dataclass or model."""
+def _by_column(value: Any) -> Mapping[str, Any]:
+    """Return the result of a row by column name: keys of a mapping, fields of a dataclass or model, or `RESULT`."""
     kind = None if isinstance(value, (str, int, float, Mapping)) else kind_of(type(value))
     if kind == "dataclass":
         value = {field: getattr(value, field) for field in value.__dataclass_fields__ if hasattr(value, field)}
@@ -94,51 +111,58 @@ def _named(value: Any) -> Mapping[str, Any]:
 
 
 def _column(cells: list[Any]) -> Any:
-    """Return a column; whole numbers beside nothing, or beside fractions, lose no digit."""
+    """Return a column as an array. Integers stay exact beside missing values and floats."""
     if any(cell is None for cell in cells):
         return pd.Series(cells, dtype=object).array
-    made = pd.Series(cells)
-    if made.dtype == float and any(type(cell) is int and abs(cell) > EXACT for cell in cells):
-        made = pd.Series(cells, dtype=object)
-    return made.array
+    column = pd.Series(cells)
+    if column.dtype == float and any(type(cell) is int and abs(cell) > EXACT for cell in cells):
+        column = pd.Series(cells, dtype=object)
+    return column.array
 
 
-def standing_of(parts: Sequence[Any]) -> dict[int, bool]:
-    """Return the rows that recorded parts have, by position: whether each has failed."""
-    found: dict[int, bool] = {}
+def failures_by_position(parts: Sequence[Any]) -> dict[int, bool]:
+    """Return for each row of recorded parts, by position, whether it failed."""
+    has_failed: dict[int, bool] = {}
     for part in parts:
         frame = part.open()
         failed = frame[ERROR].notna() if ERROR in frame else [False] * len(frame)
-        found.update(zip(map(int, frame.index), map(bool, failed), strict=True))
-    return found
+        has_failed.update(zip(map(int, frame.index), map(bool, failed), strict=True))
+    return has_failed
 
 
 def outcome_of(length: int, rounds: Sequence[tuple[int, Sequence[Any]]]) -> pd.DataFrame:
-    """Return what rows gave, by position, with the column ``error``; rows that have not ended have nothing.
+    """Return the results of rows by position, with the column ``error``; rows that have not ended are missing.
 
     Parameters
     ----------
     rounds
-        Of the first time, and of each time that what had failed was called again: how many rows that were, and the
-        recorded parts, whose positions are among the rows that had failed until then.
+        Number of rows and recorded parts of the first round and of each later round, which called failed rows again.
+        Positions in a later round count within the rows that had failed before it: position 0 is the first of them.
     """
-    found = pd.DataFrame({ERROR: pd.Series(dtype=object)})
+    outcome = pd.DataFrame({ERROR: pd.Series(dtype=object)})
     for number, (count, parts) in enumerate(rounds):
-        positions: Sequence[int] = failed_in(found) if number else range(length)
-        positions = positions if len(positions) == count else settled_in(found)
+        positions: Sequence[int] = failed_in(outcome) if number else range(length)
+        # A round calls either all failed rows, or only those that certainly failed.
+        positions = positions if len(positions) == count else certainly_failed_in(outcome)
         opened = [part.open() for part in parts]
         for frame in opened:
             frame.index = pd.Index([positions[int(at)] for at in frame.index])
-        named_alike = _whole([frame.assign(**{ERROR: frame.get(ERROR)}) for frame in opened])
-        together = pd.concat([*([found] if len(found) else []), *named_alike]) if named_alike else found
-        found = together[~together.index.duplicated(keep="last")]
-    named = [name for name in found.columns if name != ERROR]
-    ordered = found[[*named, ERROR]].sort_index()
-    return ordered.assign(**{name: _inferred(ordered[name]) for name in named}).astype({ERROR: "str"})
+        frames = _without_mixed_types([frame.assign(**{ERROR: frame.get(ERROR)}) for frame in opened])
+        combined = outcome
+        if frames:
+            earlier = [outcome] if len(outcome) else []
+            combined = pd.concat([*earlier, *frames])
+        outcome = combined[~combined.index.duplicated(keep="last")]
+    names = [name for name in outcome.columns if name != ERROR]
+    ordered = outcome[[*names, ERROR]].sort_index()
+    return ordered.assign(**{name: _with_inferred_type(ordered[name]) for name in names}).astype({ERROR: "str"})
 
 
-def _whole(frames: list[pd.DataFrame]) -> list[pd.DataFrame]:
-    """Return frames that can be put together without whole numbers becoming fractions where some lack a column."""
+def _without_mixed_types(frames: list[pd.DataFrame]) -> list[pd.DataFrame]:
+    """Return the frames, prepared so that `pandas.concat` does not turn integers into floats.
+
+    Columns of different dtypes, and columns of integers that some frames lack, get the dtype object.
+    """
     types: dict[str, set[Any]] = {}
     for frame in frames:
         for name in frame.columns:
@@ -150,15 +174,15 @@ def _whole(frames: list[pd.DataFrame]) -> list[pd.DataFrame]:
     return [frame.astype({name: object for name in frame.columns if name in mixed}) for frame in frames]
 
 
-def _inferred(column: pd.Series[Any]) -> pd.Series[Any]:
-    """Return a column of the type of its values; whole numbers beside nothing stay whole numbers."""
+def _with_inferred_type(column: pd.Series[Any]) -> pd.Series[Any]:
+    """Return a column of objects with the dtype of its values; integers beside missing values become ``Int64``."""
     if column.dtype != object:
         return column
-    known = column.dropna()
-    if len(known) < len(column) and len(known) and all(type(value) is int for value in known):
-        return column.astype("Int64") if known.abs().max() < 2**63 else column
-    kinds = {type(value) for value in known}
-    if kinds == {int, float} and any(type(value) is int and abs(value) > EXACT for value in known):
+    present = column.dropna()
+    if len(present) < len(column) and len(present) and all(type(value) is int for value in present):
+        return column.astype("Int64") if present.abs().max() < 2**63 else column
+    kinds = {type(value) for value in present}
+    if kinds == {int, float} and any(type(value) is int and abs(value) > EXACT for value in present):
         return column
     return column.infer_objects()
 
@@ -168,18 +192,19 @@ def failed_in(outcome: pd.DataFrame) -> list[int]:
     return sorted(int(at) for at in outcome.index[outcome[ERROR].notna()]) if ERROR in outcome else []
 
 
-def settled_in(outcome: pd.DataFrame) -> list[int]:
-    """Return the positions of those rows among them whose calls are known to have failed, ascending."""
+def certainly_failed_in(outcome: pd.DataFrame) -> list[int]:
+    """Return the positions of the failed rows whose outcome is not unknown, ascending."""
     failed = failed_in(outcome)
     return [at for at, why in zip(failed, outcome[ERROR].loc[failed], strict=True) if not why.startswith(UNKNOWN)]
 
 
 def joined(frame: Any, outcome: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame with what its rows gave beside it; columns of the same names give way."""
+    """Return a frame with the results of its rows as further columns; they replace columns of the same names."""
     base = _as_pandas(frame)
-    beside = outcome.copy() if len(outcome) == len(base) else outcome.reindex(range(len(base)))
-    beside.index = base.index  # row by row: labels of an index may stand there more than once
-    return pd.concat([base.drop(columns=[name for name in beside.columns if name in base.columns]), beside], axis=1)
+    results = outcome.copy() if len(outcome) == len(base) else outcome.reindex(range(len(base)))
+    results.index = base.index  # join row by row, since index labels may occur more than once
+    replaced = [name for name in results.columns if name in base.columns]
+    return pd.concat([base.drop(columns=replaced), results], axis=1)
 
 
 def part_of(frame: Any, positions: Sequence[int]) -> pd.DataFrame:
@@ -192,32 +217,32 @@ def _as_pandas(frame: Any) -> pd.DataFrame:
         return pd.DataFrame(frame)
     if isinstance(frame, pd.DataFrame):
         return frame
-    made = frame.to_pandas() if hasattr(frame, "to_pandas") else None
-    if isinstance(made, pd.DataFrame):
-        return made
+    converted = frame.to_pandas() if hasattr(frame, "to_pandas") else None
+    if isinstance(converted, pd.DataFrame):
+        return converted
     other = next((row for row in frame if not isinstance(row, Mapping)), None) if isinstance(frame, list) else None
-    given = f"a {type(frame).__name__}" + ("" if other is None else f" with {type(other).__name__} in it")
+    description = f"a {type(frame).__name__}" + ("" if other is None else f" with {type(other).__name__} in it")
     raise StepError(
-        f"Rows takes a DataFrame, an Arrow table or a list of mappings, not {given}; make one of it: "
+        f"Rows takes a DataFrame, an Arrow table or a list of mappings, not {description}; make one of it: "
         "pandas.DataFrame({'text': ...})"
     )
 
 
-# The columns of a frame, counted at once: texts, numbers and truths without a look at each cell.
+# --- tallies of whole columns: strings, numbers and booleans without a Python loop over the cells ---
 
 
 _NUMBER_KINDS = frozenset({"integer", "floating", "mixed-integer-float"})
-_ALIKE = _NUMBER_KINDS | {"string", "boolean"}
-"""What pandas calls objects that are all numbers, and that are all of one such type."""
+_UNIFORM_KINDS = _NUMBER_KINDS | {"string", "boolean"}
+"""Names of pandas (`infer_dtype`) for columns of objects that are all numbers, all strings or all booleans."""
 
 
 def count_rows(recorded: Recorded, tallies: dict[str, ColumnTally]) -> None:
-    """Count what rows gave, by column, but for those that failed; anything else than a frame has none.
+    """Count the results of rows by column, without failed rows; a value that is not a frame is ignored.
 
     Raises
     ------
     UnopenableValueError
-        It holds what cannot be made again in this process.
+        A value in it cannot be opened in this process.
     """
     frame = recorded.open()
     if isinstance(frame, pd.DataFrame):
@@ -225,7 +250,7 @@ def count_rows(recorded: Recorded, tallies: dict[str, ColumnTally]) -> None:
 
 
 def count_frame(frame: pd.DataFrame, tallies: dict[str, ColumnTally]) -> None:
-    """Count what stands in the columns of a frame, but for rows with an error."""
+    """Count the cells of a frame by column, without rows with an error. At most `MOST_COUNTED` columns are counted."""
     if ERROR in frame and (is_sound := frame[ERROR].isna().to_numpy()).sum() < len(frame):
         frame = frame[is_sound]
     for at, name in enumerate(map(str, frame.columns)):
@@ -235,19 +260,23 @@ def count_frame(frame: pd.DataFrame, tallies: dict[str, ColumnTally]) -> None:
 
 
 def _count(column: pd.Series[Any], tally: ColumnTally) -> None:
+    """Add a column to a tally.
+
+    Columns of one kind of values are counted with pandas and numpy; mixed objects are counted cell by cell.
+    """
     if isinstance(column.dtype, pd.CategoricalDtype):
         column = column.astype(column.dtype.categories.dtype)
     dtype = column.dtype
     kind = None
     if pd.api.types.is_object_dtype(dtype):
         kind = pd.api.types.infer_dtype(column, skipna=True)
-        if kind not in _ALIKE:
+        if kind not in _UNIFORM_KINDS:
             tally.add(column.tolist())
             return
     present = column.dropna()
     tally.empty += len(column) - len(present)
     if isinstance(dtype, pd.StringDtype) or kind == "string":
-        if tally.texts is None:  # free text costs no more
+        if tally.texts is None:  # too many different strings: only their number counts
             tally.text_count += len(present)
         else:
             tally.add_texts(Counter(present.tolist()))
@@ -276,17 +305,17 @@ def _count_numbers(numbers: np.ndarray[Any, Any], tally: ColumnTally) -> None:
     greatest = float(finite.max())
     exponent = exponent_of(least, greatest)
     places = np.floor(np.ldexp(finite, -exponent)).astype(np.int64)
-    places[(finite < 0) & (places == 0)] = -1  # as `place_of` has it
+    places[(finite < 0) & (places == 0)] = -1  # as in `place_of`
     first = int(places.min())
     counts = np.bincount(places - first).tolist()
     tally.bins.widen(least, greatest)
-    tally.bins.take(exponent, {first + at: count for at, count in enumerate(counts) if count})
+    tally.bins.add_counts(exponent, {first + at: count for at, count in enumerate(counts) if count})
     tally.are_whole = tally.are_whole and bool((finite == np.floor(finite)).all())
-    tally.add_whole(_few(finite) if tally.are_whole and tally.whole is not None else None)
+    tally.add_whole(_counts_of_few(finite) if tally.are_whole and tally.whole is not None else None)
 
 
-def _few(numbers: np.ndarray[Any, Any]) -> Mapping[int, int] | None:
-    """Return how often each whole number came, if few of them are different."""
+def _counts_of_few(numbers: np.ndarray[Any, Any]) -> Mapping[int, int] | None:
+    """Return the count of each integer; None if more than `MOST_WHOLE` are different."""
     values, counts = np.unique(numbers, return_counts=True)
     if len(values) > MOST_WHOLE:
         return None

@@ -1,8 +1,13 @@
-"""What the cells of a column are, counted: a few different values by name, numbers in bins, and how many are neither.
+"""Tallies of columns: counts of single values, a histogram of numbers, and counts of all other cells.
 
-A tally takes the same memory whatever it is given, and comes to the same however its cells were split into parts: which
-bins there are depends on the least and the greatest number alone, and values are counted by name unless there are more
-than `MOST_DIFFERENT` of them in all (`tests/events/test_tally.py`).
+A tally has bounded memory, and its result does not depend on how the cells were split into parts: the bins depend only
+on the least and the greatest number, and strings are counted one by one unless there are more than `MOST_DIFFERENT`
+different ones in all (`tests/events/test_tally.py`).
+
+The width of the bins is a power of two, and bin number n holds the numbers from n * width up to, but without,
+(n + 1) * width. So a histogram with a smaller width merges into one with double the width exactly: bins 2n and 2n + 1
+become bin n, which is ``number >> 1``. For example, the numbers 0, 1, 2 and 3 in bins of width 1 have the counts
+``{0: 1, 1: 1, 2: 1, 3: 1}``, and ``{0: 2, 1: 2}`` in bins of width 2.
 """
 
 from __future__ import annotations
@@ -18,65 +23,67 @@ from typing import Any
 from divebook.events.recorded import Recorded
 
 MOST_DIFFERENT, MOST_WHOLE = 300, 8
-"""Texts, and whole numbers, of which each is counted by itself as long as there are no more different ones."""
+"""Most different strings, and integers, that are counted one by one."""
 MOST_BINS = 24
 MOST_COUNTED = 12
-"""Columns of one step that are counted."""
+"""Most columns of one step that are counted."""
 LONGEST = 500
-"""Characters by which texts are told apart; of a longer one the others count by their hash."""
+"""Characters of a string that are compared; of a longer string, a hash is compared as well."""
 _FINEST, _EXACT = -1074, 52
-"""The exponent of the smallest number there is, and to how many binary digits a bin is told from its neighbour."""
+"""Exponent of the smallest positive float, and number of binary digits that distinguish neighbouring bins."""
 _MISSING = frozenset({"NAType", "NaTType"})
 
 
 class Bins:
-    """Numbers in bins of one width, a power of two; neighbours are merged where the range outgrows `MOST_BINS`."""
+    """Histogram with bins of one width, a power of two; neighbours merge if the range needs more than `MOST_BINS`."""
 
     __slots__ = ("counts", "exponent", "greatest", "least")
 
     def __init__(self) -> None:
-        self.exponent, self.counts = _FINEST, dict[int, int]()
-        """The width, and the numbers in each bin by its place: that of a number is how often the width goes into it."""
+        self.exponent = _FINEST
+        """The width of a bin is 2 to the power of this."""
+        self.counts = dict[int, int]()
+        """Count of the numbers in each bin by place: the place of a number is number / width, rounded down."""
         self.least = math.inf
         self.greatest = -math.inf
 
     @property
     def count(self) -> int:
-        """How many numbers there are."""
+        """Number of all counted numbers."""
         return sum(self.counts.values())
 
     def add(self, numbers: Iterable[float]) -> None:
-        """Take in finite numbers."""
-        found = [*numbers]
-        if found:
-            self.widen(min(found), max(found))
-            self.take(self.exponent, Counter(place_of(number, self.exponent) for number in found))
+        """Add finite numbers."""
+        finite = [*numbers]
+        if finite:
+            self.widen(min(finite), max(finite))
+            self.add_counts(self.exponent, Counter(place_of(number, self.exponent) for number in finite))
 
     def widen(self, least: float, greatest: float) -> None:
-        """Have bins for all numbers of a range as well."""
+        """Extend the range of the bins, and merge bins if it needs a larger width."""
         self.least = min(self.least, least)
         self.greatest = max(self.greatest, greatest)
         exponent = exponent_of(self.least, self.greatest)
         if exponent != self.exponent:
-            self.counts = _merged(self.counts, exponent - self.exponent)
+            self.counts = _merge_bins(self.counts, exponent - self.exponent)
             self.exponent = exponent
 
-    def take(self, exponent: int, counts: Mapping[int, int]) -> None:
-        """Take in counts by places of bins that are no wider, and within its range."""
-        for place, count in _merged(counts, self.exponent - exponent).items():
+    def add_counts(self, exponent: int, counts: Mapping[int, int]) -> None:
+        """Add counts by place, of bins that are not wider than these and within their range."""
+        for place, count in _merge_bins(counts, self.exponent - exponent).items():
             self.counts[place] = self.counts.get(place, 0) + count
 
     def listed(self, exponent: int | None = None) -> list[tuple[float, int]]:
-        """Return where each bin begins and what is in it, ascending and without gaps; with bins that wide at least."""
+        """Return the lower end and the count of each bin, ascending, with empty bins; `exponent` sets a least width."""
         width = self.exponent if exponent is None else max(exponent, self.exponent)
-        counts = _merged(self.counts, width - self.exponent)
+        counts = _merge_bins(self.counts, width - self.exponent)
         if not counts:
             return []
-        return [(_scaled(at, width), counts.get(at, 0)) for at in range(min(counts), max(counts) + 1)]
+        return [(_lower_end(at, width), counts.get(at, 0)) for at in range(min(counts), max(counts) + 1)]
 
 
 def exponent_of(least: float, greatest: float) -> int:
-    """Return the exponent of the smallest width with which `MOST_BINS` bins hold a range, and are told apart.
+    """Return the exponent of the smallest width with which `MOST_BINS` bins cover a range and have distinct ends.
 
     >>> exponent_of(0.0, 10.0), exponent_of(-3.0, 1000.0)
     (-1, 6)
@@ -85,27 +92,27 @@ def exponent_of(least: float, greatest: float) -> int:
     if not largest:
         return _FINEST
     finest = max(math.frexp(largest)[1] - _EXACT, _FINEST)
-    half = greatest / 2 - least / 2  # the whole may be too large to be a number
-    exponent = max(finest, math.frexp(half)[1] - 5) if half else finest  # with less there are more than 30
+    half = greatest / 2 - least / 2  # the whole range may exceed the largest float
+    exponent = max(finest, math.frexp(half)[1] - 5) if half else finest  # a smaller width needs more than 30 bins
     while place_of(greatest, exponent) - place_of(least, exponent) >= MOST_BINS:
         exponent += 1
     return exponent
 
 
 def place_of(number: float, exponent: int) -> int:
-    """Return the place of the bin that a number is in."""
+    """Return the place of the bin of a number."""
     place = math.floor(math.ldexp(number, -exponent))
-    return -1 if number < 0 and not place else place  # what is too small to be scaled is below 0 all the same
+    return -1 if number < 0 and not place else place  # a negative number that is scaled to -0.0 is still below 0
 
 
-def _scaled(place: int, exponent: int) -> float:
+def _lower_end(place: int, exponent: int) -> float:
     try:
         return math.ldexp(place, exponent)
     except OverflowError:
         return math.copysign(sys.float_info.max, place)
 
 
-def _merged(counts: Mapping[int, int], steps: int) -> dict[int, int]:
+def _merge_bins(counts: Mapping[int, int], steps: int) -> dict[int, int]:
     merged: dict[int, int] = {}
     for place, count in counts.items():
         merged[place >> steps] = merged.get(place >> steps, 0) + count
@@ -113,7 +120,7 @@ def _merged(counts: Mapping[int, int], steps: int) -> dict[int, int]:
 
 
 class ColumnTally:
-    """The cells of one column.
+    """Tally of the cells of one column.
 
     Examples
     --------
@@ -127,24 +134,24 @@ class ColumnTally:
 
     def __init__(self) -> None:
         self.texts: dict[str, int] | None = {}
-        """How often each came; None where there are too many different ones."""
+        """Count of each string; None if there are more than `MOST_DIFFERENT` different ones."""
         self.text_count = 0
         self.whole: dict[int, int] | None = {}
-        """The same of numbers; None as well where one of them is no whole number."""
+        """Count of each integer; None if there are more than `MOST_WHOLE` different ones, or another number."""
         self.are_whole = True
-        """Whether there was no other number than whole ones."""
+        """Whether all finite numbers were integers."""
         self.bins = Bins()
         self.truths = 0, 0
-        """How often it was False, and True."""
+        """Count of False, and of True."""
         self.empty = self.endless = self.other = 0
-        """Cells with nothing in them, numbers that no bin holds, and what is no single value."""
+        """Counts of missing cells, of infinite numbers, and of cells that are not single values."""
 
     def add(self, cells: Iterable[Any]) -> None:
-        """Take in cells, each of whatever type."""
+        """Add cells of any types."""
         texts = Counter[str]()
         numbers = list[float]()
         truths = [0, 0]
-        for cell in map(_plain, cells):
+        for cell in map(_plain_cell, cells):
             kind = type(cell)
             if kind is str:
                 texts[cell] += 1
@@ -161,25 +168,27 @@ class ColumnTally:
         self.add_numbers(numbers)
 
     def add_texts(self, counts: Mapping[str, int]) -> None:
-        """Take in texts that were counted."""
+        """Add strings by count."""
         self.text_count += sum(counts.values())
         if self.texts is None:
             return
-        self.texts = _within(self.texts, {_key(text): 0 for text in counts}, MOST_DIFFERENT)
-        for text, count in counts.items() if self.texts is not None else ():
-            self.texts[_key(text)] += count  # type: ignore[index]  # it is there, as was looked
+        self.texts = _sum_if_few(self.texts, {_key(text): 0 for text in counts}, MOST_DIFFERENT)
+        if self.texts is None:
+            return
+        for text, count in counts.items():
+            self.texts[_key(text)] += count
 
     def add_truths(self, false: int, true: int) -> None:
-        """Take in how often it was False, and True."""
+        """Add a count of False and one of True."""
         self.truths = self.truths[0] + false, self.truths[1] + true
 
     def add_numbers(self, numbers: Iterable[float]) -> None:
-        """Take in numbers, those that are none among them."""
+        """Add numbers; infinite numbers and NaN are counted apart."""
         finite = []
         for number in numbers:
             if math.isfinite(number):
                 finite.append(number)
-            elif number != number:  # noqa: PLR0124 - as one that is none does
+            elif number != number:  # noqa: PLR0124 - true for NaN only
                 self.empty += 1
             else:
                 self.endless += 1
@@ -188,15 +197,15 @@ class ColumnTally:
         self.add_whole(Counter(map(int, finite)) if self.are_whole else None)
 
     def add_whole(self, counts: Mapping[int, int] | None) -> None:
-        """Take in whole numbers that were counted, besides being in bins; None where they are not to be counted so."""
-        self.whole = None if counts is None else _within(self.whole, counts, MOST_WHOLE)
+        """Add integers by count, which are in bins too; None ends the counting of single integers."""
+        self.whole = None if counts is None else _sum_if_few(self.whole, counts, MOST_WHOLE)
 
     def merge(self, other: ColumnTally) -> None:
-        """Take in what another one counted."""
+        """Add the counts of another tally."""
         if other.bins.counts:
             self.bins.widen(other.bins.least, other.bins.greatest)
-            self.bins.take(other.bins.exponent, other.bins.counts)
-        self.texts = None if other.texts is None else _within(self.texts, other.texts, MOST_DIFFERENT)
+            self.bins.add_counts(other.bins.exponent, other.bins.counts)
+        self.texts = None if other.texts is None else _sum_if_few(self.texts, other.texts, MOST_DIFFERENT)
         self.text_count += other.text_count
         self.are_whole = self.are_whole and other.are_whole
         self.add_whole(other.whole)
@@ -206,41 +215,44 @@ class ColumnTally:
         self.other += other.other
 
 
-def _within(held: dict[Any, int] | None, counts: Mapping[Any, int], most: int) -> dict[Any, int] | None:
-    """Return counts with others added; None once more than so many are different."""
-    if held is None or len(counts) > most:
+def _sum_if_few(totals: dict[Any, int] | None, counts: Mapping[Any, int], most: int) -> dict[Any, int] | None:
+    """Add counts to totals in place and return them; None if there are more than `most` different keys."""
+    if totals is None or len(counts) > most:
         return None
     for key, count in counts.items():
-        held[key] = held.get(key, 0) + count
-    return held if len(held) <= most else None
+        totals[key] = totals.get(key, 0) + count
+    return totals if len(totals) <= most else None
 
 
 def _key(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}{hash(text)}"
 
 
-def _plain(cell: Any) -> Any:
-    """Return a cell as text, float, bool or None; as it is where it is no single value."""
+def _plain_cell(cell: Any) -> Any:
+    """Return a cell as str, float, bool or None; as it is if it is not a single value.
+
+    Enums count by their value, decimals and integers as floats, and missing values of the libraries as None.
+    """
     kind = type(cell)
     if cell is None or kind in (str, bool, float):
         return cell
     if isinstance(cell, Enum):
-        return _plain(cell.value)
+        return _plain_cell(cell.value)
     if isinstance(cell, Recorded):
-        return _plain(cell.plain()) if cell.tag == "enum" else cell
+        return _plain_cell(cell.plain()) if cell.tag == "enum" else cell
     if isinstance(cell, str):
         return str.__str__(cell)
     if isinstance(cell, int | float | Decimal):
         return _number(cell)
     if kind.__module__ == "numpy" and not getattr(cell, "shape", (0,)):
-        return None if cell != cell else _plain(cell.item())  # noqa: PLR0124 - nan, and no time
+        return None if cell != cell else _plain_cell(cell.item())  # noqa: PLR0124 - true for NaN and NaT
     return None if kind.__name__ in _MISSING else cell
 
 
 def _number(cell: Any) -> float:
     try:
         return float(cell)
-    except OverflowError:  # a whole number of more than 308 digits
+    except OverflowError:  # an integer of more than 308 digits
         return math.inf
     except ValueError:  # a signalling NaN of Decimal
         return math.nan
