@@ -17,11 +17,11 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "divebook"
 
 LIMITS = {
-    "a module or class starts with a question word": 10,
-    "a function does not start with a verb": 95,
-    "a name is a participle": 189,
-    "a banned phrase in a docstring": 58,
-    "a function with six branches explains nothing": 50,
+    "a module or class starts with a question word": 0,
+    "a function does not start with a verb": 4,
+    "a name is a participle": 41,
+    "a banned phrase in a docstring": 3,
+    "a function with six branches explains nothing": 14,
 }
 """The most places of each kind that the package may have today. The goal is 0; for names 150, half a percent of all."""
 

@@ -892,8 +892,15 @@ class Environment:
         driver = self._control.find(execution_id)
         if self._control.cancel_with_parent(driver) or (driver.state.parent is not None and driver.state.is_over):
             return self._handle(driver)  # it has ended, or ends, with an execution above it that was recovered before
-        attempt = next_attempt(self.store, execution_id, self._clock.now())
-        return self._handle(self._control.resume(execution_id, recovery=attempt))
+        had_ended = driver.state.is_over
+        try:
+            attempt = next_attempt(self.store, execution_id, self._clock.now())
+            return self._handle(self._control.resume(execution_id, recovery=attempt))
+        except ExecutionError:
+            # The cancellation of an execution above it may have ended it in the meantime.
+            if had_ended or not driver.refresh().state.is_over:
+                raise
+            return self._handle(driver)
 
     def recoverable(self) -> list[ExecutionRecord]:
         """Return the executions that can continue and that no running process drives, newest first.

@@ -251,7 +251,10 @@ def main(trees: int, first: int = 0) -> int:
     wrong = 0
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(first, first + trees):
-            faults, seen = one_tree(seed, Path(folder))
+            try:
+                faults, seen = one_tree(seed, Path(folder))
+            except Exception as error:  # noqa: BLE001 - a fault of its own, after which the other trees are still tried
+                faults, seen = [f"raised {type(error).__name__}: {error}"], Counter()
             total += seen
             wrong += bool(faults)
             for fault in faults:

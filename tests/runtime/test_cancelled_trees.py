@@ -265,3 +265,26 @@ def test_a_copy_of_a_store_is_recovered_while_its_source_is_driven_in_the_same_p
         assert set(statuses(later)) == {"cancelled"}
     gate.opened.set()
     assert root.wait(20).status == "completed"
+
+
+def test_recovery_returns_an_execution_that_was_cancelled_in_the_meantime(monkeypatch):
+    gate = Gate()
+    books = Workflow("books", [Step("book", action="book", rollback=Rollback("unbook")), Step("s", action="gate")])
+    actions = [Action(name, lambda: None, idempotent=True) for name in ("book", "unbook")]
+    world = environment(books, actions=[*actions, gate.action()])
+    root = world.start("books")
+    assert gate.reached.wait(20)
+    store = died(world.store)
+    first, second = (
+        Environment(store=store, workflows=[books], actions=[*actions, gate.action()], name=name) for name in "ab"
+    )
+    resume = first._control.resume
+
+    def cancelled_first(*given, **options):
+        second.cancel(root.id).wait(20)
+        return resume(*given, **options)
+
+    monkeypatch.setattr(first._control, "resume", cancelled_first)
+    assert first.recover(root.id).wait(20).status == "cancelled"
+    gate.opened.set()
+    root.wait(20)
