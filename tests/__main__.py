@@ -1,10 +1,13 @@
-"""All checks: ``python -m tests [--campaigns] [--browser] [--all-pythons] [pytest arguments]``.
+"""All checks: ``python -m tests [--fast] [--campaigns] [--browser] [--all-pythons] [pytest arguments]``.
 
 Style, types, import contracts, the front end (built once, for every Python), the suite on the other Pythons of this
 machine if asked for, the suite on this Python, and, if asked for, the tests that drive a browser or build environments
 of their own: one at a time, since they would slow each other down. Campaigns that attack divebook for minutes, and
 tests that wait for kernels, containers and other processes, run if asked for. With ``DIVEBOOK_REQUIRE=all``, as in
 continuous integration, everything runs. Stops at the first failure.
+
+``--fast`` is for development: style, types and contracts, and the tests of the packages that differ from the branch
+``main`` (on ``main`` itself: from the commit before), uncommitted changes included, without those that take long.
 """
 
 import argparse
@@ -74,6 +77,17 @@ CAMPAIGNS = (*ATTACKS, *PROCESSES)
 and other processes."""
 ON_ONE_PYTHON = tuple(f"--ignore={place}" for place in (*CAMPAIGNS, *TEXTS))
 """What is the same on every Python: campaigns, and tests that read the project's own text."""
+TESTS_OF = {
+    "environment": ("tests/test_environment.py", "tests/test_taking_in.py"),
+    "interrupts.py": ("tests/test_interrupts.py",),
+    "mapping.py": ("tests/rows",),
+    "pipeline": ("tests/pipeline", "tests/envelope"),
+    "telemetry.py": ("tests/telemetry",),
+    "workers.py": ("tests/queues",),
+}
+"""Tests of packages whose folder of tests has another name."""
+LONG = ("notebook", "kernel", "process", "kills", "crash")
+"""Words in the names of test files that start kernels or other processes; ``--fast`` leaves them out."""
 BIN = Path(sys.executable).parent
 
 
@@ -138,6 +152,47 @@ def run_on(version, python, arguments):
     run(f"tests on Python {version}", command, quiet=True)
 
 
+def changed_files():
+    """Return the paths that differ from the branch ``main``, or on ``main`` from the commit before."""
+
+    def git(*words):
+        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+
+    (head,) = git("rev-parse", "HEAD")
+    base = git("merge-base", "main", "HEAD") or [head]
+    since = "HEAD~1" if base == [head] else base[0]
+    return {*git("diff", "--name-only", since), *git("ls-files", "--others", "--exclude-standard")}
+
+
+def tests_of(paths):
+    """Return the folders and files with the tests of changed files, without campaigns and slow tests."""
+    chosen = {"tests/test_architecture.py", "tests/test_prose.py"}
+    for path in paths:
+        parts = Path(path).parts
+        if parts[0] == "divebook" and len(parts) > 1:
+            chosen.update(TESTS_OF.get(parts[1], (f"tests/{parts[1]}",)))
+        elif parts[0] == "tests" and len(parts) > 1:
+            chosen.add(f"tests/{parts[1]}")
+    files = set()
+    for name in chosen:
+        place = ROOT / name
+        found = place.rglob("test_*.py") if place.is_dir() else [place]
+        files.update(str(file.relative_to(ROOT)) for file in found if file.name.startswith("test_") and file.exists())
+    left_out = (*CAMPAIGNS, *ONE_AT_A_TIME, "tests/frozen")
+    return sorted(
+        file for file in files if not file.startswith(left_out) and not any(word in Path(file).stem for word in LONG)
+    )
+
+
+def run_fast(arguments):
+    """Run style, types, contracts and the tests of changed packages; leave the program with the exit code."""
+    fast = {name: command for name, command in checks().items() if name != "front end"}
+    with ThreadPoolExecutor(2) as threads:
+        for check in [threads.submit(run, name, command, quiet=True) for name, command in fast.items()]:
+            check.result()
+    raise SystemExit(suite("-q", "-x", "-n", "3", "--dist", "worksteal", *tests_of(changed_files()), *arguments))
+
+
 def suite(*arguments):
     """Run pytest on this Python; return its exit code."""
     return subprocess.run([sys.executable, "-m", "pytest", *arguments], cwd=ROOT, check=False).returncode
@@ -145,6 +200,7 @@ def suite(*arguments):
 
 def main():
     parser = argparse.ArgumentParser(prog="python -m tests", description=__doc__.splitlines()[0])
+    parser.add_argument("--fast", action="store_true", help="test what has changed, in about a minute")
     parser.add_argument(
         "--all-pythons",
         action="store_true",
@@ -164,6 +220,8 @@ def main():
         help="run the campaigns as well (always so with DIVEBOOK_REQUIRE=all)",
     )
     options, arguments = parser.parse_known_args()
+    if options.fast:
+        run_fast(arguments)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes of the tests would compile all anew
     named = [argument for argument in arguments if (ROOT / argument.partition("::")[0]).exists()]
     with ThreadPoolExecutor(2) as threads:  # those of types and of the front end take a minute each
