@@ -8,7 +8,7 @@ import pytest
 
 from divebook import Environment
 from divebook.events.catalog import PAYLOADS
-from divebook.events.upcast import _FORMER_TYPES, _OLD_SYSTEM, CHANGES, FORM
+from divebook.events.upcast import _DIVE_DIALECT, _FORMER_TYPES, CHANGES, FORM
 from divebook.notebook.report import as_html, as_text, report_of
 from divebook.projections.summary import ReadLog
 from divebook.replay.replayer import Positions
@@ -39,12 +39,12 @@ def test_every_event_and_every_version_of_its_form_is_recorded():
             name, data = told.get("event_type"), told.get("data")
             if name is not None:
                 found.add((name, data.get(FORM, 0)))
-            if name in _OLD_SYSTEM and _OLD_SYSTEM[name](data) != data:
+            if name in _DIVE_DIALECT and _DIVE_DIALECT[name](data) != data:
                 translated.add(name)
     wanted = {(name, version) for name in PAYLOADS for version in range(len(CHANGES.get(name, ())) + 1)}
     wanted |= {(name, 0) for name in _FORMER_TYPES}
     assert wanted <= found, "tell a story of what is new in tests/replay/histories.py, and record it"
-    assert translated == set(_OLD_SYSTEM)
+    assert translated == set(_DIVE_DIALECT)
     assert len(HISTORIES) >= 40
     assert {file.name.partition(".")[0] for file in HISTORIES} == set(STORIES)
 

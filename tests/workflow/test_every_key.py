@@ -83,7 +83,7 @@ READ_BY = {
     ("workflow", "ContinueOnFailure"): ("engine/decide.py", "continue_on_failure"),
     ("agent", "IsSupervisor"): ("environment/registry.py", "is_supervisor"),
     ("agent", "Subordinates"): ("environment/registry.py", "subordinates"),
-    ("output", "Type"): ("notebook/completion.py", "label"),  # for people, and completed as they type
+    ("output", "Type"): ("notebook/line_completion.py", "label"),  # for people, and completed as they type
     ("workflow", "Output"): ("workflow/schema.py", 'pop("output"'),  # becomes one of the Outputs
     ("definition", "Schedules"): ("config/schedules.py", "schedules"),
     **{
