@@ -59,7 +59,7 @@ class EndedSpan(NamedTuple):
     end: catalog.Payload | None = None
     """The last event of the execution."""
     served: bool = False
-    """Whether the call was answered from another log, in a what-if."""
+    """True if the call was answered from another log, in a what-if."""
 
 
 class TracedLog:

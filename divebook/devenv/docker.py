@@ -359,7 +359,7 @@ class Mount(NamedTuple):
     target: str
     is_read_only: bool
     is_managed: bool
-    """Whether it was created for the environment and is deleted with it."""
+    """True if it was created for the environment and is deleted with it."""
 
     @property
     def inside(self) -> str:

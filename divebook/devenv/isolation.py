@@ -47,7 +47,7 @@ class CommandManner(NamedTuple):
     terminal: tuple[int, int] | None = None
     """Rows and columns of the command's terminal; None for no terminal."""
     has_secrets: bool = True
-    """Whether the command gets the secrets, which are then redacted in its output."""
+    """True if the command gets the secrets, which are then redacted in its output."""
 
 
 USUAL = CommandManner()

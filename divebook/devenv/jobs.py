@@ -159,9 +159,9 @@ class CommandLog:
     """File with the same lines as JSON, for programs."""
     form: str = TEXT
     prints_warnings: bool = True
-    """Whether warnings are also printed on stderr."""
+    """True if warnings are also printed on stderr."""
     is_verbose: bool = False
-    """Whether all lines are also printed on stderr."""
+    """True if all lines are also printed on stderr."""
 
     def write(self, level: str, at: str, message: str, **facts: Any) -> None:
         """Write a line to both log files.

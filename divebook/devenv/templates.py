@@ -511,9 +511,9 @@ class RootSettings:
     """The settings of a root, from ``config/dev_env/settings.json``."""
 
     hide_foreign: bool = False
-    """Whether environments of other tenants are reported as not found."""
+    """True if environments of other tenants are reported as not found."""
     owner_only: bool = False
-    """Whether only its owner may use an environment."""
+    """True if only its owner may use an environment."""
     operators: tuple[str, ...] = ()
     """Owners who may list the environments of all tenants."""
     checkpoints: int = 10

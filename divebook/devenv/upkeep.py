@@ -46,7 +46,7 @@ class Cleanup:
     idle: float | None
     """Seconds without a command after which one is stopped; None for never."""
     is_dry: bool
-    """Whether to report only, without a change."""
+    """True to report only, without a change."""
 
     async def run(self) -> AsyncIterator[CleanupResult]:
         """Remove unused environments and resources of the engine; yield each."""

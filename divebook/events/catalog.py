@@ -626,7 +626,7 @@ class OperationFailed(Payload):
     served: Mapping[str, Any] | None = None
     """`held` and `served` as for `OperationCompleted`."""
     final: bool | None = None
-    """Whether the child execution cannot continue because it was rolled back; a new one is started instead."""
+    """True if the child execution cannot continue because it was rolled back; a new one is started instead."""
     lost: Mapping[str, str] | None = None
     """Result of a call that took effect, if the log cannot store it: ``type``, ``text`` (cut, without secrets) and
     ``digest``. A resumption asks a person for the result before it makes the call again."""
@@ -694,7 +694,7 @@ class InterruptRaised(Payload):
     default: Mapping[str, Any] | None = None
     """Response that is used when the question expires; without one the step fails."""
     optional: bool | None = None
-    """Whether the answer may be empty."""
+    """True if the answer may be empty."""
 
 
 @_event("interrupt_joined", "interrupt_id")

@@ -135,7 +135,7 @@ class Container(Recorded):
 
     @property
     def is_mapping(self) -> bool:
-        """Whether its items are pairs."""
+        """True if its items are pairs."""
         return self.tag not in SEQUENCES
 
     def data(self) -> Any:

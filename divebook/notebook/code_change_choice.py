@@ -76,7 +76,7 @@ class ChoiceOutput:
 
     @property
     def is_watched(self) -> bool:
-        """Whether a browser shows the buttons, and its messages arrive."""
+        """True if a browser shows the buttons, and its messages arrive."""
         return self.view.greeted.is_set()
 
     def _choose(self, name: str) -> None:

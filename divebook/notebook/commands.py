@@ -411,7 +411,7 @@ class Command:
     """Long names of the options without and with a value, by spelling (``-b``, ``--background``)."""
     max_words: int
     inputs: bool
-    """Whether it takes ``key=value``."""
+    """True if it takes ``key=value``."""
     data_word: int | None
     """Position of the word whose expression may have any value."""
 

@@ -37,7 +37,7 @@ class FrontEnd:
 
     @property
     def shows_widgets(self) -> bool:
-        """Whether to send live views. Programs that run notebooks would store a view, and show nothing else."""
+        """True to send live views. Programs that run notebooks would store a view, and show nothing else."""
         return self.has_kernel and self.takes_input
 
 

@@ -45,12 +45,12 @@ class LiveOutput:
 
     @property
     def is_watched(self) -> bool:
-        """Whether a browser shows the view, and its messages arrive."""
+        """True if a browser shows the view, and its messages arrive."""
         return self.view.greeted.is_set()
 
     @property
     def is_hosting_undecided(self) -> bool:
-        """Whether the pages of this kernel have not stated yet that they host views."""
+        """True if the pages of this kernel have not stated yet that they host views."""
         return PAGES.host_views is None and not self.view.is_hosted
 
     def leave(self) -> None:

@@ -35,7 +35,7 @@ class Spot:
     fragment: str
     """The part of a word before the cursor."""
     after_key: bool
-    """Whether a key comes before the cursor on the same level, so that a value is expected."""
+    """True if a key comes before the cursor on the same level, so that a value is expected."""
     keys: frozenset[str] = frozenset()
     """The keys that the mapping has above the cursor."""
 
@@ -47,7 +47,7 @@ class _Open:
     column: int
     is_list: bool = False
     is_flow: bool = False
-    """Whether it is written in brackets."""
+    """True if it is written in brackets."""
     key: str | None = None
     index: int = 0
     keys: set[str] = field(default_factory=set)

@@ -139,16 +139,16 @@ class PreviousRun:
     notebook: str | None = None
     """The notebook that started it, where it may be another one than this; empty if unknown. None for this notebook."""
     is_rolled_back: bool = False
-    """Whether its effects were rolled back, so that it cannot be resumed."""
+    """True if its effects were rolled back, so that it cannot be resumed."""
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended."""
+        """True if it has ended."""
         return self.record.status in TERMINAL
 
     @property
     def is_superseded(self) -> bool:
-        """Whether its cell starts a new run."""
+        """True if its cell starts a new run."""
         return self.is_rolled_back or (bool(self.changed) and self.is_over)
 
 
@@ -279,7 +279,7 @@ class ChangedFunctions:
     completed_calls: int
     """Number of calls that completed in the whole run."""
     has_completed: bool
-    """Whether the run has completed, so that there is nothing to resume."""
+    """True if the run has completed, so that there is nothing to resume."""
 
     def error(self, begin: Callable[[str], Run]) -> CodeChangedError:
         """Return the error that lets a person choose; `begin` gets the choice and returns its run."""
@@ -366,7 +366,7 @@ class ChangedDefinition:
 
     plan: ResumePlan
     has_ended: bool
-    """Whether that run has ended. One that has not is not cancelled without a question."""
+    """True if that run has ended. One that has not is not cancelled without a question."""
 
     def error(self, begin: Callable[[str], Run]) -> CodeChangedError:
         """Return the error that lets a person choose; the default is a new run."""

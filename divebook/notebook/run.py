@@ -113,9 +113,9 @@ class Run(ReadExecution):
         self.remark = ""
         """Note beside it, for example that it was not run again."""
         self.keeps_data: bool | None = None
-        """Whether its output contains its data; None follows ``DIVEBOOK_NOTEBOOK_DATA`` and the Config."""
+        """True if its output contains its data; None follows ``DIVEBOOK_NOTEBOOK_DATA`` and the Config."""
         self.strict = False
-        """Whether `wait` raises an error if it has to wait for an answer or a signal."""
+        """True if `wait` raises an error if it has to wait for an answer or a signal."""
 
     # --- the execution -----------------------------------------------------------------------------------------------
 

@@ -145,7 +145,7 @@ class WatchableOutput(Protocol):
 
     @property
     def is_watched(self) -> bool:
-        """Whether a browser shows the view, and its messages arrive."""
+        """True if a browser shows the view, and its messages arrive."""
 
 
 async def browser_shows(output: WatchableOutput | None) -> bool:

@@ -104,7 +104,7 @@ class Session:
         self._code_when_kept: dict[str, Mapping[str, str]] = {}
         """By execution id: the function versions at which a person chose to keep the run of older functions."""
         self.streams_text = False
-        """Whether models stream as soon as a run starts, since a view of it appears a moment later."""
+        """True if models stream as soon as a run starts, since a view of it appears a moment later."""
 
     @property
     def environment(self) -> Environment:

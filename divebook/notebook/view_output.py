@@ -64,7 +64,7 @@ class ViewOutput:
 
     @property
     def is_kept(self) -> bool:
-        """Whether a page hosts the view, so that one output contains both the view and its saved form.
+        """True if a page hosts the view, so that one output contains both the view and its saved form.
 
         A page states that a moment after its first message. Where one page has, the next one is assumed to host views.
         """
@@ -72,7 +72,7 @@ class ViewOutput:
 
     @property
     def is_lasting(self) -> bool:
-        """Whether the saved form has its output already, so that `save` changes nothing visible."""
+        """True if the saved form has its output already, so that `save` changes nothing visible."""
         return self.is_kept or self._below is not None
 
     def save(self, bundle: Mapping[str, Any]) -> None:

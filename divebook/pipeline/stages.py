@@ -197,7 +197,7 @@ class Trial(StepContext):
 
     @property
     def has_asked(self) -> bool:
-        """Whether it raised a question."""
+        """True if it raised a question."""
         return self.envelope.has_pending_interrupt()
 
     @property
@@ -537,7 +537,7 @@ class Failed:
     trial: Trial
     error: Exception
     is_model: bool
-    """Whether its model, or what stands for it, was at work."""
+    """True if its model, or what stands for it, was at work."""
 
 
 class Visit:
@@ -810,7 +810,7 @@ class _Run:
 
     @property
     def _is_declared(self) -> bool:
-        """Whether the pipeline was declared in a definition file, and its request came as inputs."""
+        """True if the pipeline was declared in a definition file, and its request came as inputs."""
         return ENVELOPE not in self._context.inputs
 
     # --- what is next ----------------------------------------------------------------------------------------------

@@ -154,7 +154,7 @@ class Activity:
 
     @property
     def is_over(self) -> bool:
-        """Whether the run has ended; it may still be resumed."""
+        """True if the run has ended; it may still be resumed."""
         return self._halted == STOPPED
 
     def before(self, doing: Doing) -> int:
@@ -500,7 +500,7 @@ class Spreads:
 
     @property
     def is_behind(self) -> bool:
-        """Whether some results are not counted yet."""
+        """True if some results are not counted yet."""
         return bool(self._waiting)
 
     def count(self, most: float = math.inf) -> None:

@@ -199,7 +199,7 @@ class _Placing:
         self._ends: dict[int, OperationTree] = {}
         """Operations by the event that ended them."""
         self._is_answered = False
-        """Whether the current events belong to a what-if, or to a run that reuses the results of another execution."""
+        """True if the current events belong to a what-if, or to a run that reuses the results of another execution."""
         self._place_spans(log.spans)
         self._steps = {}
         for event in log:

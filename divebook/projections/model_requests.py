@@ -258,7 +258,7 @@ class RequestView:
 
     @property
     def cached(self) -> bool:
-        """Whether the response came from the agent's cache, without a call to the model."""
+        """True if the response came from the agent's cache, without a call to the model."""
         return self.span.type == CACHED_RESPONSE
 
     @property
@@ -538,7 +538,7 @@ class ToolCallView:
 
     @property
     def is_put_off(self) -> bool:
-        """Whether the tool waits for a person's approval or result, and the call was not made since."""
+        """True if the tool waits for a person's approval or result, and the call was not made since."""
         return self.span is not None and mapping_in(self.span.result).get("kind") in PUT_OFF
 
     @property

@@ -72,7 +72,7 @@ class Summary(NamedTuple):
     """Working time up to `since_us`."""
     waited_us: int = 0
     works: bool = False
-    """Whether the run works since `since_us`; if not, it waits, is paused or has ended."""
+    """True if the run works since `since_us`; if not, it waits, is paused or has ended."""
     since_us: int = 0
     last_us: int = 0
     """Time of the last event."""
@@ -262,7 +262,7 @@ class RunLine:
     questions: int = 0
     """Number of open questions."""
     is_left: bool = False
-    """Whether its process ended while it was running."""
+    """True if its process ended while it was running."""
 
     @property
     def id(self) -> str:
@@ -280,7 +280,7 @@ class RunLine:
 
     @property
     def is_counted(self) -> bool:
-        """Whether totals include it."""
+        """True if totals include it."""
         return self.record.origin not in UNCOUNTED
 
     @property

@@ -56,7 +56,7 @@ class ChangedFiles:
     until: int
     """The event up to which it goes."""
     whole: bool = True
-    """Whether it is shown with what has changed in each file, and not as a list."""
+    """True if it is shown with what has changed in each file, and not as a list."""
     left_out: Sequence[tuple[str, str]] = ()
     """Files of which nothing is kept, each with the reason."""
     more: int = 0

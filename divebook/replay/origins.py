@@ -302,7 +302,7 @@ class StepVisit:
     item: int | None = None
     """The item that began last."""
     is_item_new: bool = False
-    """Whether nothing has happened in it yet."""
+    """True if nothing has happened in it yet."""
     done: dict[int, int] = field(default_factory=dict)
     """The items that have a place in the result, and the events with which they ended."""
     under_way: int = 0

@@ -130,7 +130,7 @@ class RecordedEnd(NamedTuple):
 
     @property
     def was_asked_for(self) -> bool:
-        """Whether the execution itself used it. A signal may have arrived that no step waited for."""
+        """True if the execution itself used it. A signal may have arrived that no step waited for."""
         return not self.place.startswith(_SIGNAL)
 
 
@@ -364,12 +364,12 @@ class RecordedAnswers:
 
     @property
     def writes(self) -> bool:
-        """Whether logs of conversations are written: not by a what-if."""
+        """True if logs of conversations are written: not by a what-if."""
         return False
 
     @property
     def asks_models(self) -> bool:
-        """Whether requests without a recorded answer are sent to models: not in a rehearsal."""
+        """True if requests without a recorded answer are sent to models: not in a rehearsal."""
         return not self._rests
 
     # --- answering -------------------------------------------------------------------------------------------------
@@ -617,7 +617,7 @@ class ReusedAnswers(RecordedAnswers):
 
     @property
     def writes(self) -> bool:
-        """Whether logs of conversations are written: yes, except in a rehearsal."""
+        """True if logs of conversations are written: yes, except in a rehearsal."""
         return not self._rests
 
     def child_like(self, request: OperationRequest) -> WhatIfSource | None:

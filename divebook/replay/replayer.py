@@ -213,7 +213,7 @@ class Stop:
     """
 
     where: Fits | None = None
-    """Whether it fits."""
+    """True if it fits."""
     step: str | None = None
     """The step it belongs to."""
     path: str | None = None
@@ -223,11 +223,11 @@ class Stop:
     operation: str | None = None
     """What is called (an action, agent, function, workflow or signal), or the type of the operation that begins."""
     error: bool = False
-    """Whether something failed."""
+    """True if something failed."""
     question: bool = False
-    """Whether a person is asked."""
+    """True if a person is asked."""
     model_call: bool = False
-    """Whether a model is asked."""
+    """True if a model is asked."""
     changed: str | None = None
     """A variable that is set, or deleted."""
 

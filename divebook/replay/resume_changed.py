@@ -106,7 +106,7 @@ class ResumePlan:
 
     @property
     def saves(self) -> bool:
-        """Whether anything would be reused that reaches outside, and not only what is computed."""
+        """True if anything would be reused that reaches outside, and not only what is computed."""
         return not self.kinds.keys() <= _COMPUTED_KINDS
 
     def __str__(self) -> str:

@@ -263,7 +263,7 @@ class Verification:
 
     @property
     def equal(self) -> bool:
-        """Whether all of it was checked, and nothing differs."""
+        """True if all of it was checked, and nothing differs."""
         return self.divergence is None and not self.unchecked
 
     @property

@@ -387,7 +387,7 @@ class WhatIf:
 
     @property
     def comparable(self) -> str:
-        """Whether it can be compared with its source: ``full``, or ``partly``: it was blocked, or has not ended."""
+        """True if it can be compared with its source: ``full``, or ``partly``: it was blocked, or has not ended."""
         return FULL if self.execution.state.is_over and not self.blocked else PARTLY
 
     @property

@@ -90,7 +90,7 @@ class _Text:
     sent: int = 0
     is_sent: bool = True
     is_cut: bool = False
-    """Whether pieces were dropped, so that the next piece may be the rest of a dropped line."""
+    """True if pieces were dropped, so that the next piece may be the rest of a dropped line."""
 
     @property
     def end(self) -> int:
@@ -166,7 +166,7 @@ class Streams:
 
     @property
     def has_news(self) -> bool:
-        """Whether pieces wait."""
+        """True if pieces wait."""
         return bool(self._inbox)
 
     def pieces(self) -> list[Streamed]:
@@ -308,7 +308,7 @@ class Feed:
 
     @property
     def has_news(self) -> bool:
-        """Whether the next frame is likely to contain changes."""
+        """True if the next frame is likely to contain changes."""
         return bool(self._inbox) or self._behind or self._streams.has_news or self._spreads.is_behind
 
     def frame(self) -> Delta | None:

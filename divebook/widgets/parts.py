@@ -326,7 +326,7 @@ class FailureTracker:
         self._items = 0
         self._is_undone = False
         self.has_changed = True
-        """Whether the report has changed since it was last made."""
+        """True if the report has changed since it was last made."""
 
     def of(self, header: Header) -> Header:
         """Return a header with the number of failures."""

@@ -138,7 +138,7 @@ class FileView(TypedDict):
     diff: str | None
     """The difference in git's format; null if it is too long."""
     protected: bool
-    """Whether it is applied only if a person selects it: a hidden name, or version-control metadata."""
+    """True if it is applied only if a person selects it: a hidden name, or version-control metadata."""
 
 
 class LeftOutView(TypedDict):
@@ -361,7 +361,7 @@ class Way(TypedDict):
     took_us: int | None
     """Estimated duration; null without an estimate."""
     ready: bool
-    """Whether it can be chosen now."""
+    """True if it can be chosen now."""
 
 
 class SourceLine(TypedDict):
@@ -535,7 +535,7 @@ class RunView(TypedDict):
     about: str
     """Its error, its note or its inputs."""
     is_error: bool
-    """Whether `about` is its error."""
+    """True if `about` is its error."""
     stand: str
     """Progress, reused results, or the person who cancelled it."""
     done: int
@@ -552,7 +552,7 @@ class RunView(TypedDict):
     commands: list[Command]
     """The commands that are possible now."""
     is_open: bool
-    """Whether it is shown below the list."""
+    """True if it is shown below the list."""
 
 
 class RunsQuery(TypedDict):
@@ -594,7 +594,7 @@ class RunsPage(TypedDict):
     total: int
     """Executions in the store, as far as it has been read."""
     is_whole: bool
-    """Whether all of them were read."""
+    """True if all of them were read."""
     matching: int
     """Number of executions that match the query."""
     running: int
@@ -958,7 +958,7 @@ class Header(TypedDict):
     workflow: str
     status: str
     live: bool
-    """Whether a process drives it."""
+    """True if a process drives it."""
     error: str
     started_us: Micros | None
     ended_us: Micros | None

@@ -60,7 +60,7 @@ class PublishedFeed(Protocol):
 
     @property
     def has_news(self) -> bool:
-        """Whether the next frame is likely to contain changes."""
+        """True if the next frame is likely to contain changes."""
 
     def frame(self) -> Any:
         """Return the changes since the last frame, or None."""

@@ -111,7 +111,7 @@ class InboxFeed:
 
     @property
     def has_news(self) -> bool:
-        """Whether the next frame is likely to contain changes."""
+        """True if the next frame is likely to contain changes."""
         return self._behind
 
     # --- frames ----------------------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ class InboxFeed:
 
     @property
     def is_over(self) -> bool:
-        """Whether all executions with questions have ended, as of the last frame."""
+        """True if all executions with questions have ended, as of the last frame."""
         return self._is_over
 
     def frame(self) -> InboxDelta | None:
@@ -250,7 +250,7 @@ class RecordCache:
         self.store = store
         self._kind = kind
         self.is_whole = False
-        """Whether all records were read."""
+        """True if all records were read."""
         self.version = 0
         """Increases with each changed record."""
         self._records: dict[str, ExecutionRecord] = {}
@@ -483,7 +483,7 @@ class RunsFeed:
 
     @property
     def has_news(self) -> bool:
-        """Whether the next frame is likely to contain changes."""
+        """True if the next frame is likely to contain changes."""
         return self._is_asked or (self._behind and self._clock() >= self._rests_until)
 
     # --- frames ----------------------------------------------------------------------------------------------------

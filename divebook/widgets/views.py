@@ -220,7 +220,7 @@ class ViewModel:
         self.greeted = threading.Event()
         """Set once a browser shows the view and its messages arrive."""
         self.is_hosted = False
-        """Whether a page shows the saved form of the view after its model is gone."""
+        """True if a page shows the saved form of the view after its model is gone."""
         self._on_hosted: Callable[[], None] = lambda: None
         super().__init__()
         answer_while_busy(self.comm)

@@ -33,7 +33,7 @@ class OutputLine(NamedTuple):
 
     text: str
     is_error: bool
-    """Whether it was printed to stderr."""
+    """True if it was printed to stderr."""
 
 
 class _Lines:
@@ -138,7 +138,7 @@ class BackgroundProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether it runs."""
+        """True if it runs."""
         return self.status == "running"
 
     @property

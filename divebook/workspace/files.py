@@ -654,7 +654,7 @@ class _Rule(NamedTuple):
     is_negated: bool
     is_of_folders: bool
     is_of_names: bool
-    """Whether it is compared with the last name of a path, and not with the path below the folder of the rules."""
+    """True if it is compared with the last name of a path, and not with the path below the folder of the rules."""
 
 
 class IgnoreRules:

@@ -482,7 +482,7 @@ class PathPolicy:
 
     @property
     def is_guarded(self) -> bool:
-        """Whether a guard may refuse files below the folders."""
+        """True if a guard may refuse files below the folders."""
         return self._guard is not None
 
     def visible(self, descriptor: int, names: Iterable[str]) -> list[str]:

@@ -82,7 +82,7 @@ class ShellResult(_ShellOutput):
 
     @property
     def truncated(self) -> bool:
-        """Whether the texts are incomplete."""
+        """True if the texts are incomplete."""
         return self.left_out > 0
 
 
@@ -101,7 +101,7 @@ class CommandRequest(NamedTuple):
     stdin: CommandInput
     listen: OutputListener | None
     inherit_env: bool
-    """Whether it gets the variables of the place where it runs."""
+    """True if it gets the variables of the place where it runs."""
     on_start: StartListener | None = None
     undecodable: str = "replace"
 

@@ -218,7 +218,7 @@ class Workspace(ABC):
 
     @property
     def is_entered(self) -> bool:
-        """Whether it is entered and can be used."""
+        """True if it is entered and can be used."""
         return self._is_entered
 
     @property

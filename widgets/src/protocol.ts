@@ -111,7 +111,7 @@ export interface FileView {
   removed: number | null;
   /** The difference in git's format; null if it is too long. */
   diff: string | null;
-  /** Whether it is applied only if a person selects it: a hidden name, or version-control metadata. */
+  /** True if it is applied only if a person selects it: a hidden name, or version-control metadata. */
   protected: boolean;
 }
 
@@ -304,7 +304,7 @@ export interface Way {
   cost: number | null;
   /** Estimated duration; null without an estimate. */
   took_us: number | null;
-  /** Whether it can be chosen now. */
+  /** True if it can be chosen now. */
   ready: boolean;
 }
 
@@ -460,7 +460,7 @@ export interface RunView {
   status: string;
   /** Its error, its note or its inputs. */
   about: string;
-  /** Whether `about` is its error. */
+  /** True if `about` is its error. */
   is_error: boolean;
   /** Progress, reused results, or the person who cancelled it. */
   stand: string;
@@ -477,7 +477,7 @@ export interface RunView {
   cost: number | null;
   /** The commands that are possible now. */
   commands: Command[];
-  /** Whether it is shown below the list. */
+  /** True if it is shown below the list. */
   is_open: boolean;
 }
 
@@ -516,7 +516,7 @@ export interface RunsPage {
   query: RunsQuery;
   /** Executions in the store, as far as it has been read. */
   total: number;
-  /** Whether all of them were read. */
+  /** True if all of them were read. */
   is_whole: boolean;
   /** Number of executions that match the query. */
   matching: number;
@@ -842,7 +842,7 @@ export interface Header {
   execution_id: string;
   workflow: string;
   status: string;
-  /** Whether a process drives it. */
+  /** True if a process drives it. */
   live: boolean;
   error: string;
   started_us: Micros | null;

@@ -139,7 +139,7 @@ class ColumnTally:
         self.whole: dict[int, int] | None = {}
         """Count of each integer; None if there are more than `MOST_WHOLE` different ones, or another number."""
         self.are_whole = True
-        """Whether all finite numbers were integers."""
+        """True if all finite numbers were integers."""
         self.bins = Bins()
         self.truths = 0, 0
         """Count of False, and of True."""

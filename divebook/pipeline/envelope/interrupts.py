@@ -64,7 +64,7 @@ class TerminalReason(Word):
 
     @property
     def classification(self) -> ReasonClass:
-        """Whether the work was done, waits for a person, ran into a bound, or failed."""
+        """True if the work was done, waits for a person, ran into a bound, or failed."""
         if self.value.startswith("max_"):
             return ReasonClass.BOUNDS_EXCEEDED
         if self.value.endswith("_required"):
@@ -95,7 +95,7 @@ class RiskLevel(Word):
 
     @property
     def requires_confirmation(self) -> bool:
-        """Whether a person is asked before."""
+        """True if a person is asked before."""
         return self in (RiskLevel.DESTRUCTIVE, RiskLevel.HIGH, RiskLevel.CRITICAL)
 
 
@@ -166,7 +166,7 @@ class InterruptResponse(EnvelopePart):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it says nothing; a refusal says something."""
+        """True if it says nothing; a refusal says something."""
         return self.approved is None and not ((self.text or "").strip() or (self.decision or "").strip() or self.data)
 
     def to_dict(self) -> dict[str, Any]:

@@ -20,9 +20,9 @@ class InterruptPolicy:
     ttl_seconds: float | None = 3600
     """How long an answer counts, unless a question says otherwise; None for ever."""
     auto_expire: bool = True
-    """Whether `expire_pending` ends those whose time has passed."""
+    """True if `expire_pending` ends those whose time has passed."""
     require_response: bool = True
-    """Whether an answer that says nothing is refused."""
+    """True if an answer that says nothing is refused."""
 
 
 DEFAULT_POLICIES: Final[Mapping[str, InterruptPolicy]] = {

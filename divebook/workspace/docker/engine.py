@@ -698,7 +698,7 @@ class ContainerPlan:
     ports: Sequence[PublishedPort] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     is_kept: bool = False
-    """Whether it outlives the process that created it."""
+    """True if it outlives the process that created it."""
     command: Sequence[str] = ()
     """First program, with which the container ends; by default one that waits."""
 

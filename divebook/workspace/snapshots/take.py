@@ -193,7 +193,7 @@ class FolderWatch:
         self._folders: dict[int, str] = {}
         self._numbers: dict[str, int] = {}
         self.is_lost = False
-        """Whether there may be changes that were not reported."""
+        """True if there may be changes that were not reported."""
 
     @classmethod
     def open(cls) -> FolderWatch | None:
@@ -270,7 +270,7 @@ class _ReportedChanges:
 
     @property
     def is_unsure(self) -> bool:
-        """Whether a written file may have another name than the reported one."""
+        """True if a written file may have another name than the reported one."""
         return self._has_new_folders or bool(self._moving)
 
     def record(self, folder: str, name: str, mask: int, cookie: int) -> None:
