@@ -131,7 +131,7 @@ class KillingTransaction(Transaction):
     __slots__ = ("_reached",)
 
     def __init__(self, transaction: Transaction, reached: Callable[[], None]) -> None:
-        super().__init__(transaction._turn, transaction._file, transaction._wanted)
+        super().__init__(transaction._lock, transaction._file, transaction._durability)
         self._reached = reached
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
