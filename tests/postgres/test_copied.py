@@ -44,7 +44,9 @@ def test_a_database_and_a_store_in_memory_hold_the_same(address):
 
 def test_commands_take_a_database_as_their_store(address, divebook, tmp_path):
     (tmp_path / "hello.yaml").write_text("Workflows: [{Name: hello, Steps: [{Name: a, Script: '1 + 1', Store: n}]}]")
-    ran = json.loads(divebook("run", "hello.yaml", "--store", address, "--json", "-q").stdout)
+    started = divebook("run", "hello.yaml", "--store", address, "--json", "-q")
+    assert started.exit_code == 0, started.output
+    ran = json.loads(started.stdout)
     assert json.loads(divebook("runs", "--json", "--store", address).stdout)[0]["id"] == ran["id"]
     assert divebook("check", "--store", address).exit_code == 0
     assert divebook("show", ran["id"], "--store", address).exit_code == 0
