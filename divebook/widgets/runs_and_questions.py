@@ -1,8 +1,8 @@
-"""Feeds of the lists that views show: the open questions of a store, and its executions, one line each.
+"""Feeds of the lists that views show: the open questions of a store, and the list of its executions.
 
-The first page of executions needs a few records. The others are read between the frames, and then the summaries of
-their logs, as far as an order or a sum needs them. Lines are those of `divebook.projections.summary`, which reads no
-log twice.
+The first page of the list needs only a few records. The feed reads the other records in later frames, and then the
+summaries of logs, as far as the order or the weekly cost needs them. The rows of the list come from
+`divebook.projections.summary`, which reads each log only once.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ from divebook.widgets.source import question_of
 
 
 MAX_OPEN = 100
-"""Open questions that are shown, the oldest ones."""
+"""Maximum number of open questions that are shown, the oldest questions."""
 MAX_SETTLED = 50
-"""Settled questions that are shown, the latest ones."""
+"""Maximum number of answered, expired or withdrawn questions that are shown, the latest questions."""
 _TELLING_OF_QUESTIONS = (
     InterruptRaised,
     InterruptResolved,
@@ -78,8 +78,9 @@ _TELLING_OF_QUESTIONS = (
 
 
 class InboxFeed:
-    """The questions of all executions over one store, and their changes. The definitions of the environment do not
-    matter.
+    """The questions of all executions of one store, and their changes.
+
+    The feed needs no definitions of workflows.
     """
 
     def __init__(self, environment: Environment) -> None:
@@ -94,8 +95,9 @@ class InboxFeed:
     # --- what happens ----------------------------------------------------------------------------------------------
 
     def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` when a question of this process is raised or settled; return a function that ends the
-        subscription.
+        """Call `wake` when a question of this process is asked, is answered, expires or is withdrawn.
+
+        Return a function that ends the subscription.
         """
 
         def on_events(_execution_id: str, events: Sequence[Event]) -> None:
@@ -106,7 +108,10 @@ class InboxFeed:
         return self.environment.store.subscribe(on_events)
 
     def request_refresh(self) -> None:
-        """Read the store in the next frame, because another process may have appended events; any thread."""
+        """Request that the next frame reads the store; can be called from any thread.
+
+        Another process may have appended events.
+        """
         self._behind = True
 
     @property
@@ -118,16 +123,16 @@ class InboxFeed:
 
     @property
     def shown(self) -> list[Asked]:
-        """The questions of the last frame: the oldest open ones, and the latest settled ones."""
+        """The questions of the last frame: the oldest open questions, and the latest questions that were closed."""
         return list(self._told.values())
 
     @property
     def is_over(self) -> bool:
-        """True if all executions with questions have ended, as of the last frame."""
+        """True if all executions that asked a question have ended, as of the last frame."""
         return self._is_over
 
     def frame(self) -> InboxDelta | None:
-        """Return the changes since the last frame, or None."""
+        """Return the changes since the last frame; None if nothing changed."""
         if self._behind:
             # Reset before the read: a notification during it requests another one.
             self._behind = False
@@ -145,7 +150,7 @@ class InboxFeed:
         return InboxDelta(type="asked", after=after, last=self._last, now_us=_now_us(), hidden=hidden, asked=changed)
 
     def welcome(self, view: str, _since: int) -> Inbox:
-        """Return all shown questions."""
+        """Return all shown questions for a view that starts."""
         entries = list(self._told.values())
         return Inbox(type="inbox", view=view, last=self._last, now_us=_now_us(), hidden=self._hidden, asked=entries)
 
@@ -162,7 +167,7 @@ class InboxFeed:
                 self._take(self._followed[execution_id])
 
     def _leave(self, execution: Execution) -> None:
-        """Mark the open questions of an ended execution as withdrawn."""
+        """Show the open questions of an ended execution as withdrawn, and stop reading the execution."""
         del self._followed[execution.id]
         # An entry is replaced and not changed, since frames compare it with the one that views have.
         for name, entry in self._known.items():
@@ -186,8 +191,9 @@ class InboxFeed:
             )
 
     def _shown(self) -> tuple[dict[str, Asked], int]:
-        """Return the shown questions, and the number of open questions that are not shown; forget old settled
-        questions.
+        """Return the shown questions by id, and the number of open questions that are not shown.
+
+        Of the questions that are no longer open, only the latest `MAX_SETTLED` are kept.
         """
         open_ = sorted(filter(_is_open, self._known.values()), key=lambda entry: entry["question"]["raised_us"])
         settled = [entry for entry in self._known.values() if not _is_open(entry)][-MAX_SETTLED:]
@@ -211,7 +217,7 @@ _publishers: weakref.WeakValueDictionary[int, Publisher[InboxFeed]] = weakref.We
 
 
 def inbox_publisher_of(environment: Environment) -> Publisher[InboxFeed]:
-    """Return the publisher of an environment's questions: one for all its views."""
+    """Return the publisher of the questions of an environment. All views share it."""
     publisher = _publishers.get(id(environment))  # it holds the environment, so that no other one gets this id
     if publisher is None:
         publisher = _publishers[id(environment)] = Publisher(InboxFeed(environment))
@@ -231,14 +237,14 @@ def inbox_publisher_of(environment: Environment) -> Publisher[InboxFeed]:
 
 
 PAGE = 50
-"""Records that the first frame reads; the newest page is read again in each frame."""
+"""Number of records that the first frame reads. Each later frame reads the newest page of this size again."""
 MORE = 1_000
-"""Records that each later frame reads."""
+"""Number of older records that each later frame reads."""
 NO_FILTERS: Mapping[str, Any] = MappingProxyType({})
 
 
 class RecordCache:
-    """Cache of the records of a store.
+    """Cache of the records of all executions in a store. A record is a row with the summary data of one execution.
 
     Parameters
     ----------
@@ -250,25 +256,25 @@ class RecordCache:
         self.store = store
         self._kind = kind
         self.is_whole = False
-        """True if all records were read."""
+        """True if all records of the store were read."""
         self.version = 0
-        """Increases with each changed record."""
+        """Version number of the cache, which increases with each changed record."""
         self._records: dict[str, ExecutionRecord] = {}
         self._stale: set[str] = set()
-        """Records to read again."""
+        """Ids of executions whose records must be read again."""
         self._read = 0
 
     @property
     def records(self) -> list[ExecutionRecord]:
-        """The records that were read, in no order."""
+        """The records that were read so far, in no particular order."""
         return list(self._records.values())
 
     def forget(self, execution_ids: Iterable[str]) -> None:
-        """Read these records again in the next frame; any thread."""
+        """Request that the next frame reads the records of these executions again; can be called from any thread."""
         self._stale |= {*execution_ids}
 
     def look(self) -> None:
-        """Read the records that may have changed, and the next page."""
+        """Read the records that may have changed, and the next page of older records."""
         going = {record.execution_id: record for record in self.store.unended() if self._fits(record)}
         stale = self._stale - going.keys()
         # Those that run now are read again in the next frame, which shows how they ended.
@@ -282,7 +288,11 @@ class RecordCache:
             self._take(name, record)
 
     def _newest(self) -> dict[str, ExecutionRecord]:
-        """Read the newest page; if all of its records are unknown, restart reading at the second page."""
+        """Read the newest page of records.
+
+        If all records of the page are new, the page behind it may contain new records too. Reading then restarts at the
+        second page.
+        """
         # Executions that began since the last look are on the newest page, unless there were more than a page of them.
         newest = self._page(PAGE, 0)
         if len(newest) == PAGE and newest.keys().isdisjoint(self._records):
@@ -329,7 +339,7 @@ _WORD = re.compile(r"\w{3,}")
 
 
 def fits(line: RunLine, query: RunsQuery, now_us: int) -> bool:
-    """Return whether an execution matches a query, apart from its status."""
+    """Return whether an execution matches all filters of a query except its status."""
     record = line.record
     return (
         query["workflow"] in ("", record.workflow_name)
@@ -345,7 +355,7 @@ def is_within(record: ExecutionRecord, days: int, now_us: int) -> bool:
 
 
 def text_of(line: RunLine) -> str:
-    """Return the searched text: name, id, tags, note, error and inputs."""
+    """Return the text of an execution that is searched: name, id, tags, note, error and inputs, in lower case."""
     record = line.record
     summary = line.summary
     parts = (record.workflow_name, record.execution_id, *record.tags, record.note, record.error)
@@ -353,13 +363,15 @@ def text_of(line: RunLine) -> str:
 
 
 def near(lines: Iterable[RunLine], query: RunsQuery) -> str:
-    """Return the word of the executions that is most similar to the text of a query; empty without one."""
+    """Return the word of the executions that is most similar to a search text without matches; empty if there is
+    none.
+    """
     words = {word for line in lines for word in _WORD.findall(text_of(line))}
     return nearest(query["text"].lower().strip(), words) or ""
 
 
 def rank(line: RunLine, query: RunsQuery, now_us: int) -> tuple[float, int]:
-    """Return the sort key of a line; the list is in descending order."""
+    """Return the sort key of an execution for the order of a query. The list is sorted in descending order."""
     began = to_microseconds(line.record.created_at)
     if query["by"] == "cost":
         return (-1.0 if line.cost is None else line.cost, began)
@@ -370,7 +382,7 @@ def rank(line: RunLine, query: RunsQuery, now_us: int) -> tuple[float, int]:
 
 
 def as_code(query: RunsQuery, store: str | None) -> str:
-    """Return the code that returns the list as a frame.
+    """Return the Python expression that returns the list of executions as a DataFrame.
 
     >>> as_code({"type": "list", "view": "", "text": "", "workflow": "label", "tag": "", "status": "failed",
     ...          "days": 0, "by": "began", "limit": 50}, None)
@@ -385,12 +397,12 @@ EVERYTHING = RunsQuery(type="list", view="", text="", workflow="", tag="", statu
 MOST_SHOWN = 1_000
 MOST_NAMES = 200
 PATIENCE = 0.05
-"""Seconds in which logs are read for one frame."""
+"""Maximum number of seconds in which one frame reads logs."""
 AT_ONCE = 500
-"""Executions whose summaries are looked up for one frame, besides the shown ones."""
+"""Maximum number of executions whose summaries are read for one frame, in addition to the shown executions."""
 WEEK = 7
 RESTS = 10
-"""After a frame the feed rests this many times the frame's duration, unless a view requests a list."""
+"""Pause after a frame, as a multiple of the time that the frame took. A request of a view ends the pause."""
 ORDER = (RUNNING, WAITING, ENQUEUED, FAILED, PAUSED, COMPLETED, CANCELLED)
 COMMANDS: Mapping[str, list[Command]] = {
     RUNNING: ["cancel"],
@@ -419,7 +431,7 @@ def _nothing() -> None:
 
 
 class RunsFeed:
-    """The list of the executions of one store."""
+    """The list of the executions of one store, with filters and order, and its changes."""
 
     def __init__(
         self,
@@ -446,13 +458,14 @@ class RunsFeed:
         self._rests_until = 0.0
         self._wake: Callable[[], None] = _nothing
         self.opened: str | None = None
-        """The execution that is shown below the list."""
+        """Id of the execution that is shown below the list; None if there is none."""
 
     # --- what happens ----------------------------------------------------------------------------------------------
 
     def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` when an execution of this process starts, ends or asks; return a function that ends the
-        subscription.
+        """Call `wake` when an execution of this process starts or ends, or when a question is asked or answered.
+
+        Return a function that ends the subscription.
         """
         self._wake = wake
 
@@ -466,17 +479,17 @@ class RunsFeed:
         return self.environment.store.subscribe(on_events)
 
     def request_refresh(self) -> None:
-        """Read the store in the next frame; any thread."""
+        """Request that the next frame reads the store; can be called from any thread."""
         self._behind = True
 
     def refresh(self, execution_ids: Iterable[str]) -> None:
-        """Read these executions again in the next frame; any thread."""
+        """Request that the next frame reads these executions again; can be called from any thread."""
         self._cache.forget(execution_ids)
         self.request_refresh()
         self._wake()
 
     def ask(self, query: RunsQuery) -> None:
-        """Show the executions that match another query; any thread."""
+        """Change the filters and the order of the list; can be called from any thread."""
         self._query = RunsQuery(**{**query, "view": "", "limit": min(query["limit"], MOST_SHOWN)})
         self._is_asked = True
         self._wake()
@@ -492,7 +505,8 @@ class RunsFeed:
         """Return the list if it has changed since the last frame, else None.
 
         The list is made again only if the records, the query, the opened execution, the open questions or the running
-        executions have changed. If it is incomplete, the feed wakes the publisher for the next frame.
+        executions have changed. If records or summaries are still missing, the feed wakes the publisher for the next
+        frame.
         """
         began = self._clock()
         self._behind = self._is_asked = False
@@ -513,15 +527,15 @@ class RunsFeed:
         return self.welcome("", 0)
 
     def welcome(self, view: str, _since: int) -> RunsPage:
-        """Return the list for one view."""
+        """Return the current list for one view that starts."""
         page = self._told or self._page()[0]
         return RunsPage(**{**page, "view": view, "last": self._last, "now_us": self._now()})
 
     def _page(self) -> tuple[RunsPage, bool]:
-        """Return the list, and whether all summaries that it needs are known.
+        """Return the current list, and whether all summaries that it needs were read.
 
-        All lines are filtered and sorted with the summaries in the cache. The summaries of the shown lines, and of all
-        lines that an order or the weekly cost needs, are then read for `PATIENCE` seconds.
+        All rows are filtered and sorted with the summaries in the cache. The summaries of the shown rows, and of all
+        rows that the order or the weekly cost needs, are then read for at most `PATIENCE` seconds.
         """
         query = self._query
         now_us = self._now()
@@ -556,10 +570,10 @@ class RunsFeed:
         return page, not lacking and all(line.summary for line in shown)
 
     def _view(self, line: RunLine) -> RunView:
-        """Convert a line to its form in views.
+        """Convert a row of the list to the form that views show.
 
-        Progress and the time since which the run works are included only for a running execution, for which the page
-        counts on.
+        Progress and the start of the current work are included only for a running execution. The page then counts the
+        working time.
         """
         record = line.record
         summary = line.summary
