@@ -40,7 +40,7 @@ HEARTBEAT = 1.0
 _log = logger(__name__)
 
 Listener: TypeAlias = Callable[[Any], int]
-"""Function that sends a frame to views and returns the number of messages."""
+"""Function that sends a frame (a message with changes) to views and returns the number of messages."""
 Beat: TypeAlias = Callable[[], None]
 """Function that is called at each heartbeat."""
 Reply: TypeAlias = Callable[[], None]
@@ -81,8 +81,9 @@ FeedT = TypeVar("FeedT", bound=PublishedFeed)
 
 
 class Publisher(Generic[FeedT]):
-    """Sends the frames of a feed to all views, and replies to single views, at most one message every `INTERVAL`
-    seconds.
+    """Sender of frames and replies to the views of one feed, at most one message every `INTERVAL` seconds.
+
+    A frame is a message to all views with the changes since the previous frame; a reply goes to one view.
     """
 
     def __init__(self, feed: FeedT, clock: Callable[[], float] = time.monotonic) -> None:

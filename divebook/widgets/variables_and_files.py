@@ -73,7 +73,7 @@ class Setters:
 
 
 class VariableReader:
-    """Converts the inputs and variables of one execution to the form that views show; caches the results."""
+    """Converter of the inputs and variables of one execution to the form that views show, with a cache."""
 
     def __init__(self, workflow: Workflow, redactor: Redactor) -> None:
         self._steps = {step.store: step.name for step in reversed(visible_steps(workflow)) if step.store}
@@ -265,7 +265,7 @@ class _Changes(TypedDict):
 
 
 class FilesReader:
-    """Converts the changed files of one execution to the form that views show. Each event is read once."""
+    """Converter of the changed files of one execution to the form that views show. Each event is read once."""
 
     def __init__(self, execution: Execution, redactor: Redactor) -> None:
         self._execution = execution

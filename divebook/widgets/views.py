@@ -115,7 +115,7 @@ def _refuse_files(wish: TakingOver) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """Functions that carry out the intents of a person.
+    """Functions that carry out the commands that a person gives in a view.
 
     They are called on a separate thread. A `DivebookError` is sent to the view as a refusal.
     """
@@ -139,7 +139,7 @@ class Handlers:
 
 
 class Intents:
-    """Executes the intents of a person one after the other on a separate thread, and acknowledges them."""
+    """Executor of the intents (commands) of a person: one after the other on a separate thread, each acknowledged."""
 
     def __init__(
         self, handlers: Handlers, acknowledge: Callable[[Ack], None], executor: Executor | None = None
@@ -208,9 +208,9 @@ def answer_while_busy(comm: object) -> None:
 
 
 class ViewModel:
-    """Kernel side of a view: sends the frames of a publisher to the browser, and handles the messages of the browser.
+    """Kernel side of a view: it sends the frames of a publisher to the browser, and handles messages of the browser.
 
-    Intents of a person go to `handlers`.
+    A frame is a message with all changes since the previous frame. Commands of a person go to `handlers`.
     """
 
     # Provided by the other base class: a widget (`CleanWidget`) or a comm (`Comm`).
@@ -274,7 +274,7 @@ class ViewModel:
     # --- to the browser, on the publisher's thread -------------------------------------------------------------------
 
     def _on_frame(self, frame: Any) -> int:
-        """Send a frame if at least one view is open; return the number of messages."""
+        """Send a frame (a message with changes) if at least one view is open; return the number of messages."""
         if not self._audience:
             return 0
         self.send(frame)
@@ -601,7 +601,7 @@ class RunsComm(RunsFollower, Comm):
 
 
 class RunCommands:
-    """Carries out the commands that a person gives to executions of the list."""
+    """Execution of the commands that a person gives to executions of the list: open, resume, cancel, tag, ..."""
 
     def __init__(self, feed: RunsFeed, show: Callable[[str | None], None] | None) -> None:
         self._feed = feed
@@ -761,7 +761,7 @@ class ReplayPictures:
 
 
 class _BackgroundReader:
-    """Reads a long log on a background thread. All pages share the result until the log grows."""
+    """Reader of a long log on a background thread. All pages share the result until the log grows."""
 
     def __init__(self, source: Callable[[], Source]) -> None:
         self._source = source
