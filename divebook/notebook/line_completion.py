@@ -452,7 +452,7 @@ def key_at(document: CellWithCursor) -> tuple[Table, Key] | None:
 
 
 def _resolved(table: Table, place: Place) -> tuple[Table, Key | None] | None:
-    """Return the table of keys that is valid at a position in the YAML structure.
+    """Return the table of the keys that are valid at a position in the YAML structure of a cell.
 
     A position is a sequence of keys and list indexes, such as ``("Workflows", 0, "Steps", 1, "Type")``. Each part leads
     from a table to a key, or from a key to the table of its value. At the value of a key, the key is returned with the
@@ -507,7 +507,7 @@ NameSource = Callable[[Outline, Place, DefinedNames], Iterable[str]]
 
 
 def _step_names(outline: Outline, place: Place, _defined: DefinedNames) -> Iterable[str]:
-    """Return the names of the steps of the workflow that contains the position."""
+    """Return the names of the steps of the workflow that contains the cursor."""
     steps = place[: place.index("Steps") + 1]
     return [text for where, text in outline.values.items() if where[:-2] == steps and where[-1] == "Name"]
 
@@ -522,7 +522,7 @@ def _names_of(outline: Outline, key: str) -> list[str]:
 
 
 def _other_agents(outline: Outline, place: Place, defined: DefinedNames) -> Iterable[str]:
-    """Return the names of all agents except the agent whose definition contains the position."""
+    """Return the names of all agents except the agent whose definition contains the cursor."""
     name_place: Place = (*place[:2], "Name") if place[:1] == ("Agents",) else ("Name",)
     this_agent = outline.values.get(name_place)
     return [name for name in _agent_names(outline, place, defined) if name != this_agent]
@@ -533,7 +533,7 @@ def _action_names(_outline: Outline, _place: Place, defined: DefinedNames) -> It
 
 
 def _workflow_names(outline: Outline, place: Place, defined: DefinedNames) -> Iterable[str]:
-    """Return the names of all workflows except the workflow whose definition contains the position."""
+    """Return the names of all workflows except the workflow whose definition contains the cursor."""
     this_workflow = outline.values.get((*place[:2], "Name")) if place[:1] == ("Workflows",) else None
     names = dict.fromkeys([*_names_of(outline, "Workflows"), *defined.workflows])
     return [name for name in names if name != this_workflow]

@@ -52,7 +52,7 @@ class LiveOutput:
 
     @property
     def is_hosting_undecided(self) -> bool:
-        """True until it is known whether the pages of this kernel host views (`view_output.Pages`)."""
+        """True until it is known whether pages show a view and its saved form in one output (`view_output.Pages`)."""
         return PAGES.host_views is None and not self.view.is_hosted
 
     def leave(self) -> None:
@@ -82,9 +82,9 @@ class LiveOutput:
         self._detach = publisher.add(self._on_delta, self._save_if_due)
 
     def _on_delta(self, delta: Delta) -> int:
-        """Save the run if the delta shows that it has stopped or ended; return 0, because no message is sent.
+        """Save the run if its status in a message from the publisher has changed to stopped or ended.
 
-        Called for every delta, on the publisher's thread.
+        Called for every `Delta`, on the publisher's thread; returns 0, because no message is sent.
         """
         status = delta["header"]["status"]
         is_live = delta["header"]["live"]

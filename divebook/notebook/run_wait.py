@@ -135,8 +135,9 @@ def _has_no_answer(run: Run) -> bool:
 
 
 async def _hosting_decided(output: LiveOutput | None) -> None:
-    """Wait for a short time until the first page of a kernel has reported whether it hosts views
-    (`view_output.Pages`).
+    """Wait a short time until a page has reported whether it has divebook's JupyterLab extension (`view_output.Pages`).
+
+    Only the first page of a kernel is awaited.
     """
     seconds = 0.0
     while output is not None and output.is_hosting_undecided:

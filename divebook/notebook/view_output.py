@@ -66,7 +66,7 @@ class ViewOutput:
 
     @property
     def is_kept(self) -> bool:
-        """True if the page hosts the view: one output contains both the view and its saved form.
+        """True if one output contains both the view and its saved form, because the page hosts the view.
 
         A page reports this shortly after its first message. After one page has reported so, all pages of the kernel are
         assumed to host views.
@@ -91,7 +91,7 @@ class ViewOutput:
                 self._below.update(below_a_view(bundle), raw=True)
 
     def end(self, bundle: Mapping[str, Any]) -> bool:
-        """Show the final saved form; return whether the view stays open for pages that host it."""
+        """Show the final saved form; return whether the view stays open for pages that are opened later."""
         with self._lock:
             self._bundle = dict(bundle)
             if self.is_kept:
@@ -123,7 +123,10 @@ class ViewOutput:
 
 
 class Pages:
-    """State of the pages of this kernel: whether they host views, and idle views for pages that are opened later."""
+    """State of the pages of this kernel: whether they show a view and its saved form in one output, and idle views.
+
+    A page that does so hosts views. Idle views are kept open for pages that are opened later.
+    """
 
     def __init__(self) -> None:
         self.host_views: bool | None = None
@@ -131,7 +134,7 @@ class Pages:
         self._idle_views: deque[FollowingView] = deque()
 
     def on_hosting(self) -> None:
-        """Record that a page hosts views."""
+        """Record that a page shows a view and its saved form in one output."""
         self.host_views = True
 
     def add_idle_view(self, view: FollowingView) -> None:
@@ -146,7 +149,7 @@ PAGES = Pages()
 
 
 def view_data(model_id: str) -> dict[str, Any]:
-    """Return the references to a view by MIME type: one for pages that host views, and one for other pages."""
+    """Return the references to a view by MIME type, for pages with and without divebook's JupyterLab extension."""
     reference = {"version_major": 2, "version_minor": 0, "model_id": model_id}
     return {HOSTED_VIEW: {"model_id": model_id}, WIDGET_VIEW: reference}
 
