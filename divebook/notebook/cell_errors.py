@@ -31,6 +31,7 @@ def located(line: tuple[int, str] | None) -> Iterator[None]:
         where = "" if line is None else f"cell line {line[0]}: "
         raise UsageError(shared().text(f"{where}{error}")) from None
     except DivebookError as error:
+        # An error with a short form already states its place.
         if line is not None and not hasattr(error, "_render_traceback_"):
             name = type(error).__name__
             message = error_lines(error)[0].removeprefix(f"{name}: ")
@@ -61,6 +62,7 @@ def short_errors(cell: Sequence[str] = (), positions: Positions | None = None) -
 
 def show_as(error: BaseException, lines: Sequence[str]) -> None:
     """Replace the traceback that IPython shows for an error by these lines; secrets are removed."""
+    # IPython calls this method of an error, if it exists, instead of formatting the traceback.
     error.__dict__["_render_traceback_"] = lambda: [shared().text(line) for line in lines]
 
 
@@ -100,6 +102,7 @@ def _pointer(problem: Problem, cell: Sequence[str]) -> list[str]:
     if not 1 <= problem.line <= len(cell):
         return []
     line = cell[problem.line - 1]
+    # The mark would be at the wrong column if cleaning changed the line.
     if not line.strip() or len(line) > CARD_WIDTH or one_line(line, CARD_WIDTH) != " ".join(line.split()):
         return []
     return [f"    {line}", f"    {' ' * (problem.column - 1)}^"]

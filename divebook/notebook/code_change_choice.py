@@ -40,6 +40,7 @@ async def await_choice(error: CodeChangedError) -> Run:
         No browser shows the buttons and there is no default choice, or the kernel was interrupted.
     """
     with _buttons(error) as output:
+        # Without a browser no button can be pressed, and the cell would wait for ever.
         if not await browser_shows(output):
             return _run_of_default(error)
         deadline = _deadline(error)

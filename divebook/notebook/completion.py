@@ -131,12 +131,14 @@ def _first_line(before: str, shell: InteractiveShell) -> Completions:
     from divebook.notebook.cells import DIALECTS
     from divebook.notebook.line_completion import Candidate, KnownNames, matching
 
+    # ``%%dive try`` takes the same words and options as the line ``%dive try``.
     if before.lstrip().startswith(f"{_TRY} "):
         return _in_line(before, shell)
     names = KnownNames(shell)
     *words, fragment = before.split(" ")
     previous = [word for word in words if word]
     is_option = fragment.startswith("-")
+    # The first line is: %%dive [workflow|agent|script|try] [NAME] [--dialect DIALECT]
     if previous[-1:] == ["--dialect"]:
         return matching(fragment, (Candidate(name, "dialect") for name in DIALECTS))
     if not previous and not is_option:

@@ -69,6 +69,7 @@ def _value_of(words: list[str]) -> Any:
         return json.loads(output)
     except ValueError:
         text = output.rstrip("\n")
+    # One line that begins with a slash is the path of an environment or file.
     if text.startswith("/") and "\n" not in text:
         return text
     if text:
@@ -98,6 +99,7 @@ def _run(words: list[str], *, is_streamed: bool) -> tuple[int, str, str]:
                     if not piece:
                         streams.unregister(key.fileobj)
                         continue
+                    # Errors are printed and also kept, because the last line becomes the text of `DevEnvError`.
                     is_error = key.fileobj is process.stderr
                     if is_error or not is_streamed:
                         buffers[key.fileobj] += piece

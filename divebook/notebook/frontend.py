@@ -59,6 +59,7 @@ def present_front_end(shell: Any) -> FrontEnd:
     kernel = getattr(shell, "kernel", None)
     if kernel is None:
         return FrontEnd(takes_input=_is_terminal(shell), count=getattr(shell, "execution_count", 0))
+    # The message that asked the kernel to run the cell. JupyterLab and VS Code put the id of the cell into it.
     request = kernel.get_parent() or {}
     content = request.get("content") or {}
     source = str(content.get("code", ""))
@@ -81,6 +82,7 @@ def notebook_of(shell: Any) -> str:
 
     papermill provides it only with ``--inject-input-path``.
     """
+    # VS Code and papermill set a variable in the kernel, Jupyter an environment variable.
     variables = {} if shell is None else shell.user_ns
     for name in _PATH_VARIABLES:
         if variables.get(name):

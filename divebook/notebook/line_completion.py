@@ -135,13 +135,13 @@ class KnownNames:
 
     def inputs(self, workflow: str | None) -> Iterable[InputDefinition]:
         """Return the inputs of a workflow; without a name, of the workflow that was defined last."""
-        found = _workflow(workflow)
-        return () if found is None else found.inputs
+        definition = _workflow(workflow)
+        return () if definition is None else definition.inputs
 
     def asking_steps(self, workflow: str | None) -> Iterable[str]:
         """Return the steps of a workflow that ask a question; without a name, of the workflow that was defined last."""
-        found = _workflow(workflow)
-        return () if found is None else (step.name for step in found.steps if step.ask)
+        definition = _workflow(workflow)
+        return () if definition is None else (step.name for step in definition.steps if step.ask)
 
     def steps(self, run: str | None) -> Iterable[str]:
         """Return the steps of the workflow of a run; without an id, of the newest run."""
@@ -220,6 +220,7 @@ def _after_command(
     candidates = list(_WORDS.get(words[0], _no_words)(arguments, names))
     if words[0] == "help" and not arguments.words:
         candidates = [*_commands(commands), *(Candidate(quoted(name), "key") for name in key_names())]
+    # An empty list would hide that the sub-command has options.
     if not candidates and not fragment:
         candidates = list(_options(command, arguments))
     return matching(fragment, candidates)
@@ -420,6 +421,7 @@ def complete_cell(document: CellWithCursor, defined: DefinedNames) -> Completion
     if resolved is None:
         return NOTHING
     holder, key = resolved
+    # The cursor is in a mapping (complete its keys), in a list (begin an item), or at the value of a key.
     if key is None:
         return NOTHING if spot.after_key else matching(spot.fragment, _keys(holder.keys, spot, document))
     if isinstance(key.kind, Many):
@@ -433,6 +435,7 @@ def key_at(document: CellWithCursor) -> tuple[Table, Key] | None:
     """Return the key at the cursor, or the key whose value contains the cursor, with its table; None if there is
     none.
     """
+    # The cursor may be in the middle of a word, and help is about the whole word.
     rest = _REST.match(document.tail)
     spot = Outline(document.above).spot(document.head + (rest[0] if rest else ""))
     if spot is None:

@@ -66,6 +66,7 @@ class LiveOutput:
         state = self.run.refresh().execution.state
         finish = self._save_end if state.is_over else self._save
         may_wait = self._output.is_kept or (self.is_watched and state.is_over)
+        # A page that shows the view needs no saved form yet.
         if may_wait and state.last_sequence > MAX_EVENTS:
             self._publisher.post(finish, urgent=False)
         else:
@@ -116,6 +117,7 @@ class LiveOutput:
             start = time.monotonic()
             self._output.save(self.run.refresh().static_bundle())
             now = time.monotonic()
+            # Saving a long run takes seconds, so the pause grows with the time that saving takes.
             self._next_save_at = now + SAVE_PAUSE * (now - start)
 
     def _save_end(self) -> None:

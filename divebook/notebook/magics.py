@@ -143,6 +143,7 @@ class DiveMagics(Magics):
         from divebook.notebook.run import Run
 
         words = split(line)
+        # The cell awaits the result, so that also a result that is ready must be returned by a coroutine.
         is_awaited = words[:1] == [AWAIT]
         name, *rest = words[is_awaited:] or ("help",)
         sub_command = command_called(name, COMMANDS)
@@ -154,6 +155,7 @@ class DiveMagics(Magics):
             return sub_command.method(self, arguments)
         front_end = present_front_end(self.shell)
         self._session.streams_text = front_end.shows_widgets
+        # An interrupt between the start of the run and its display would leave a run that no cell refers to.
         with INTERRUPTS.deferred():
             result = self._run_or_choice(sub_command, arguments, front_end)
             if not isinstance(result, Run | CodeChangedError):

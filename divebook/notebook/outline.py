@@ -165,6 +165,7 @@ class Outline:
 
     def _take_key(self, key: str, column: int) -> None:
         self._close_to(column)
+        # A key that is indented more than the open mapping, or that follows a dash, begins a new mapping.
         if not self._open or self._open[-1].is_list or self._open[-1].column < column:
             self._open.append(_Open(column))
         self._open[-1].key = key
@@ -206,6 +207,7 @@ class Outline:
         position = start
         while position < len(line):
             character = line[position]
+            # A quote counts only at the start of a word. Brackets inside a quoted text have no meaning.
             if character in _QUOTES and not line[self._token : position].strip():
                 end = line.find(character, position + 1)
                 position = len(line) if end < 0 else end + 1

@@ -27,7 +27,9 @@ MAX_LISTED = 50
 STORE_VARIABLE = "DIVEBOOK_STORE"
 STORE_FILE = ".divebook/executions.db"
 RECOVER_VARIABLE = "DIVEBOOK_RECOVER"
-"""Name of an environment variable. It is repeated here, because importing it would load SQLite and the engine."""
+"""These names equal those in `divebook.store.registry` and `divebook.config.answers`, which would load SQLite and the
+engine.
+"""
 
 
 def print_interrupted() -> None:

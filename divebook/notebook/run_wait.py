@@ -95,6 +95,7 @@ def _live_output(run: Run, front_end: FrontEnd) -> Iterator[LiveOutput | None]:
 
     Yield None if the front end shows no widgets, or if the run has completed and cannot be continued.
     """
+    # A failed or cancelled run can be resumed from its view, a completed run cannot.
     may_continue = run.execution.is_live or run.status in (FAILED, CANCELLED) or not run.execution.state.is_over
     output: LiveOutput | None = None
     try:

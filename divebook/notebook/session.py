@@ -252,6 +252,7 @@ class Session:
         environment = self.over(store)
         earlier = None if always_new else earlier_run(environment, workflow, inputs, place)
         options.update(place.start_options)
+        # With a key, two kernels that run the cell at the same time start one run.
         options["key"] = None if always_new else start_key(environment, workflow, inputs, place, earlier)
         definition_edit = changed_definition(environment, workflow, earlier)
 
@@ -259,6 +260,7 @@ class Session:
             if definition_edit is not None and choice == REUSE:
                 return definition_edit.run_again(environment, answers, options)
             run = self.start(workflow, inputs, store=store, answers=answers, **options)
+            # Another process has started a run with this key, and drives it.
             if not run.execution.was_driven:
                 run.remark = elsewhere_note(run.id)
             elif definition_edit is not None:
@@ -300,6 +302,7 @@ class Session:
                 self._code_when_kept[execution.id] = code
             if edit is None or choice == KEEP:
                 return self._continue(Run(execution, environment, answers), earlier)
+            # A fork shares the events before the first affected call. If no call completed in them, a new run starts.
             if edit.until:
                 new = environment.fork(edit.execution_id, edit.until, **options)
             else:

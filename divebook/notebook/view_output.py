@@ -84,6 +84,7 @@ class ViewOutput:
             self._bundle = dict(bundle)
             if self.is_kept:
                 self._update()
+            # The first output then has only the view, and the saved form moves to an output below it.
             elif self._below is None:
                 self._live.update({**NOTHING, **view_data(self.view.model_id)}, raw=True)
                 self._below = display_bundle(below_a_view(bundle))

@@ -63,6 +63,7 @@ def refusal(message: Any, union: Any) -> str | None:
     name = message.get("type") if isinstance(message, dict) else None
     if not isinstance(name, str) or name not in kinds:
         return f"no message has the type {_shown(name)}; known are {', '.join(kinds)}"
+    # Half a surrogate pair is valid JSON, but cannot be encoded as UTF-8 in an answer.
     halved = next((key for key, part in message.items() if isinstance(part, str) and not _is_whole(part)), None)
     if halved is not None:
         return f"message.{halved} holds half a character, which cannot be sent back"
@@ -121,6 +122,7 @@ def _is_plain(data: Any, expected: Any) -> bool:
         return data is None
     if isinstance(expected, EnumType):
         return data in list(expected)
+    # `type` and not `isinstance`: True and False are instances of int.
     if expected is float:
         return type(data) in (int, float) and abs(data) < MAX_NUMBER
     if expected is int:

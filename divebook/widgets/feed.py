@@ -28,7 +28,7 @@ from divebook.projections.model_requests import requests_in
 from divebook.projections.spans import Span, Spans, spans_of
 from divebook.runtime.streaming import TextDelta
 from divebook.text.redaction import Redactor, shared
-from divebook.widgets.parts import CONVERSATIONS, FailureTracker, conversation_of, no_conversation, sent_with
+from divebook.widgets.parts import CONVERSATIONS, FailureTracker, conversation_of, no_conversation, request_parts
 from divebook.widgets.protocol import (
     Conversation,
     Delta,
@@ -70,11 +70,11 @@ from divebook.widgets.variables_and_files import Setters
 # can send, a part in the middle is dropped up to the end of a line, because half a secret may precede it.
 
 
-KEPT = 16_000
+MAX_LATER_TEXT = 16_000
 """Characters of a streamed text that are kept: a view that is opened later gets only the end of the text."""
 PER_FRAME = 32_000
 """Maximum number of characters of streamed text in one frame."""
-MOST_WAITING = 1 << 18
+MAX_WAITING = 1 << 18
 """Maximum number of characters that wait for the next frame; the oldest pieces are dropped."""
 
 
@@ -119,16 +119,16 @@ class _Text:
             self.base = self.sent = 0  # at 0 a page begins anew
         self.is_sent &= clean == self.clean
         self.clean = clean
-        if len(self.raw) > 2 * KEPT:
+        if len(self.raw) > 2 * MAX_LATER_TEXT:
             self._forget_beginning(redactor)
 
     def _forget_beginning(self, redactor: Redactor) -> None:
-        """Remove the beginning of the text, so that about `KEPT` characters remain.
+        """Remove the beginning of the text, so that about `MAX_LATER_TEXT` characters remain.
 
         The text is divided at the end of a line if possible, and never inside a secret.
         """
         whole = redactor.text(self.raw)
-        most = len(self.raw) - KEPT
+        most = len(self.raw) - MAX_LATER_TEXT
         # Tried in this order, and only accepted if both parts together are redacted like the whole.
         for place in (self.raw.rfind("\n", 0, most) + 1, most):
             beginning = redactor.text(self.raw[:place])
@@ -166,7 +166,7 @@ class Streams:
         with self._lock:
             self._inbox.append(delta)
             self._waiting += len(delta.text)
-            while self._waiting > MOST_WAITING and len(self._inbox) > 1:
+            while self._waiting > MAX_WAITING and len(self._inbox) > 1:
                 dropped = self._inbox.popleft()
                 self._waiting -= len(dropped.text)
                 self._dropped.add((dropped.operation_id, encodable(dropped.part)))
@@ -222,7 +222,7 @@ class Streams:
         for (operation_id, part), text in self._texts.items():
             span = self._builder.running_operation(operation_id)
             if span is not None and text.is_sent:
-                at, tail = text.since(0, KEPT)
+                at, tail = text.since(0, MAX_LATER_TEXT)
                 streamed.append(Streamed(id=span.index, part=part, at=at, text=tail))
         return streamed
 
@@ -321,7 +321,7 @@ class Feed:
 
     def frame(self) -> Delta | None:
         """Apply new events, and return the changes since the last frame; None if nothing changed."""
-        self._take_news()
+        self._apply_new_events()
         changed = self._changed_spans()
         questions = self._changed_questions()
         header = self._present_header()
@@ -346,11 +346,11 @@ class Feed:
             streamed=streamed,
         )
 
-    def _take_news(self) -> None:
+    def _apply_new_events(self) -> None:
         for _ in range(min(len(self._inbox), EVENTS_PER_FRAME)):
             event = self._inbox.popleft()
             if event.sequence == self._last + 1:
-                self._take(event)
+                self._apply(event)
             elif event.sequence > self._last:
                 self._behind = True  # what is missing lies in the store, and so does this one
         if self._behind:
@@ -358,11 +358,11 @@ class Feed:
             # Events in the inbox that the store returns as well are skipped later by their number.
             events = self.source.read(self._last, EVENTS_PER_FRAME)
             for event in events:
-                self._take(event)
+                self._apply(event)
             self._behind = len(events) == EVENTS_PER_FRAME
         self._spreads.count(ROWS_PER_FRAME)
 
-    def _take(self, event: Event) -> None:
+    def _apply(self, event: Event) -> None:
         self._last = event.sequence
         if self._origin is None:
             self._origin = event.recorded_at
@@ -494,7 +494,7 @@ class Feed:
         request = next((one for one in requests_in(spans) if one.span.operation_id == operation_id), None)
         if request is None:
             return Sent(type="sent", view=view, id=index, parts=[], error=f"call {index} is no request")
-        return Sent(type="sent", view=view, id=index, parts=sent_with(request), error="")
+        return Sent(type="sent", view=view, id=index, parts=request_parts(request), error="")
 
     def variables(self, view: str, version: int) -> Variables:
         """Return the current variables; without variables if the view already has the current version."""
@@ -527,8 +527,8 @@ class Feed:
         if not 0 <= index < len(self._labelled) or self._labelled[index][0].kind != "operation":
             return []
         turn = self._labelled[index][0]
-        meant = [turn, *(span for span, _ in self._labelled[index + 1 :] if span.holder == index)]
-        sequences = sorted({number for span in meant for number in (*span.sequences[:1], *span.sequences[-2:])})
+        group = [turn, *(span for span, _ in self._labelled[index + 1 :] if span.holder == index)]
+        sequences = sorted({number for span in group for number in (*span.sequences[:1], *span.sequences[-2:])})
         return spans_of(event for number in sequences for event in self.source.read(number - 1, 1))
 
 

@@ -6,7 +6,7 @@ from the spans of the turn; `divebook.projections.model_requests` reconstructs t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias, cast
 
@@ -155,19 +155,19 @@ def no_conversation(view: str, index: int, last: int, why: str) -> Conversation:
     )
 
 
-def sent_with(view: RequestView) -> list[ConversationPart]:
+def request_parts(view: RequestView) -> list[ConversationPart]:
     """Return all messages that a request sent to the model, including the instructions."""
     instructions = [_part("system", view.instructions)] if view.instructions else []
     return [*instructions, *(part for message in view.messages for part in _parts(message))]
 
 
-def messages_with(view: RequestView) -> list[ConversationPart]:
+def request_and_response_parts(view: RequestView) -> list[ConversationPart]:
     """Return all messages that a request sent to the model, and the response."""
     answers = (_block(block, "assistant") for block in answer_blocks(view))
-    return [*sent_with(view), *(part for part in answers if part is not None)]
+    return [*request_parts(view), *(part for part in answers if part is not None)]
 
 
-def messages_up_to(conversation: Conversation, request: int, *, is_answered: bool) -> list[ConversationPart]:
+def parts_up_to(conversation: Conversation, request: int, *, is_answered: bool) -> list[ConversationPart]:
     """Return the messages of a conversation up to the request whose span has the id `request`.
 
     The response to this request is included if `is_answered`.
@@ -183,7 +183,7 @@ def messages_up_to(conversation: Conversation, request: int, *, is_answered: boo
         parts += [part for part in shown_request["answer"] if part["kind"] != "call"]
         for call in conversation["calls"]:
             if call["request"] == shown_request["number"]:
-                parts.append(_part("call", _words(call["arguments"]), call["tool"]))
+                parts.append(_part("call", _as_text(call["arguments"]), call["tool"]))
                 if call["outcome"] and not is_last:  # the result follows the response that requested the call
                     parts.append(_part("result", call["result"], call["tool"]))
         if is_last:
@@ -206,12 +206,12 @@ def _request(view: RequestView, number: int, places: Mapping[str, int]) -> Conve
         instructions=_text(view.instructions or ""),
         tools=[one_line(str(tool.get("name", "")), NAME) for tool in view.tools],
         output=one_line(", ".join(output_names(view)), NAME),
-        sent=list(_said_first(view)),
+        sent=list(_new_parts(view)),
         answer=list(_answer(view)),
     )
 
 
-def _said_first(view: RequestView) -> Iterator[ConversationPart]:
+def _new_parts(view: RequestView) -> Iterator[ConversationPart]:
     """Yield the messages that a request adds to the previous request.
 
     Responses and results of tool calls are omitted, because views show them as separate entries.
@@ -238,9 +238,9 @@ def _parts(message: Mapping[str, Any]) -> Iterator[ConversationPart]:
 def _block(block: Mapping[str, Any], role: str) -> ConversationPart | None:
     match block.get("type"):
         case "tool_call":
-            return _part("call", _words(block["arguments"]), str(block["tool"]))
+            return _part("call", _as_text(block["arguments"]), str(block["tool"]))
         case "tool_result":
-            return _part("result", _words(block["content"]), str(block["tool"]))
+            return _part("result", _as_text(block["content"]), str(block["tool"]))
         case "thinking":
             return _part("thinking", str(block["text"]))
         case "text":
@@ -257,13 +257,13 @@ def _answer(view: RequestView) -> Iterator[ConversationPart]:
             if part is not None:
                 yield part
         elif block["tool"] in outputs:
-            yield _part("assistant", _words(block["arguments"]))
+            yield _part("assistant", _as_text(block["arguments"]))
         else:
             yield _part("call", one_line(str(block["tool"]), NAME), str(block["id"]))
 
 
 def _call(call: ToolCallView, number: int, places: Mapping[str, int], questions: list[str]) -> ConversationCall:
-    result = "" if call.result is None else encodable(_words(call.result))
+    result = "" if call.result is None else encodable(_as_text(call.result))
     return ConversationCall(
         id=_place(call.under_way, places),
         call=call.id,
@@ -287,6 +287,7 @@ def _questions(turn: Span, call: ToolCallView, question_id: QuestionId) -> list[
     """Return the ids of all questions that can exist about a tool call. For most calls no such question exists."""
     prefix = placed(call.view.span)[0]
     name = call.key.removeprefix("tool")
+    # Keys under which the engine asks: for approval, for the result of the call, and for an MCP server (elicitation).
     keys = [f"approve{name}", f"ask{name}", *(f"elicit{name}-{number}" for number in range(1, MOST_ROUNDS + 1))]
     places = (Place(turn.path, turn.step, turn.visit, turn.iteration, f"{prefix}{key}") for key in keys)
     about = [question_id("question", place.operation_id) for place in places]
@@ -294,7 +295,7 @@ def _questions(turn: Span, call: ToolCallView, question_id: QuestionId) -> list[
     return about + unknown
 
 
-def _words(value: Any) -> str:
+def _as_text(value: Any) -> str:
     """Return a value as text: strings unchanged, the printed output of a command, other values as JSON."""
     if isinstance(value, str):
         return value
@@ -330,7 +331,7 @@ class FailureTracker:
         self._failed: dict[int, Span] = {}
         """Failed spans by id, in the order in which they failed."""
         self._kinds: dict[tuple[str, str], dict[int, None]] = {}
-        self._known: dict[int, Failure] = {}
+        self._failures: dict[int, Failure] = {}
         self._done: set[int] = set()
         self._items = 0
         self._is_undone = False
@@ -364,7 +365,7 @@ class FailureTracker:
             self._items += span.kind == "item"
 
     def _remove(self, index: int) -> None:
-        self._known.pop(index, None)
+        self._failures.pop(index, None)
         if self._failed.pop(index, None) is None:
             return
         self.has_changed = True
@@ -377,10 +378,10 @@ class FailureTracker:
         If `read` is given, the arguments of failed calls are read from the log, else they are taken from the spans.
         """
         self.has_changed = False
-        shown = [self._view(self._failed[index], spans, read) for index in self._chosen()]
+        shown = [self._view(self._failed[index], spans, read) for index in self._shown_indexes()]
         return FailureReport(total=len(self._failed), kept=self.kept, shown=shown)
 
-    def _chosen(self) -> list[int]:
+    def _shown_indexes(self) -> list[int]:
         """Return the span ids of the shown failures in the order of their time.
 
         The first failure of each kind is chosen first, then further failures up to `MOST_SHOWN`.
@@ -391,11 +392,11 @@ class FailureTracker:
         return [index for index in self._failed if index in chosen]
 
     def _view(self, span: Span, spans: Sequence[Span], read: Read | None) -> FailureView:
-        failure = self._known.get(span.index)
+        failure = self._failures.get(span.index)
         if failure is None:
             leaf = leaf_of(span, spans)
             failure = failure_of(span, leaf if read is None else _with_data(leaf, read), self._names)
-            self._known[span.index] = failure
+            self._failures[span.index] = failure
         return view_of_failure(failure, same=len(self._kinds[_kind(span)]))
 
 
@@ -434,11 +435,3 @@ def view_of_failure(failure: Failure, *, same: int = 1) -> FailureView:
         handled=failure.handled,
         same=same,
     )
-
-
-def failures_tracked(spans: Iterable[Span], names: ItemNames) -> FailureTracker:
-    """Return a `FailureTracker` to which all these spans have been added."""
-    failing = FailureTracker(names)
-    for span in spans:
-        failing.take(span)
-    return failing

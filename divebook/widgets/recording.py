@@ -37,7 +37,7 @@ from divebook.runtime.execution import Execution
 from divebook.text.format import size
 from divebook.text.redaction import Redactor, cut, one_line, shared
 from divebook.widgets.checking import checked
-from divebook.widgets.parts import FailureTracker, messages_up_to, newest_conversations, shortened
+from divebook.widgets.parts import FailureTracker, newest_conversations, parts_up_to, shortened
 from divebook.widgets.protocol import (
     ConversationPart,
     DetailEvent,
@@ -104,8 +104,8 @@ def merged_changes(changes: Iterable[Iterable[Change]]) -> list[Change]:
     for change in (change for event in changes for change in event):
         part, name, *value = change
         if value:
-            gone = [earlier for earlier in latest.get((part, name), ()) if len(earlier) < len(change)]
-            latest[part, name] = [*gone, change]
+            removals = [earlier for earlier in latest.get((part, name), ()) if len(earlier) < len(change)]
+            latest[part, name] = [*removals, change]
         else:
             latest.pop((part, name), None)
             latest[part, name] = [change]
@@ -185,15 +185,15 @@ class RecordedPositions:
         row = max(rows, key=lambda row: spans["sequence"][row])
         sequence_of_request = spans["sequence"][row]
         request = spans["id"][row]
-        conversation = next(
-            (one for one in self._recording["conversations"] if any(r["id"] == request for r in one["requests"])), None
-        )
-        if conversation is None:
+        for conversation in self._recording["conversations"]:
+            if any(entry["id"] == request for entry in conversation["requests"]):
+                break
+        else:
             raise IndexError(
                 f"what was said with event {sequence_of_request:,} is not among what the notebook holds of this run"
             )
         ended = [number for number in self._recording["members"][row][1:] if number <= sequence]
-        return sequence_of_request, messages_up_to(conversation, request, is_answered=bool(ended))
+        return sequence_of_request, parts_up_to(conversation, request, is_answered=bool(ended))
 
     def welcome(self, view: str) -> Welcome:
         """Return the data of the timeline and graph beside a replay."""
@@ -299,9 +299,9 @@ class Sample:
                 continue
             # Units can share events, so only the new ones count. A unit that is too large is skipped, since smaller
             # ones may fit.
-            fresh = [number for number in unit if number not in chosen]
-            if len(chosen) + len(fresh) <= limit:
-                chosen.update(fresh)
+            new_numbers = [number for number in unit if number not in chosen]
+            if len(chosen) + len(new_numbers) <= limit:
+                chosen.update(new_numbers)
             elif limit - len(chosen) < SPARE:
                 break
         return sorted(chosen)
@@ -435,9 +435,9 @@ class CleanRun:
         redactor.learn(shown({**execution.state.inputs, **execution.state.variables}))
         read = ReadLog.of(log)
         self._sample = sample_of(log, read.shown_spans)
-        self._kept = self._sample.cut(len(log) if len(log) <= whole else sampled)
-        self._rows = {sequence: row for row, sequence in enumerate(self._kept)}
-        self._events = [log[sequence - 1] for sequence in self._kept]
+        self._selected = self._sample.cut(len(log) if len(log) <= whole else sampled)
+        self._rows = {sequence: row for row, sequence in enumerate(self._selected)}
+        self._events = [log[sequence - 1] for sequence in self._selected]
         self._data = self._clean_data(self._events)
         self._texts = [redactor.text(summary_of(event)) for event in self._events]
         names = ItemNames.of_workflow(execution.workflow)
@@ -477,11 +477,11 @@ class CleanRun:
     @property
     def length(self) -> int:
         """Number of selected events."""
-        return len(self._kept)
+        return len(self._selected)
 
     def recording(self, *, events: int, texts: int) -> Recording:
         """Return a recording with at most `events` events and with texts of at most `texts` characters."""
-        sequences = self._sample.cut(events, self._rows) if events < self.length else self._kept
+        sequences = self._sample.cut(events, self._rows) if events < self.length else self._selected
         present = frozenset(sequences)
         rows = [self._rows[sequence] for sequence in sequences]
         spans = [labelled for labelled in self._spans if labelled[0].sequences[0] in present]

@@ -67,7 +67,7 @@ MAX_OPEN = 100
 """Maximum number of open questions that are shown, the oldest questions."""
 MAX_SETTLED = 50
 """Maximum number of answered, expired or withdrawn questions that are shown, the latest questions."""
-_TELLING_OF_QUESTIONS = (
+_QUESTION_EVENTS = (
     InterruptRaised,
     InterruptResolved,
     InterruptExpired,
@@ -89,8 +89,8 @@ class InboxFeed:
         self._behind = True
         self._last = self._hidden = 0
         self._is_over = False
-        self._known: dict[str, Asked] = {}
-        self._told: dict[str, Asked] = {}
+        self._questions: dict[str, Asked] = {}
+        self._sent: dict[str, Asked] = {}
 
     # --- what happens ----------------------------------------------------------------------------------------------
 
@@ -101,7 +101,7 @@ class InboxFeed:
         """
 
         def on_events(_execution_id: str, events: Sequence[Event]) -> None:
-            if any(isinstance(event.data, _TELLING_OF_QUESTIONS) for event in events):
+            if any(isinstance(event.data, _QUESTION_EVENTS) for event in events):
                 self.request_refresh()
                 wake()
 
@@ -124,7 +124,7 @@ class InboxFeed:
     @property
     def shown(self) -> list[Asked]:
         """The questions of the last frame: the oldest open questions, and the latest questions that were closed."""
-        return list(self._told.values())
+        return list(self._sent.values())
 
     @property
     def is_over(self) -> bool:
@@ -138,20 +138,20 @@ class InboxFeed:
             self._behind = False
             self._read()
         shown, hidden = self._shown()
-        changed = [entry for name, entry in shown.items() if self._told.get(name) != entry]
-        is_over = not any(entry["execution_id"] in self._followed for entry in self._known.values())
+        changed = [entry for name, entry in shown.items() if self._sent.get(name) != entry]
+        is_over = not any(entry["execution_id"] in self._followed for entry in self._questions.values())
         if not changed and (hidden, is_over) == (self._hidden, self._is_over):
             return None
         self._is_over = is_over
         after = self._last
         self._last = self._last + 1
         self._hidden = hidden
-        self._told = shown
+        self._sent = shown
         return InboxDelta(type="asked", after=after, last=self._last, now_us=_now_us(), hidden=hidden, asked=changed)
 
     def welcome(self, view: str, _since: int) -> Inbox:
         """Return all shown questions for a view that starts."""
-        entries = list(self._told.values())
+        entries = list(self._sent.values())
         return Inbox(type="inbox", view=view, last=self._last, now_us=_now_us(), hidden=self._hidden, asked=entries)
 
     def _read(self) -> None:
@@ -170,23 +170,23 @@ class InboxFeed:
         """Show the open questions of an ended execution as withdrawn, and stop reading the execution."""
         del self._followed[execution.id]
         # An entry is replaced and not changed, since frames compare it with the one that views have.
-        for name, entry in self._known.items():
+        for name, entry in self._questions.items():
             if entry["execution_id"] == execution.id and _is_open(entry):
                 withdrawn = QuestionView(**entry["question"])
                 withdrawn["status"] = InterruptStatus.CANCELLED
                 withdrawn["became"] = became(KINDS_CANCELLED, None)
-                self._known[name] = Asked(**{**entry, "question": withdrawn})
+                self._questions[name] = Asked(**{**entry, "question": withdrawn})
 
     def _take(self, execution: Execution) -> None:
         badge = badge_of(self.environment.store.record(execution.id))
         workflow = badged(one_line(execution.workflow.name, 120), badge)
         for question in execution.asked.values():
             address = address_of(execution.id, question)  # copies of an execution ask under the same ids
-            if not question.is_open and address not in self._known:
+            if not question.is_open and address not in self._questions:
                 continue  # settled before anybody looked here
             question_view = question_of(question._replace(id=address))
             cell = str((execution.state.identity.get(CELL) or {}).get("cell") or "")
-            self._known[address] = Asked(
+            self._questions[address] = Asked(
                 execution_id=execution.id, workflow=workflow, question=question_view, cell=cell
             )
 
@@ -195,9 +195,9 @@ class InboxFeed:
 
         Of the questions that are no longer open, only the latest `MAX_SETTLED` are kept.
         """
-        open_ = sorted(filter(_is_open, self._known.values()), key=lambda entry: entry["question"]["raised_us"])
-        settled = [entry for entry in self._known.values() if not _is_open(entry)][-MAX_SETTLED:]
-        self._known = dict(_by_name([*settled, *open_]))
+        open_ = sorted(filter(_is_open, self._questions.values()), key=lambda entry: entry["question"]["raised_us"])
+        settled = [entry for entry in self._questions.values() if not _is_open(entry)][-MAX_SETTLED:]
+        self._questions = dict(_by_name([*settled, *open_]))
         return dict(_by_name([*settled, *open_[:MAX_OPEN]])), max(0, len(open_) - MAX_OPEN)
 
 
@@ -275,11 +275,11 @@ class RecordCache:
 
     def look(self) -> None:
         """Read the records that may have changed, and the next page of older records."""
-        going = {record.execution_id: record for record in self.store.unended() if self._fits(record)}
-        stale = self._stale - going.keys()
+        unended = {record.execution_id: record for record in self.store.unended() if self._fits(record)}
+        stale = self._stale - unended.keys()
         # Those that run now are read again in the next frame, which shows how they ended.
-        self._stale = {*going}
-        records = {name: self._record(name) for name in stale} | going
+        self._stale = {*unended}
+        records = {name: self._record(name) for name in stale} | unended
         if self._read or self.is_whole:  # it was empty: test_what_begins_and_ends_between_two_looks_is_found
             records |= self._newest()
         if not self.is_whole:
@@ -412,7 +412,7 @@ COMMANDS: Mapping[str, list[Command]] = {
     FAILED: ["resume"],
     CANCELLED: ["resume"],
 }
-_TELLING = (
+_LIST_EVENTS = (
     catalog.ExecutionStarted,
     catalog.ExecutionResumed,
     catalog.ExecutionPaused,
@@ -453,7 +453,7 @@ class RunsFeed:
         self._behind = True
         self._is_asked = False
         self._basis: tuple[object, ...] | None = None
-        self._told: RunsPage | None = None
+        self._sent: RunsPage | None = None
         self._last = 0
         self._rests_until = 0.0
         self._wake: Callable[[], None] = _nothing
@@ -472,7 +472,7 @@ class RunsFeed:
         def on_events(execution_id: str, events: Sequence[Event]) -> None:
             if not events:  # it was deleted
                 self.refresh([execution_id])
-            elif any(isinstance(event.data, _TELLING) for event in events):
+            elif any(isinstance(event.data, _LIST_EVENTS) for event in events):
                 self.request_refresh()
                 wake()
 
@@ -520,15 +520,15 @@ class RunsFeed:
         if not self._cache.is_whole or (self._query["by"] != "began" and not is_done):
             self._is_asked = True  # there is more to read, and somebody waits for it
             self._wake()
-        if page == self._told:
+        if page == self._sent:
             return None
-        self._told = page
+        self._sent = page
         self._last = self._last + 1
         return self.welcome("", 0)
 
     def welcome(self, view: str, _since: int) -> RunsPage:
         """Return the current list for one view that starts."""
-        page = self._told or self._page()[0]
+        page = self._sent or self._page()[0]
         return RunsPage(**{**page, "view": view, "last": self._last, "now_us": self._now()})
 
     def _page(self) -> tuple[RunsPage, bool]:
@@ -542,13 +542,15 @@ class RunsFeed:
         records = self._cache.records
         lines = self._overview.known_lines(records)
         week = [line for line in lines if is_within(line.record, WEEK, now_us)]
-        lacking = [line.record for line in (week if query["by"] == "began" else lines) if line.summary is None]
-        self._overview.summaries(lacking[:AT_ONCE], PATIENCE)
-        fitting = [line for line in lines if fits(line, query, now_us)]
-        chosen = [line for line in fitting if query["status"] in ("", line.status)]
+        # An order by cost or working time needs the summaries of all rows, the weekly cost only those of the last week.
+        needed = week if query["by"] == "began" else lines
+        unread = [line.record for line in needed if line.summary is None]
+        self._overview.summaries(unread[:AT_ONCE], PATIENCE)
+        matching = [line for line in lines if fits(line, query, now_us)]
+        chosen = [line for line in matching if query["status"] in ("", line.status)]
         chosen.sort(key=lambda line: rank(line, query, now_us), reverse=True)
         shown = self._overview.lines([line.record for line in chosen[: query["limit"]]], PATIENCE)
-        costs = [] if lacking else [line.cost for line in week if line.cost is not None and line.is_counted]
+        costs = [] if unread else [line.cost for line in week if line.cost is not None and line.is_counted]
         page = RunsPage(
             type="runs",
             view="",
@@ -560,14 +562,14 @@ class RunsFeed:
             matching=len(chosen),
             running=sum(line.status == RUNNING for line in lines),
             week_cost=sum(costs) / NANODOLLARS if costs else None,
-            counts=_counted(line.status for line in fitting),
+            counts=_counted(line.status for line in matching),
             workflows=sorted({one_line(record.workflow_name, 120) for record in records})[:MOST_NAMES],
             tags=sorted({tag for record in records for tag in record.tags})[:MOST_NAMES],
             runs=[self._view(line) for line in shown],
             near="" if chosen or not query["text"] else near(lines, query),
             frame=as_code(query, self._store),
         )
-        return page, not lacking and all(line.summary for line in shown)
+        return page, not unread and all(line.summary for line in shown)
 
     def _view(self, line: RunLine) -> RunView:
         """Convert a row of the list to the form that views show.
@@ -577,7 +579,16 @@ class RunsFeed:
         """
         record = line.record
         summary = line.summary
-        works = summary is not None and summary.works and line.status == RUNNING
+        done = total = since_us = 0
+        if summary is None:
+            worked_us = None
+        elif summary.works and line.status == RUNNING:
+            done = summary.done
+            total = summary.total
+            since_us = summary.since_us
+            worked_us = summary.worked_us
+        else:
+            worked_us = line.worked_us(0)
         return RunView(
             execution_id=line.id,
             workflow=one_line(record.workflow_name, 120),
@@ -587,12 +598,12 @@ class RunsFeed:
             about=line.about,
             is_error=bool(line.error),
             stand=line.stand,
-            done=summary.done if summary is not None and works else 0,
-            total=summary.total if summary is not None and works else 0,
+            done=done,
+            total=total,
             questions=line.questions,
             began_us=to_microseconds(record.created_at),
-            worked_us=None if summary is None else summary.worked_us if works else line.worked_us(0),
-            since_us=summary.since_us if summary is not None and works else 0,
+            worked_us=worked_us,
+            since_us=since_us,
             cost=None if line.cost is None else line.cost / NANODOLLARS,
             commands=COMMANDS.get(line.status, []),
             is_open=line.id == self.opened,

@@ -81,14 +81,23 @@ def with_activity(header: Header, activity: Activity, spreads: Spreads) -> Heade
     """
     steps = activity.progress[:MOST_STEPS]
     latest = spreads.latest(steps)
-    was_left = activity.doing == WORKED and not header["live"]
-    phases = [*activity.phases, *([activity.current] if activity.current is not None else [])]
+    doing = activity.doing
+    since_us = activity.since_us
+    worked_us = activity.before(WORKED)
+    if doing == WORKED and not header["live"]:
+        # The log ends in a period of work, but the process that did the work no longer runs.
+        doing = STOPPED
+        worked_us += activity.last_us - activity.since_us
+        since_us = activity.last_us
+    phases = list(activity.phases)
+    if activity.current is not None:
+        phases.append(activity.current)
     longest = sorted(phases, key=_length)[-MOST_PHASES:]
     return {
         **header,
-        "doing": STOPPED if was_left else activity.doing,
-        "since_us": (activity.last_us if was_left else activity.since_us) or None,
-        "worked_us": activity.before(WORKED) + (activity.last_us - activity.since_us if was_left else 0),
+        "doing": doing,
+        "since_us": since_us or None,
+        "worked_us": worked_us,
         "waited_us": activity.before(WAITED),
         "paused_us": activity.before(PAUSED),
         "stretches": [_phase(one) for one in sorted(longest, key=lambda one: one.started_us)],
@@ -205,7 +214,7 @@ _LOOKED_AT = PREVIEW_WIDTH + TEXT_BEHIND_CUT
 _ANSWERS = (AGENT_RESPONSE, CACHED_RESPONSE)
 _MAX_BITS = 256
 """Maximum number of bits of an integer whose digits are shown. Writing the digits of a longer integer is slow."""
-_GIVEN = ("params", "arguments", "script", "prompt", "content")
+_PREVIEW_PARAMETERS = ("params", "arguments", "script", "prompt", "content")
 """Parameters that are sufficient as a preview of an operation, the most informative first."""
 
 
@@ -214,9 +223,9 @@ def arguments_preview(span: Span) -> str:
     parameters = span.parameters
     if span.kind != "operation" or not parameters:
         return ""
-    telling = next((parameters[key] for key in _GIVEN if parameters.get(key)), None)
-    if telling is not None:
-        return preview(telling)
+    argument = next((parameters[key] for key in _PREVIEW_PARAMETERS if parameters.get(key)), None)
+    if argument is not None:
+        return preview(argument)
     naming = NAMED_BY.get(span.type)
     return preview({key: value for key, value in parameters.items() if key != naming and not _is_empty(value)})
 
@@ -291,7 +300,7 @@ def _listed(brackets: str, parts: Iterable[tuple[str, Any]]) -> Iterator[str]:
 NAME_WIDTH = 120
 LABEL_WIDTH = 60
 NOTE_WIDTH = 160
-_TELLING = ("tool_name", "tool", "action_name", "step", "workflow", "agent", "path", "model")
+_LABEL_PARAMETERS = ("tool_name", "tool", "action_name", "step", "workflow", "agent", "path", "model")
 """Parameters that distinguish an operation from other operations of a step, the most informative first."""
 
 
@@ -323,7 +332,7 @@ def _label_of(span: Span) -> str:
         return one_line(span.called or "", LABEL_WIDTH)
     if span.within is not None and isinstance(parameters.get("request"), int):
         return f"request {parameters['request']}"
-    value = next((parameters[key] for key in _TELLING if isinstance(parameters.get(key), str)), "")
+    value = next((parameters[key] for key in _LABEL_PARAMETERS if isinstance(parameters.get(key), str)), "")
     return one_line(value, LABEL_WIDTH)
 
 
@@ -332,15 +341,15 @@ class BlockNames:
 
     def __init__(self) -> None:
         self._places = {"": 0}
-        self._known: dict[tuple[str, int], int] = {}
+        self._places_by_text: dict[tuple[str, int], int] = {}
 
     def place(self, text: str, width: int = NAME_WIDTH) -> int:
         """Return the index of a text, which is added on first use, shortened to `width` characters on one line."""
         # Looked up before it is shortened, because most texts of a block repeat.
-        place = self._known.get((text, width))
+        place = self._places_by_text.get((text, width))
         if place is None:
             place = self._places.setdefault(one_line(text, width), len(self._places))
-            self._known[text, width] = place
+            self._places_by_text[text, width] = place
         return place
 
     def listed(self) -> list[str]:
@@ -592,15 +601,15 @@ def waits_of(execution: Execution, driven_by: str | None = None) -> str:
     command that sends them.
     """
     state = execution.state
-    held_up = execution.held_up if driven_by is None else f"goes on in {driven_by}"
+    blocked = execution.held_up if driven_by is None else f"goes on in {driven_by}"
     if state.status == ENQUEUED:
         due = "" if state.due_us is None else f", from {local_time(to_datetime(state.due_us))} on"
-        held_up = f"waits in the queue {one_line(state.queue or '', MAX_NAME)} for a worker{due}"
+        blocked = f"waits in the queue {one_line(state.queue or '', MAX_NAME)} for a worker{due}"
     signals = [] if state.is_over else awaited_signals(state)
     waits = [f"waits for {awaited}: {in_notebook('signal', [execution.id, awaited.name])}" for awaited in signals]
     asks_models = execution.is_live and execution.state.ledger.llm_calls
     limits = [str(limit) for limit in REQUEST_LIMITERS.states()] if asks_models else []
-    return "; ".join([*([] if held_up is None else [held_up]), *limits, *waits])
+    return "; ".join([*([] if blocked is None else [blocked]), *limits, *waits])
 
 
 def durability_of(execution: Execution) -> Durability:
@@ -651,12 +660,12 @@ def question_of(question: Question, hidden: Container[str] = ()) -> QuestionView
         response=shown(question.response),
         answered_by=question.answered_by,
         answered_us=question.settled_us,
-        became=_said(became(question.status, question.response)),
-        fallback="" if question.default is None else _said(answer_in_words(question.default)),
+        became=_answer_text(became(question.status, question.response)),
+        fallback="" if question.default is None else _answer_text(answer_in_words(question.default)),
     )
 
 
-def _said(words: str) -> str:
+def _answer_text(words: str) -> str:
     return encodable(cut(words, MAX_ANSWER))
 
 

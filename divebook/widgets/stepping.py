@@ -18,7 +18,7 @@ from divebook.events.codec import encode
 from divebook.questions import Question
 from divebook.replay.replayer import Positions, request_at
 from divebook.text.redaction import cut
-from divebook.widgets.parts import messages_with
+from divebook.widgets.parts import request_and_response_parts
 from divebook.widgets.protocol import (
     ConversationPart,
     DetailEvent,
@@ -40,7 +40,16 @@ MAX_VALUES = 400_000
 """Maximum number of characters of all values in one answer."""
 EVENTS_PER_ANSWER = 10_000
 MAX_PATHS = 200
-_TELLING = ("error", "condition", "question", "item_key", "operation_type", "stored_variable", "target", "signal_type")
+_SUMMARY_FIELDS = (
+    "error",
+    "condition",
+    "question",
+    "item_key",
+    "operation_type",
+    "stored_variable",
+    "target",
+    "signal_type",
+)
 """Fields that distinguish an event from other events, the most informative first."""
 
 
@@ -104,7 +113,7 @@ class SteppedLog:
         if not 0 <= sequence <= self.total:
             raise IndexError(f"there is no position {sequence}: the log has {self.total} events; take one from 0 on")
         request = request_at(self.positions, sequence)
-        return (0, []) if request is None else (request.span.sequences[0], messages_with(request))
+        return (0, []) if request is None else (request.span.sequences[0], request_and_response_parts(request))
 
     def block(self, after: int = 0, stop: int | None = None) -> EventBlock:
         """Return the events after sequence number `after`, up to and including `stop`, as columns of short texts.
@@ -122,22 +131,23 @@ def reply_of(log: Steppable, message: Mapping[str, Any]) -> ReplayToBrowser | No
     """Return the answer to a message of a view that replays a log; None for messages of other types."""
     match message:
         case {"type": "events", "view": str(view), "after": int(after), "stop": int(stop)}:
+            # A long log is sent in several answers, so that other messages can be sent in between.
             block = log.block(max(0, after), min(stop, max(0, after) + EVENTS_PER_ANSWER))
             return EventsAnswer(type="events", view=view, total=log.total, events=block)
         case {"type": "state", "view": str(view), "sequence": int(sequence)}:
-            state, why = _tried(log.state_at, sequence)
+            state, why = _result_or_error(log.state_at, sequence)
             return StateAnswer(type="state", view=view, sequence=sequence, state=state, error=why)
         case {"type": "event", "view": str(view), "sequence": int(sequence)}:
-            event, why = _tried(log.event_at, sequence)
+            event, why = _result_or_error(log.event_at, sequence)
             return EventAnswer(type="event", view=view, sequence=sequence, event=event, error=why)
         case {"type": "said", "view": str(view), "sequence": int(sequence)}:
-            answer, why = _tried(log.said_at, sequence)
+            answer, why = _result_or_error(log.said_at, sequence)
             request_sequence, parts = answer or (0, [])
             return SaidAnswer(type="said", view=view, sequence=sequence, asked=request_sequence, parts=parts, error=why)
     return None
 
 
-def _tried(read: Callable[[int], T], sequence: int) -> tuple[T | None, str]:
+def _result_or_error(read: Callable[[int], T], sequence: int) -> tuple[T | None, str]:
     try:
         return read(sequence), ""
     except (IndexError, DivebookError) as error:
@@ -146,6 +156,7 @@ def _tried(read: Callable[[int], T], sequence: int) -> tuple[T | None, str]:
 
 def view_of(state: ExecutionState) -> StateView:
     """Convert the state of an execution to JSON data of limited size."""
+    # One budget for the whole state: the first values are shown best.
     budget = Budget(MAX_VALUES)
     return StateView(
         sequence=state.last_sequence,
@@ -162,6 +173,7 @@ def view_of(state: ExecutionState) -> StateView:
 
 def shown_paths(state: ExecutionState) -> Sequence[PathState]:
     """Return at most `MAX_PATHS` paths in the order of their start: the active paths, then the newest ended paths."""
+    # Active paths take precedence, because a run with many items has thousands of ended paths.
     active = state.active_paths()[:MAX_PATHS]
     names = {path.id for path in active}
     over = sorted((path for path in state.paths.values() if path.id not in names), key=lambda path: path.number)
@@ -238,5 +250,5 @@ def summary_of(event: Event) -> str:
         return ", ".join(change.key for change in event.data.mutations)
     if isinstance(event.data, OperationStarted):
         return f"{event.data.operation_type} {event.data.name or ''}".rstrip()
-    values = (getattr(event.data, name, None) for name in _TELLING)
+    values = (getattr(event.data, name, None) for name in _SUMMARY_FIELDS)
     return next((value for value in values if isinstance(value, str) and value), "")

@@ -78,15 +78,15 @@ class VariableReader:
     def __init__(self, workflow: Workflow, redactor: Redactor) -> None:
         self._steps = {step.store: step.name for step in reversed(visible_steps(workflow)) if step.store}
         self._redactor = redactor
-        self._known: dict[tuple[str, str], tuple[Any, VariableView]] = {}
+        self._cache: dict[tuple[str, str], tuple[Any, VariableView]] = {}
 
     def of(self, state: ExecutionState, setters: Setters) -> list[VariableView]:
         """Return all inputs and variables, including variables that a step has not set yet."""
-        before = self._known
-        self._known = {}
-        return [self._view(variable, before) for variable in islice(self._named(state, setters), MOST_VARIABLES)]
+        before = self._cache
+        self._cache = {}
+        return [self._view(variable, before) for variable in islice(self._variables_of(state, setters), MOST_VARIABLES)]
 
-    def _named(self, state: ExecutionState, setters: Setters) -> Iterator[_Variable]:
+    def _variables_of(self, state: ExecutionState, setters: Setters) -> Iterator[_Variable]:
         yield from (_Variable(name, INPUT, value) for name, value in state.inputs.items())
         for name in dict.fromkeys([*reversed(self._steps), *sorted(state.variables)]):
             source = setters.steps.get(name) or self._steps.get(name, "")
@@ -95,14 +95,14 @@ class VariableReader:
     def _view(self, variable: _Variable, before: Mapping[tuple[str, str], tuple[Any, VariableView]]) -> VariableView:
         key = variable.source, variable.name
         entry = before.get(key)
-        view = (
-            entry[1] if entry is not None and variable.is_set and entry[0] is variable.value else self._made(variable)
-        )
+        # The same object has the same view, because recorded values never change.
+        is_cached = entry is not None and variable.is_set and entry[0] is variable.value
+        view = entry[1] if entry is not None and is_cached else self._new_view(variable)
         if variable.is_set:
-            self._known[key] = variable.value, view
+            self._cache[key] = variable.value, view
         return view
 
-    def _made(self, variable: _Variable) -> VariableView:
+    def _new_view(self, variable: _Variable) -> VariableView:
         name = one_line(variable.name, CELL)
         source = one_line(variable.source, CELL)
         view = VariableView(name=name, source=source, type="", size="", text="", columns=[], rows=[], total=0)
@@ -186,6 +186,7 @@ def len_of(value: Any) -> int:
 def _head(value: Any) -> list[Mapping[str, Any]]:
     """Return the first rows of a table or of a list of records; an empty list for other values."""
     if isinstance(value, Arrow) and len(value.shape) == 2:
+        # The size is estimated before anything is decoded.
         if value.least_bytes() > LARGEST:
             raise ValueError(f"it has more than {LARGEST // 1_000_000} MB")
         return [row for row in value.head(HEAD) if isinstance(row, Mapping)]
@@ -233,7 +234,11 @@ def _and_more(parts: list[Any], whole: int) -> list[Any]:
 
 
 def _is_nested(value: Any) -> bool:
-    parts: Iterable[Any] = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    parts: Iterable[Any] = ()
+    if isinstance(value, Mapping):
+        parts = value.values()
+    elif isinstance(value, list):
+        parts = value
     return any(isinstance(part, Mapping | list) and part for part in parts)
 
 
@@ -253,7 +258,7 @@ class _Point(NamedTuple):
 
     sequence: int
     files: Manifest
-    told: str
+    label: str
     left_out: Sequence[Mapping[str, str]]
 
 
@@ -270,7 +275,7 @@ class FilesReader:
     def __init__(self, execution: Execution, redactor: Redactor) -> None:
         self._execution = execution
         self._redactor = redactor
-        self._known: dict[str, tuple[int, Tree, Tree]] = {}
+        self._cache: dict[str, tuple[int, Tree, Tree]] = {}
         """For each workspace: the last event that was read, the original files, and the files at this event."""
         self._made: dict[str, tuple[str, WorkspaceView]] = {}
         """For each workspace: the digest of its files, and the files in the form that views show."""
@@ -293,7 +298,7 @@ class FilesReader:
         if entry is None or entry[0] != held.tree:
             first, now = self._trees(name, held)
             points = self._points[name]
-            latest = [FilesPoint(sequence=point.sequence, told=point.told) for point in points[1:][-MOST_POINTS:]]
+            latest = [FilesPoint(sequence=point.sequence, told=point.label) for point in points[1:][-MOST_POINTS:]]
             view = WorkspaceView(
                 name=name,
                 kind=held.kind,
@@ -331,24 +336,24 @@ class FilesReader:
         The events that change a workspace form a linked list: `previous` is the number of the preceding event. The loop
         follows the list from the newest event back to the last event that was read earlier.
         """
-        until, first, now = self._known.get(name, (0, None, None))
-        news: list[_Point] = []
+        until, first, now = self._cache.get(name, (0, None, None))
+        new_points: list[_Point] = []
         at: int | None = held.at
         while at and at > until:
             (event,) = self._execution.store.read(self._execution.id, at - 1, 1)
             data = event.data
             assert isinstance(data, catalog.WorkspaceOpened | catalog.FilesChanged)  # noqa: S101 - `held.at` counts one
-            news.append(_Point(at, data.files or (), _change_label(data), data.problems or ()))
+            new_points.append(_Point(at, data.files or (), _change_label(data), data.problems or ()))
             at = data.previous if isinstance(data, catalog.FilesChanged) else None
-        news.reverse()
-        manifests = [point.files for point in news]
-        self._points.setdefault(name, []).extend(news)
+        new_points.reverse()
+        manifests = [point.files for point in new_points]
+        self._points.setdefault(name, []).extend(new_points)
         if first is None or now is None:
             first = tree_of(manifests[:1])
             now = tree_of(manifests)
         else:
             now = changed_tree(now.entries, manifests)
-        self._known[name] = held.at, first, now
+        self._cache[name] = held.at, first, now
         return first, now
 
 
