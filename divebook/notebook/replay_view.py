@@ -37,12 +37,12 @@ class RunReplay(ReplayView, LogWalk):
     ) -> None:
         self._positions = positions_of(execution)
         self._workflow = execution.workflow
-        beside = ReplayPictures.of(lambda: source_of(execution))
+        pictures = ReplayPictures.of(lambda: source_of(execution))
         super().__init__(
             SteppedLog(self._positions),
             name,
             saved,
-            beside=beside,
+            pictures=pictures,
             moves=moves,
             on_filled=self._show_position,
             on_position=self._set_position,

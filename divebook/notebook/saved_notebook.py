@@ -137,8 +137,8 @@ class SavedRun(FramedLog):
         from divebook.widgets.views import ReplayPictures
 
         name = f"{self.workflow} {self.id}"
-        beside = ReplayPictures(self._positions.welcome)
-        return SavedRunReplay(self._positions, name, self._repr_mimebundle_, beside=beside, moves=shows_widgets())
+        pictures = ReplayPictures(self._positions.welcome)
+        return SavedRunReplay(self._positions, name, self._repr_mimebundle_, pictures=pictures, moves=shows_widgets())
 
     # --- how it shows ----------------------------------------------------------------------------------------------
 

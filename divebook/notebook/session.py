@@ -368,8 +368,8 @@ class Session:
 
     def open(self, file: Path) -> Run:
         """Return the run in a file, imported into a new store in memory."""
-        beside = self.over(None).beside(MemoryStore())
-        return Run(beside.import_log(file), beside)
+        environment = self.over(None).beside(MemoryStore())
+        return Run(environment.import_log(file), environment)
 
     def resume(
         self,

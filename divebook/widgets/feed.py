@@ -110,7 +110,7 @@ class _Text:
         self.raw += piece
 
     def settle(self, redactor: Redactor) -> None:
-        """Redact the text as far as its end cannot be the beginning of a secret.
+        """Redact the received text, except an end that may be the beginning of a secret.
 
         If text that was already sent turns out to be part of a secret, the whole text is sent again, starting at 0.
         """

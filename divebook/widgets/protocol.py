@@ -198,9 +198,9 @@ class Files(TypedDict):
 
 
 class TakingOver(TypedDict):
-    """Intent of a person: apply the changed files of a workspace to the folder that the workspace is a copy of.
+    """Command that a person gives in a view: apply the changed files of a workspace to the folder that was copied.
 
-    Either all files in `paths` are applied, or none.
+    The workspace is a copy of this folder. Either all files in `paths` are applied, or none.
     """
 
     type: Literal["take_over"]
@@ -333,7 +333,7 @@ class BundleQuery(TypedDict):
 
 
 class Ack(TypedDict):
-    """Acknowledgement of an intent, such as `AnswerGiven` or `Steering`."""
+    """Acknowledgement of a command of a person, such as `AnswerGiven` or `Steering`."""
 
     type: Literal["ack"]
     id: str
@@ -343,7 +343,7 @@ class Ack(TypedDict):
 
 
 class Steering(TypedDict):
-    """Intent of a person: pause, resume, cancel or recover the execution."""
+    """Command that a person gives in a view: pause, resume, cancel or recover the execution."""
 
     type: Literal["control"]
     id: str
@@ -522,7 +522,7 @@ class Offer(TypedDict):
 
 
 class AnswerGiven(TypedDict):
-    """Intent of a person: answer a question."""
+    """Command that a person gives in a view: answer a question."""
 
     type: Literal["answer"]
     id: str
@@ -622,7 +622,7 @@ class RunsPage(TypedDict):
 
 
 class RunsWish(TypedDict):
-    """Intent of a person: apply a command to selected executions of the list."""
+    """Command that a person gives in a view: apply a command to selected executions of the list."""
 
     type: Literal["wish"]
     id: str

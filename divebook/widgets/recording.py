@@ -84,7 +84,10 @@ TABLES = ("inputs", "outputs", "variables")
 
 
 def cells_after(cells: Mapping[Cell, Any], changes: Iterable[Iterable[Change]]) -> dict[Cell, Any]:
-    """Return the cells after applying the changes of some events."""
+    """Return the cells of a state after applying the changes of some events.
+
+    A cell is one part of a state, such as one variable.
+    """
     present = dict(cells)
     for change in (change for event in changes for change in event):
         part, name, *value = change
@@ -96,9 +99,10 @@ def cells_after(cells: Mapping[Cell, Any], changes: Iterable[Iterable[Change]]) 
 
 
 def merged_changes(changes: Iterable[Iterable[Change]]) -> list[Change]:
-    """Merge the changes of several events into one list with the same effect on the cells and on their order.
+    """Return the changes of several events to the cells of a state as one list with the same effect.
 
-    If a cell is removed and then set again, both changes remain, because the new cell must be at the end.
+    The result also leaves the cells in the same order. If a cell is removed and then set again, both changes remain,
+    because the new cell must be at the end. A cell is one part of a state, such as one variable.
     """
     latest: dict[Cell, list[Change]] = {}
     for change in (change for event in changes for change in event):
@@ -113,7 +117,7 @@ def merged_changes(changes: Iterable[Iterable[Change]]) -> list[Change]:
 
 
 def view_of_cells(sequence: int, cells: Mapping[Cell, Any]) -> StateView:
-    """Convert the cells after an event to the state that views show."""
+    """Convert the cells of a state (its variables, paths, ...) to the state that views show."""
     tables = {table: {name: value for (part, name), value in cells.items() if part == table} for table in TABLES}
     return StateView(
         sequence=sequence,
@@ -275,7 +279,7 @@ def members(span: Span) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Selection of events from a long log.
+    """Selection of events from a long log for a saved notebook.
 
     The selection is a list of units, ordered so that each beginning of the list is a good sample of the log.
     """
@@ -306,7 +310,7 @@ class Sample:
                 break
         return sorted(chosen)
 
-    def said(self, sequences: Iterable[int]) -> str:
+    def description(self, sequences: Iterable[int]) -> str:
         """Return a description of the sample for people; empty if it contains all events."""
         present = set(sequences)
         if len(present) == self.total:
@@ -376,7 +380,7 @@ def _together(spans: Iterable[Span]) -> Iterator[Sequence[Span]]:
 
 
 def _spread(things: Sequence[T]) -> Iterator[T]:
-    """Yield the elements in an order in which each beginning is spread evenly over the whole.
+    """Yield elements of a sequence so that any number of first elements is spread evenly over the sequence.
 
     The order is that of the indexes with reversed bits: 0 4 2 6 1 5 3 7.
     """
@@ -498,7 +502,7 @@ class CleanRun:
             graph=self._graph,
             total=self._total,
             spans=spans_block(spans, self._origin),
-            sample=self._sample.said(sequences),
+            sample=self._sample.description(sequences),
             conversations=[
                 shortened(conversation, texts) for conversation in self._conversations if conversation["id"] in indices
             ],
@@ -601,7 +605,7 @@ def _states(execution_id: str, log: Iterable[Event], sequences: Container[int]) 
 
 
 def _cells(part: str, state: ExecutionState) -> dict[str, Any]:
-    """Return the cells of one part of a state, before redaction."""
+    """Return the cells of one part of a state by name, before redaction: for ``variables``, each variable."""
     match part:
         case "status" | "usage":
             return {"": getattr(state, part)}

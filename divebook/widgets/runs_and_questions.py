@@ -451,7 +451,7 @@ class RunsFeed:
         self._overview = Overview(environment.store)
         self._clock = clock
         self._behind = True
-        self._is_asked = False
+        self._is_requested = False
         self._basis: tuple[object, ...] | None = None
         self._sent: RunsPage | None = None
         self._last = 0
@@ -491,13 +491,13 @@ class RunsFeed:
     def ask(self, query: RunsQuery) -> None:
         """Change the filters and the order of the list; can be called from any thread."""
         self._query = RunsQuery(**{**query, "view": "", "limit": min(query["limit"], MOST_SHOWN)})
-        self._is_asked = True
+        self._is_requested = True
         self._wake()
 
     @property
     def has_news(self) -> bool:
         """True if the next frame is likely to contain changes."""
-        return self._is_asked or (self._behind and self._clock() >= self._rests_until)
+        return self._is_requested or (self._behind and self._clock() >= self._rests_until)
 
     # --- frames ----------------------------------------------------------------------------------------------------
 
@@ -509,7 +509,7 @@ class RunsFeed:
         frame.
         """
         began = self._clock()
-        self._behind = self._is_asked = False
+        self._behind = self._is_requested = False
         self._cache.look()
         basis = (self._cache.version, self._query, self.opened, *self._overview.moving())
         if basis == self._basis:
@@ -518,7 +518,7 @@ class RunsFeed:
         self._basis = basis if is_done else None
         self._rests_until = self._clock() + RESTS * (self._clock() - began)
         if not self._cache.is_whole or (self._query["by"] != "began" and not is_done):
-            self._is_asked = True  # there is more to read, and somebody waits for it
+            self._is_requested = True  # there is more to read, and somebody waits for it
             self._wake()
         if page == self._sent:
             return None

@@ -277,7 +277,7 @@ class FilesReader:
         self._redactor = redactor
         self._cache: dict[str, tuple[int, Tree, Tree]] = {}
         """For each workspace: the last event that was read, the original files, and the files at this event."""
-        self._made: dict[str, tuple[str, WorkspaceView]] = {}
+        self._views_by_workspace: dict[str, tuple[str, WorkspaceView]] = {}
         """For each workspace: the digest of its files, and the files in the form that views show."""
         self._points: dict[str, list[_Point]] = {}
         """For each workspace: the events that changed its files, the oldest first."""
@@ -294,7 +294,7 @@ class FilesReader:
         return [self._of_then(view, at, since) for view in now] if at or since else now
 
     def _of_now(self, name: str, held: HeldWorkspace) -> WorkspaceView:
-        entry = self._made.get(name)
+        entry = self._views_by_workspace.get(name)
         if entry is None or entry[0] != held.tree:
             first, now = self._trees(name, held)
             points = self._points[name]
@@ -307,7 +307,7 @@ class FilesReader:
                 left_out=_left_out(points[-1]),
                 points=[*latest[::-1], FilesPoint(sequence=points[0].sequence, told="begin")],
             )
-            entry = self._made[name] = held.tree or "", cast("WorkspaceView", self._redactor.value(view))
+            entry = self._views_by_workspace[name] = held.tree or "", cast("WorkspaceView", self._redactor.value(view))
         return entry[1]
 
     def _of_then(self, now: WorkspaceView, at: int, since: int) -> WorkspaceView:

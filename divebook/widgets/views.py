@@ -410,7 +410,7 @@ class LiveView(FollowingView):
         self, publisher: Publisher[Feed], handlers: Handlers, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._feed = publisher.feed
-        self._asked: dict[str, QuestionView] = {}
+        self._questions: dict[str, QuestionView] = {}
         self._moved: Callable[[Publisher[Feed]], None] = lambda _: None
         self._stepped: SteppedLog | None = None
         super().__init__(publisher, handlers, clock)
@@ -418,7 +418,7 @@ class LiveView(FollowingView):
     def follow(self, publisher: Publisher[Feed]) -> None:
         """Show another execution."""
         self._feed = publisher.feed
-        self._asked = {}
+        self._questions = {}
         super().follow(publisher)
         self._moved(publisher)
 
@@ -428,11 +428,11 @@ class LiveView(FollowingView):
 
     def _on_frame(self, delta: Delta) -> int:
         sent = super()._on_frame(delta)
-        self._asked.update((question["interrupt_id"], question) for question in delta["questions"])
+        self._questions.update((question["interrupt_id"], question) for question in delta["questions"])
         return sent + self._take_snapshot(delta["header"])
 
     def _take_snapshot(self, header: Header) -> int:
-        pending = [question for question in self._asked.values() if question["status"] == "pending"][:MAX_PENDING]
+        pending = [question for question in self._questions.values() if question["status"] == "pending"][:MAX_PENDING]
         snapshot = shared().value({"status": header["status"], "workflow": header["workflow"], "pending": pending})
         if snapshot == self.snapshot:
             return 0
@@ -738,12 +738,12 @@ class ReplayPictures:
 
         For a log of more than `MOST_PICTURED` events the answers contain no spans.
         """
-        aside = _BackgroundReader(source)
+        background_reader = _BackgroundReader(source)
 
         def welcome(view: str) -> Welcome | None:
             total = source().total()
             at_once = total <= AT_ONCE or total > MOST_PICTURED
-            answer = _read(source()) if at_once else aside.read(view, total)
+            answer = _read(source()) if at_once else background_reader.read(view, total)
             return None if answer is None else {**answer, "view": view}
 
         return cls(welcome)
@@ -767,24 +767,24 @@ class _BackgroundReader:
         self._source = source
         self._thread: threading.Thread | None = None
         self._view = ""
-        self._made: Welcome | None = None
+        self._result: Welcome | None = None
 
     def read(self, view: str, total: int) -> Welcome | None:
         """Return the data if it was made for this view or contains all current events; None while the log is being
         read.
         """
-        if self._made is not None and (self._view == view or self._made["last"] == total):
-            return self._made
+        if self._result is not None and (self._view == view or self._result["last"] == total):
+            return self._result
         if self._thread is not None and self._thread.is_alive():
             return None
         self._view = view
-        self._made = None
+        self._result = None
         self._thread = threading.Thread(target=copy_context().run, args=(self._make,), name=THREAD, daemon=True)
         self._thread.start()
         return None
 
     def _make(self) -> None:
-        self._made = _read(self._source())
+        self._result = _read(self._source())
 
 
 def _read(source: Source) -> Welcome:
@@ -822,8 +822,8 @@ class ReplayView(CleanWidget):
         Name of the log.
     saved
         Returns the data that is shown without a kernel, by type.
-    beside
-        The timeline and graph beside it; None for none.
+    pictures
+        Timeline and graph beside the replay; None to show none.
     moves
         Whether a page shows widgets; elsewhere a live view would only show a message that it is missing.
     on_filled
@@ -838,7 +838,7 @@ class ReplayView(CleanWidget):
         name: str,
         saved: Callable[[], dict[str, Any]],
         *,
-        beside: ReplayPictures | None = None,
+        pictures: ReplayPictures | None = None,
         moves: bool = True,
         on_filled: Callable[[], None] | None = None,
         on_position: Callable[[int], None] | None = None,
@@ -846,12 +846,12 @@ class ReplayView(CleanWidget):
         self._log = log
         self._name = name
         self._saved = saved
-        self._beside = beside
+        self._pictures = pictures
         self._moves = moves
         self._on_filled = on_filled
         self._on_position = on_position
         self._lock = threading.Lock()
-        self._asked = threading.Event()
+        self._first_request = threading.Event()
         self._filled = threading.Event()
         super().__init__()
         answer_while_busy(self.comm)
@@ -886,9 +886,9 @@ class ReplayView(CleanWidget):
         if wrong is not None:
             self.send(refused(message, wrong))
             return
-        self._asked.set()
+        self._first_request.set()
         with self._lock:  # a cell and its page ask at the same time
-            reply = reply_of(self._log, message) or (self._beside and self._beside.reply(message))
+            reply = reply_of(self._log, message) or (self._pictures and self._pictures.reply(message))
         if reply is not None:
             self.send(reply)
         if message["type"] == "at" and self._on_position is not None:
@@ -900,5 +900,5 @@ class ReplayView(CleanWidget):
 
     def _let_page_first(self) -> None:
         """Wait until a page has the events of a long log, because saving the log then takes CPU time."""
-        if self._log.total > LONG and self._asked.wait(GREETING):
+        if self._log.total > LONG and self._first_request.wait(GREETING):
             self._filled.wait(PATIENCE)

@@ -162,7 +162,7 @@ export interface Files {
   workspaces: WorkspaceView[] | null;
 }
 
-/** Intent of a person: apply the changed files of a workspace to the folder that the workspace is a copy of. Either all files in `paths` are applied, or none. */
+/** Command that a person gives in a view: apply the changed files of a workspace to the folder that was copied. The workspace is a copy of this folder. Either all files in `paths` are applied, or none. */
 export interface TakingOver {
   type: "take_over";
   id: string;
@@ -273,7 +273,7 @@ export interface BundleQuery {
   name: BundleName;
 }
 
-/** Acknowledgement of an intent, such as `AnswerGiven` or `Steering`. */
+/** Acknowledgement of a command of a person, such as `AnswerGiven` or `Steering`. */
 export interface Ack {
   type: "ack";
   id: string;
@@ -282,7 +282,7 @@ export interface Ack {
   text: string;
 }
 
-/** Intent of a person: pause, resume, cancel or recover the execution. */
+/** Command that a person gives in a view: pause, resume, cancel or recover the execution. */
 export interface Steering {
   type: "control";
   id: string;
@@ -441,7 +441,7 @@ export interface Offer {
   choices: Choice[];
 }
 
-/** Intent of a person: answer a question. */
+/** Command that a person gives in a view: answer a question. */
 export interface AnswerGiven {
   type: "answer";
   id: string;
@@ -533,7 +533,7 @@ export interface RunsPage {
   frame: string;
 }
 
-/** Intent of a person: apply a command to selected executions of the list. */
+/** Command that a person gives in a view: apply a command to selected executions of the list. */
 export interface RunsWish {
   type: "wish";
   id: string;
