@@ -285,6 +285,7 @@ def report_of(execution: Execution, log: Sequence[Event]) -> Report:
     redactor = shared().fresh()
     redactor.learn({**execution.state.inputs, **execution.state.variables})
     shared().learn({**execution.state.inputs, **execution.state.variables})
+    # One pass over the log provides the spans, the activity and the distributions.
     read = ReadLog.of(log)
     spans = tuple(clean_span(span, redactor) for span in read.shown_spans)
     status = execution.state.shown_status
@@ -349,6 +350,7 @@ def _next(execution: Execution) -> str:
     """Return the command that shows a running execution or resumes a stopped execution; empty if no command is
     needed.
     """
+    # The commands that answer or send what the execution waits for are shown with the questions and signals.
     waits = not execution.state.is_over and (execution.interrupts or awaited_signals(execution.state))
     if execution.damage is not None or waits or execution.state.is_rolled_back:
         return ""
@@ -548,6 +550,7 @@ def _table_row(cells: Sequence[str]) -> str:
 
 def _breakable(text: str, longest: int = MAX_WORD) -> str:
     """Add ``<wbr>`` to long words of a text, because untrusted notebooks lose the styles that allow line breaks."""
+    # A piece of exactly `longest` characters is followed by more of its word, so a break is allowed behind it.
     pieces = re.findall(rf"\S{{1,{longest}}}(?=\S)|.", text, re.DOTALL)
     return "".join(f"{_safe(piece)}<wbr>" if len(piece) == longest else _safe(piece) for piece in pieces)
 
@@ -693,6 +696,7 @@ def rows_of(steps: Sequence[Span], limit: int = MAX_ROWS) -> tuple[tuple[str, ..
     Steps that did not complete have priority, then the steps of the last third, then the first steps. The rows are in
     the order of the steps.
     """
+    # False sorts before True: first the steps that did not complete, then the last third.
     last = len(steps) - limit // 3
     ranked = sorted(range(len(steps)), key=lambda index: (steps[index].status == COMPLETED, index < last))
     selected = sorted(ranked[:limit])

@@ -220,6 +220,7 @@ class RunsOutput:
         static = {"text/plain": repr(runs), "text/html": runs._repr_html_()}
         self._view = RunsView(runs.feed(), self.open)
         self._output = ViewOutput(self._view, static)
+        # An empty output below the list, which later shows the opened execution.
         self._opened = display_bundle(NOTHING)
         self._output.save(static)
 

@@ -305,6 +305,7 @@ def open_page(path: Path) -> SavedRun:
         return SavedRun(checked_run(run), checked_recording(run["view"]))
     except (InvalidEventError, StoreError) as error:
         raise SavedRunError(str(error)) from None
+    # A page that was edited by hand can have any content.
     except (IndexError, KeyError, TypeError, ValueError) as error:
         raise SavedRunError(f"{path} is not a page of a run: {type(error).__name__}: {error}") from None
 

@@ -99,13 +99,13 @@ class Session:
         self._environments: dict[str | None, Environment] = {}
         self._close_page_connection: Callable[[], None] = lambda: None
         self.last_workflow: str | None = None
-        """The workflow that was defined last."""
+        """Name of the workflow that was defined last; None if none was defined."""
         self.ordinals = Ordinals()
-        """Numbers of the runs of the present cell."""
+        """Counters of the runs that the current cell has started."""
         self._code_when_kept: dict[str, Mapping[str, str]] = {}
-        """By execution id: the function versions at which a person chose to keep the run of older functions."""
+        """Versions of the functions, by execution id, for which a person chose to keep a run of older versions."""
         self.streams_text = False
-        """True if models stream as soon as a run starts, since a view of it appears a moment later."""
+        """True if models stream text from the start of a run, because its view appears a moment later."""
 
     @property
     def environment(self) -> Environment:
@@ -121,6 +121,7 @@ class Session:
         """Return the environment, or an environment with the same definitions over another store."""
         environment = self._over(store)
         environment.stream_text(always=self.streams_text)
+        # Definitions may have been added since the environment over this store was created.
         if store is not None:
             environment.take_in(self.environment)
         return environment
@@ -523,7 +524,7 @@ def _number(arguments: Arguments, option: str) -> int | None:
 def keep(trial: StepTrial, file: str | Path | None = None, *, overwrite: bool = False) -> Path | None:
     """Write the definition with the changed step of a trial into a new cell below, or into a file.
 
-    Return the path of the file.
+    Return the path of the file; None for a cell.
 
     Raises
     ------

@@ -53,6 +53,7 @@ def executions_of(source: Any) -> tuple[EventStore | None, list[str] | None]:
         return source.store, None
     if isinstance(source, Execution | Run):
         source = [source]
+    # Any DataFrame, without importing pandas or polars.
     if hasattr(source, "columns"):
         if "execution_id" not in source.columns:
             raise SetupError("frames of a DataFrame need its column 'execution_id', as frames of executions have it")
@@ -138,6 +139,7 @@ def _workflow_from(session: Session, source: str | Path, name: str | None, diale
     """Return the workflow of a name, path or text. Definitions from a path or text are added to the session."""
     if isinstance(source, str) and source in session.environment.workflows:
         return session.workflow(source)
+    # A line break or ``: `` marks the text of a definition.
     if isinstance(source, str) and ("\n" in source or ": " in source):
         definitions = read_definitions(source, source_name="text", dialect=dialect)
         session.define(definitions)
