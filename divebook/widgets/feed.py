@@ -400,7 +400,7 @@ class Feed:
         header = with_activity(self._failing.of(self._spending.of(self.source.header())), self._activity, self._spreads)
         if self._asks_ways:
             self._asks_ways = False
-            self._ways = self.source.ways(header, self._failing.kept)
+            self._ways = self.source.ways(header, self._failing.reused_results)
         return {**header, "ways": self._ways}
 
     def _changed_questions(self) -> list[QuestionView]:

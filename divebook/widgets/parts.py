@@ -343,7 +343,7 @@ class FailureTracker:
         return {**header, "failed": len(self._failed)}
 
     @property
-    def kept(self) -> str:
+    def reused_results(self) -> str:
         """Text about the items and calls that a resumed run reuses; empty after a rollback."""
         return "" if self._is_undone else shown_kept(self._items, len(self._done) - self._items)
 
@@ -379,7 +379,7 @@ class FailureTracker:
         """
         self.has_changed = False
         shown = [self._view(self._failed[index], spans, read) for index in self._shown_indexes()]
-        return FailureReport(total=len(self._failed), kept=self.kept, shown=shown)
+        return FailureReport(total=len(self._failed), kept=self.reused_results, shown=shown)
 
     def _shown_indexes(self) -> list[int]:
         """Return the span ids of the shown failures in the order of their time.
