@@ -158,7 +158,7 @@ class WatchableOutput(Protocol):
 
 
 async def browser_shows(output: WatchableOutput | None) -> bool:
-    """Wait up to `GREETING_TIMEOUT` seconds for a browser that shows the view; return whether there is one."""
+    """Return whether a browser shows the view, after waiting up to `GREETING_TIMEOUT` seconds for its first message."""
     if output is None:
         return False
     seconds = 0.0

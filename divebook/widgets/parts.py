@@ -284,7 +284,10 @@ def _place(span: Span | None, places: Mapping[str, int]) -> int:
 
 
 def _questions(turn: Span, call: ToolCallView, question_id: QuestionId) -> list[str]:
-    """Return the ids of all questions that can exist about a tool call. For most calls no such question exists."""
+    """Return the ids that questions about a tool call would have, for its approval, result or unknown outcome.
+
+    For most calls no such question exists.
+    """
     prefix = placed(call.view.span)[0]
     name = call.key.removeprefix("tool")
     # Keys under which the engine asks: for approval, for the result of the call, and for an MCP server (elicitation).

@@ -182,7 +182,10 @@ def shown_paths(state: ExecutionState) -> Sequence[PathState]:
 
 
 def path_cell(path: PathState, shared: Mapping[str, Any]) -> PathView:
-    """Return the recorded data of a path. Its variables are omitted if they equal `shared`, those of the execution."""
+    """Return the recorded data of a path.
+
+    Its variables are omitted if they equal `shared`, the variables of the execution.
+    """
     return PathView(
         id=path.id,
         status=path.status,
