@@ -1,4 +1,4 @@
-"""Prompts for the rows of a frame through a provider's batch API: submitted once, collected by any process.
+"""Prompts for the rows of a frame, sent through the batch API of a model provider.
 
 Each batch has three operations. The submission must not be repeated: its result is the handle of the batch, plain data
 in the log. Checks of the batch may be repeated. A timer runs between them, so that the execution can be parked and its
@@ -56,7 +56,7 @@ ENDED = "ended"
 
 
 async def run_batches(context: StepContext, agent: Agent, frame: Any, services: AgentServices) -> Outcome:
-    """Ask an agent for each row of a frame; return the number of rows and of failures.
+    """Send one prompt per row of a frame to an agent, as batches; return the number of rows and of failed rows.
 
     Raises
     ------
@@ -94,7 +94,9 @@ def _require_one_request(agent: Agent, services: AgentServices) -> None:
 
 
 class BatchedRows:
-    """Batches of the rows of one step. They continue where the log ends."""
+    """Batches of one step that has rows. Each batch is submitted once; results that the log already has are not
+    requested again.
+    """
 
     def __init__(self, context: StepContext, agent: Agent, batches: Any, rows: list[dict[str, Any]]) -> None:
         self._context = context
@@ -103,7 +105,7 @@ class BatchedRows:
         self._rows = rows
 
     async def run(self) -> int:
-        """Send all batches, then collect them in order; return how many rows failed.
+        """Submit all batches, then wait for their results in order; return the number of failed rows.
 
         If the execution is cancelled, running batches are cancelled at the provider. The log has ended by then, so this
         is not recorded.
@@ -127,12 +129,14 @@ class BatchedRows:
         return failed
 
     def _name(self, first: int, at: int) -> str:
-        """Return the id of a row in its batch, the same whenever it is submitted again."""
+        """Return the request id of a row within a batch. A repeated submission uses the same id."""
         return f"{short_hash(self._context.idempotency_key(_key('submit', first)))}-{at}"
 
     async def _submitted(self, first: int, before: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Return the batch that begins with a row: its handle, its last row, the rows without a prompt, and its
-        reservation.
+        """Return the submitted batch whose first row is `first`; submit the batch if the log does not have it.
+
+        The result has the provider's handle, the position of the last row, the errors of rows whose prompt could not be
+        rendered, and the reserved consumption.
 
         The bounds must allow the reservation in addition to those of earlier batches. While the provider accepts no
         batch or cannot be reached, the submission is repeated after a timer.
@@ -152,9 +156,10 @@ class BatchedRows:
     async def _submission(
         self, first: int, before: Sequence[Mapping[str, Any]], tries: int, *, may_exist: bool
     ) -> Mapping[str, Any]:
-        """Send the batch that begins with a row; return it as `_submitted` does, or when to retry.
+        """Try once to submit the batch whose first row is `first`. Return the batch in the form of `_submitted`, or the
+        delay before the next try under the key `LATER`.
 
-        `may_exist` is True if an earlier submission may have created it.
+        `may_exist` is True if an earlier try may have created the batch at the provider.
         """
         key = _key("submit", first, tries or None)
         batches = self._batches
@@ -208,7 +213,9 @@ class BatchedRows:
         return submitted
 
     async def _prompts(self, first: int) -> tuple[dict[str, str], dict[str, str]]:
-        """Return prompts by request id, and errors of rows without a prompt by position."""
+        """Render the prompts of up to `MOST` rows. Return the prompts by request id, and by row position the errors of
+        prompts that cannot be rendered.
+        """
         names = self._context.names
         prompts = dict[str, str]()
         errors = dict[str, str]()
@@ -223,7 +230,7 @@ class BatchedRows:
         return prompts, errors
 
     async def _collected(self, first: int, batch: Mapping[str, Any]) -> int:
-        """Wait until a batch has ended, and record its results; return how many of its rows failed."""
+        """Wait until the provider has processed a batch, and record the results; return the number of failed rows."""
         handle = batch["batch"]
         pause = FIRST_PAUSE
         looks = 0
@@ -249,7 +256,9 @@ class BatchedRows:
             looks = looks + 1
 
     async def _collect(self, key: str, first: int, batch: Mapping[str, Any], *, is_last: bool) -> dict[str, Any] | None:
-        """Record the results of a batch; return None while the provider cannot be reached."""
+        """Fetch the results of a processed batch and record a row result for each; return None while the provider
+        cannot be reached.
+        """
         from divebook.events.arrow.rows import failures_by_position, frame_of
 
         errors = batch["unsaid"]
@@ -274,14 +283,18 @@ class BatchedRows:
 
 
 def _ended(at: int, error: str | None, answer: Any) -> RowResult:
-    """Return the result of a row: an error of its prompt, an unknown outcome, or its answer."""
+    """Return the recorded form of a row's result: the error of its prompt, the batch answer, or "outcome unknown" if
+    the provider returned no answer.
+    """
     if error is not None:
         return at, None, error
     return (at, None, UNKNOWN) if answer is None else (at, answer.value, answer.error)
 
 
 def _last(requests: list[Any], last: int, prompts: int) -> int:
-    """Return the position of the last row of a batch. In a full batch it is that of the last request."""
+    """Return the position of the last row of a batch. A provider may accept fewer requests than there are prompts; the
+    batch then ends at its last request.
+    """
     return last if len(requests) == prompts else int(requests[-1].custom_id.rpartition("-")[2])
 
 

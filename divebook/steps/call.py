@@ -1,4 +1,7 @@
-"""Calls of users' functions from steps: approval, retries, time limit, and one recorded operation per attempt.
+"""Function calls of users' code from steps: approval, retries, time limit, and one recorded operation per attempt.
+
+`call` is used for action steps, functions with ``@step``, functions of pipeline stages, and all other code that passes
+arguments to users' functions.
 
 Action steps, functions with ``@step``, functions of pipeline stages, and all other code that passes arguments to users'
 functions use `call`.
@@ -35,14 +38,16 @@ from divebook.workflow.functions import (
 
 
 class CallContext:
-    """Access of an action to the execution that calls it. An action with a parameter ``context`` gets it."""
+    """Object that an action receives as its parameter ``context``, to access the execution that calls the action."""
 
     def __init__(self, context: StepContext) -> None:
         self._context = context
         self.execution_id = context.execution_id
 
     def emit(self, name: str, data: Any = None) -> None:
-        """Record an event of the action, also from its thread. A repeated call records its events again."""
+        """Record an application event. Callable from the thread of the action. If the call is repeated, its events are
+        recorded again.
+        """
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -60,14 +65,17 @@ async def call(
     recorded: tuple[str, Mapping[str, Any]] | None = None,
     convert: Callable[[Any], Any] | None = None,
 ) -> Any:
-    """Call a function with arguments by name; return the recorded form of its result.
+    """Call a user's function as a recorded operation, with approval and retries; return the recorded form of its
+    result.
 
     Parameters
     ----------
+    arguments
+        Arguments by parameter name.
     key
-        Name of the call within the step. By default calls are numbered.
+        Name of the operation within the step. By default, operations are numbered.
     recorded
-        Kind and parameters that the log records, if they are not those of the function and its arguments.
+        Type and parameters of the operation in the log, if they differ from the function and its arguments.
     convert
         Converts the result to the form that the log stores.
 
@@ -119,7 +127,7 @@ async def call(
 
 
 async def _call_with_own_rollback(function: StepFunction, invoked: Callable[[], Awaitable[Any]]) -> Any:
-    """Make a call, unless another function has replaced its rollback."""
+    """Call a function; raise an error first if the name of its rollback function now refers to another function."""
     assert function.rollback is not None  # noqa: S101 - who asks has looked
     require_itself(function.rollback)
     return await invoked()
@@ -132,18 +140,23 @@ def _rollback_event(function: StepFunction, arguments: Mapping[str, Any], result
 
 
 def workspace_of(context: StepContext, function: UserFunction) -> str | None:
-    """Return the workspace in which a call works: that of the function, else of the step, else of the workflow.
+    """Return the name of the workspace in which a function works; None for a function that needs no workspace.
+
+    The workspace of the function takes precedence over that of the step, which takes precedence over that of the
+    workflow.
 
     Raises
     ------
     StepError
-        It works in one, and none is named.
+        The function works in a workspace, but none is configured.
     """
     return None if function.workspace is None else named_workspace(context, function.label, function.workspace)
 
 
 def named_workspace(context: StepContext, label: str, name: str = "") -> str:
-    """Return the name of a workspace, by default that of the step or workflow; raise `StepError` if none is set."""
+    """Return the name of a workspace, by default the workspace of the step or else of the workflow; raise `StepError`
+    if none is set.
+    """
     workspace = name or context.step.workspace or context.workflow.workspace
     if not workspace:
         raise StepError(f"{label} works in a workspace, and none is named: add Workspace to the workflow")
@@ -153,7 +166,9 @@ def named_workspace(context: StepContext, label: str, name: str = "") -> str:
 async def call_in_slot(
     invoked: Callable[[], Awaitable[Any]], slot: Slot | None, convert: Callable[[Any], Any] | None = None
 ) -> Any:
-    """Make a call, and release its slot as soon as it has returned."""
+    """Run a function call, convert its result, and release its concurrency slot as soon as the function has
+    returned.
+    """
     try:
         result = await invoked()
     finally:
@@ -169,7 +184,7 @@ async def call_in_slot(
 
 
 def _operation_of(function: UserFunction, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the recorded kind and parameters of a call."""
+    """Return the operation type and the parameters under which a function call is recorded."""
     if isinstance(function, StepFunction):
         return STEP_EXECUTION, {"step": function.name, "arguments": dict(arguments)}
     return ACTION_EXECUTION, {"action_name": function.name, "params": dict(arguments)}
@@ -178,7 +193,7 @@ def _operation_of(function: UserFunction, arguments: Mapping[str, Any]) -> tuple
 async def _approved(
     context: StepContext, function: UserFunction, arguments: Mapping[str, Any], key: str, operation: str | int
 ) -> Mapping[str, Any]:
-    """Return the arguments that a person approved."""
+    """Ask for approval of a function call; return the arguments that were approved."""
     shown = function.with_defaults(arguments) if isinstance(function, StepFunction) else dict(arguments)
     return await approved_parameters(
         context, function.kind, function.name, shown, description=function.description, key=key, operation=operation
@@ -186,12 +201,14 @@ async def _approved(
 
 
 def compute_for(context: StepContext, function: UserFunction, arguments: Mapping[str, Any]) -> Compute:
-    """Return the executor of a function: that of the step, else of the function, else of the environment.
+    """Return the executor that runs a function. The step's executor takes precedence over the function's, then the
+    environment's default.
 
     Raises
     ------
     StepError
-        It cannot run where it is to.
+        An async function has an executor, or the function needs an object of this process and its executor is another
+        process.
     """
     executor = context.step.executor or function.executor
     takes = function.takes
@@ -211,7 +228,7 @@ def compute_for(context: StepContext, function: UserFunction, arguments: Mapping
 
 
 def _is_awaitable(result: object) -> bool:
-    """Return True if a function returned an awaitable.
+    """Return True if the result of a function is an awaitable.
 
     A result that cannot be inspected, such as a dead weak reference, is not awaited: the function has returned, and the
     recorder reports that the result cannot be stored.
@@ -231,7 +248,10 @@ async def invoke(
     *,
     failures: int | None = None,
 ) -> Any:
-    """Call the function itself without recording it: steps inside steps are ordinary calls.
+    """Call a user's function in its executor without recording an operation.
+
+    Steps that the function calls are ordinary function calls too. `failures` is the number of earlier failures of this
+    operation, if that number differs from the failures of the step.
 
     `failures` is the number of earlier failures of the call, if it differs from that of the step.
     """

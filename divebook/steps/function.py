@@ -1,4 +1,4 @@
-"""Function steps: run a workflow function whose calls are answered from the log if the log has them."""
+"""Function steps: run a Python workflow function. Calls that the log already has are answered from the log."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ ADVICE = (
 
 
 class CallTasks:
-    """Counter of the running calls of a workflow function. The function is parked only if all its tasks wait.
+    """Asyncio tasks of a workflow function, and the number of its running calls.
+
+    The function is parked only if all its tasks wait. As a context manager, the object counts one call.
 
     As a context manager it surrounds one call.
     """
@@ -77,7 +79,9 @@ class CallTasks:
         """True once the function has returned or raised."""
 
     def require_place(self, what: str, name: str = "") -> None:
-        """Raise `StepError` unless a call of the current task has a deterministic place."""
+        """Raise `StepError` if the order of calls from the current asyncio task is not deterministic, because the
+        function created the task itself.
+        """
         try:
             has_place = asyncio.current_task() in self._ordered_tasks
         except RuntimeError:  # there is no loop on this thread
@@ -87,7 +91,7 @@ class CallTasks:
 
     @contextmanager
     def gathering(self) -> Iterator[None]:
-        """Register the current task as one of `ctx.gather` inside the block."""
+        """Register the current asyncio task as a branch of `ctx.gather` for the duration of the block."""
         task = asyncio.current_task()
         self._ordered_tasks.add(task)
         self._gathered.add(task)
@@ -101,8 +105,8 @@ class CallTasks:
         return asyncio.current_task(self._loop)  # to name the loop takes a third of the time
 
     async def let_others_start(self) -> None:
-        """Yield to the tasks that were created together with the current one, so that they start before a call
-        waits.
+        """Let the other tasks that the function has just created start before the current task's call begins to
+        wait.
         """
         task = self._present()
         assert task is not None  # noqa: S101 - a coroutine runs in a task
@@ -110,7 +114,7 @@ class CallTasks:
         await asyncio.sleep(0)
 
     def __enter__(self) -> bool:
-        """Return True if the function created the current task itself."""
+        """Count a call. Return True if the function created the current asyncio task itself."""
         if self._has_ended:  # a task that was made and had not begun yet
             raise asyncio.CancelledError("the workflow function has ended")
         task = self._present()
@@ -126,7 +130,9 @@ class CallTasks:
             self._under_way.end()
 
     async def stop(self) -> None:
-        """Cancel the tasks that the function created and did not await. They make no further calls."""
+        """Cancel the tasks that the function created and did not await, and wait for their end. They can make no
+        further calls.
+        """
         self._has_ended = True
         running = [task for task in self._created if not task.done()]
         for task in running:
@@ -140,8 +146,8 @@ CallInWorkspace = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
 
 
 class WorkspaceOfContext:
-    """Workspace as a workflow function sees it: files, a shell, and the transfer of changes. Each use is a recorded
-    call.
+    """Workspace for use in a workflow function: files, a shell, and copying of changes. Each method call is a recorded
+    operation.
 
     Examples
     --------
@@ -205,7 +211,8 @@ class WorkspaceOfContext:
         await self._call("Workspace.Delete", {"Path": path})
 
     async def apply(self, paths: Sequence[str] | None = None, *, ask: bool = True) -> Mapping[str, Sequence[str]]:
-        """Copy changed files into the folder that the workspace is a copy of. A person chooses among them.
+        """Copy changed files from the workspace to the folder that the workspace was copied from. A person chooses the
+        files.
 
         The files are written as they were shown, even if the workspace has changed since. The result has the paths that
         were ``written``, were ``there`` already, and were ``left`` unchanged. Hidden files and version-control metadata
@@ -246,7 +253,9 @@ def _is_not_started(call: Coroutine[Any, Any, Any]) -> bool:
 
 
 def _remembered_call(method: F) -> F:
-    """Wrap a method of the context so that an error can name its calls without `await`."""
+    """Decorate a method of `WorkflowContext` so that a missing ``await`` is detected: the method's coroutines are
+    remembered.
+    """
 
     @functools.wraps(method)
     def called(context: WorkflowContext, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
@@ -261,7 +270,7 @@ AskAgent = Callable[[StepContext, str, AgentTask], Awaitable[Answer]]
 
 @dataclass(frozen=True, slots=True)
 class AgentOfContext:
-    """Agent as a workflow function sees it."""
+    """Handle of an agent for use in a workflow function; `WorkflowContext.agent` returns it."""
 
     name: str
     _ask: Callable[[str, str, Any, Any, str | None], Coroutine[Any, Any, Any]]
@@ -269,7 +278,7 @@ class AgentOfContext:
     def run(
         self, prompt: str, *, output: Any = None, deps: Any = None, thread: str | None = None
     ) -> Coroutine[Any, Any, Any]:
-        """Ask the agent; return an awaitable answer. Each model request is recorded and counts in the bounds.
+        """Ask the agent; return an awaitable of the answer. Each model request is recorded and counts in the bounds.
 
         Parameters
         ----------
@@ -292,7 +301,7 @@ class AgentOfContext:
 
 
 class WorkflowContext:
-    """First parameter of a workflow function: its access to time, randomness, people, agents and other workflows.
+    """First parameter of a workflow function: access to time, randomness, people, agents and other workflows.
 
     Each call is made once and then answered from the log, so that the function has the same results whenever it runs
     again. Calls get their places in the order in which they are made, not in which they end. Clocks and races of
@@ -336,7 +345,8 @@ class WorkflowContext:
 
     @_remembered_call
     async def version(self, change_id: str, min_version: int, max_version: int) -> int:
-        """Return the version of a part of the function that this execution follows, so that the function may change.
+        """Return which version of a changed part of the function this execution follows, so that running executions
+        survive a change of the code.
 
         A new execution gets `max_version` and keeps it. An execution that had passed this place before the call was
         added gets `min_version`.
@@ -425,23 +435,26 @@ class WorkflowContext:
 
     @_remembered_call
     async def ask(self, question: str, answer: Any = None, **options: Any) -> Any:
-        """Ask for a clarification; return the text, or an instance of the type `answer`. Options as in `interrupt`."""
+        """Ask a person for a clarification. Return the answer as text, or as an instance of the type `answer`. For
+        `options` see `interrupt`.
+        """
         response = await self.interrupt("clarification", question, answer=answer, **options)
         return response.get("text") if answer is None else instance_of(answer, response.get("data"))
 
     @_remembered_call
     async def confirm(self, question: str, **options: Any) -> bool:
-        """Ask whether to do something; return True only after an approval. Options as in `interrupt`."""
+        """Ask a person whether to do something; return True only after an approval. For `options` see `interrupt`."""
         return (await self.interrupt("confirmation", question, **options)).get("approved") is True
 
     @_remembered_call
     async def wait_signal(self, name: str, within: float | None = None) -> Any:
-        """Wait for a signal and return its payload. Each signal is received once, in order of arrival.
+        """Wait for a signal and return its payload. Signals with the same name are received in order of arrival, each
+        signal once.
 
         Raises
         ------
         OperationError
-            None came within so many seconds.
+            No signal arrived within `within` seconds.
         """
         self.tasks.require_place("ctx.wait_signal()")
         within = None if within is None else seconds_of(within, "within of ctx.wait_signal()")
@@ -450,7 +463,7 @@ class WorkflowContext:
 
     @_remembered_call
     async def gather(self, *calls: Awaitable[Any], return_exceptions: bool = False) -> list[Any]:
-        """Await several calls concurrently; return their results in order.
+        """Await several calls concurrently; return their results in the order of the arguments.
 
         The first failure cancels the other calls and is raised. With `return_exceptions`, errors are items of the
         result instead. A call that waits for an answer does not delay the others. Calls with a rollback end before the
@@ -492,13 +505,13 @@ class WorkflowContext:
     async def run(self, workflow: str, inputs: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Run another workflow of the environment as a child execution; return its outputs.
 
-        The child is started once. While it waits for an answer, this execution waits too. Its consumption also counts
-        in the bounds of this execution.
+        The child is started once. While the child waits for an answer, this execution waits too. The child's
+        consumption also counts in the bounds of this execution.
 
         Raises
         ------
         OperationError
-            It did not complete.
+            The child did not complete.
         """
         stored_inputs = self._context.storable(dict(inputs or {}), "inputs")
         self.tasks.require_place("ctx.run()")
@@ -510,7 +523,7 @@ class WorkflowContext:
     async def continue_as_new(
         self, inputs: Mapping[str, Any] | None = None, *, reason: str = "manual_request"
     ) -> NoReturn:
-        """End this execution and continue as a new one of the same workflow, with a new and short log.
+        """End this execution and start a successor: a new execution of the same workflow with an empty log.
 
         For workflows that run for ever: a log is read and folded whenever its execution is resumed.
 
@@ -538,7 +551,9 @@ class WorkflowContext:
         await self._context.go_on_as_new(stored_inputs, reason, self._begin_successor)
 
     def agent(self, name: str) -> AgentOfContext:
-        """Return an agent of the environment: ``await ctx.agent("critic").run("Is this good? ...")`` asks it."""
+        """Return an agent of the environment. Ask the agent with ``await ctx.agent("critic").run("Is this good?
+        ...")``.
+        """
 
         def ask(*arguments: Any) -> Coroutine[Any, Any, Any]:
             return self._remember("ctx.agent().run()", self._ask(*arguments))
@@ -554,12 +569,13 @@ class WorkflowContext:
         return opened(answer.value)
 
     def workspace(self, name: str | None = None) -> WorkspaceOfContext:
-        """Return a workspace, by default that of the workflow: ``await ctx.workspace().shell("pytest -q")``.
+        """Return a workspace by name, by default the workspace of the workflow. Example: ``await
+        ctx.workspace().shell("pytest -q")``.
 
         Raises
         ------
         StepError
-            None is named.
+            There is no name, and the workflow has no workspace.
         """
         workspace = named_workspace(self._context, "ctx.workspace()", name or "")
         return WorkspaceOfContext(workspace, functools.partial(self._work, workspace))
@@ -571,17 +587,19 @@ class WorkflowContext:
         return await self._perform(name, lambda: call(self._context, there, parameters, key), key)
 
     def emit(self, name: str, data: Any = None) -> None:
-        """Record an application event once. `Execution.subscribe`, frames and timelines include it."""
+        """Record an application event, once. `Execution.subscribe`, frames and timelines include application events."""
         self.tasks.require_place("ctx.emit()")
         self._context.emit(name, data, key=self._next_key("emit"))
 
     def call(self, step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Coroutine[Any, Any, Any]:
-        """Assign a place to the call of a step function; used by ``@step``."""
+        """Return the coroutine of a step function's call, and assign the call's key in the log. ``@step`` uses this
+        method.
+        """
         self.tasks.require_place("a call of ", step.name)
         return self._remember(f"step {step.name}()", self._call(step, args, kwargs, self._next_key()))
 
     def _remember(self, label: str, call: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
-        """Return a call and remember it until it is awaited."""
+        """Return a coroutine unchanged, and remember it so that `unawaited` can report a missing ``await``."""
         if len(self._remembered_calls) >= _MOST_REMEMBERED:
             self._remembered_calls = [
                 remembered for remembered in self._remembered_calls if _is_not_started(remembered[1])
@@ -590,9 +608,7 @@ class WorkflowContext:
         return call
 
     def unawaited(self) -> str | None:
-        """Return the label of the first call that was never awaited, and close all such calls; None if there is
-        none.
-        """
+        """Close all coroutines that were never awaited; return the label of the first such coroutine, or None."""
         unawaited_calls = [
             (label, coroutine) for label, coroutine in self._remembered_calls if _is_not_started(coroutine)
         ]
@@ -601,8 +617,8 @@ class WorkflowContext:
         return unawaited_calls[0][0] if unawaited_calls else None
 
     def _next_key(self, kind: str = "call") -> str:
-        """Return the key of the next call. Each concurrent branch has its own counters, so that speed does not
-        matter.
+        """Return the operation key of the next call. Each branch of `ctx.gather` counts its own calls, so that keys do
+        not depend on timing.
         """
         name = f"{STRAND.get()}{kind}-"
         number = self._calls[name] = self._calls.get(name, 0) + 1
@@ -634,13 +650,15 @@ class WorkflowContext:
 
 
 class FunctionStep:
-    """Handler of function steps."""
+    """Handler of function steps, the steps of workflows that are Python functions."""
 
     def __init__(self, drive_child: DriveChild, ask_agent: AskAgent, begin_successor: BeginSuccessor) -> None:
         self._services = (drive_child, ask_agent, begin_successor)
 
     async def __call__(self, context: StepContext) -> Outcome:
-        """Run the workflow function. Its return value is the value of the step."""
+        """Run the workflow function with the inputs of the execution. The value of the step is the function's return
+        value.
+        """
         name = context.workflow.name
         if name not in WORKFLOW_FUNCTIONS:
             raise NotFoundError("workflow function", name, WORKFLOW_FUNCTIONS, missing_function(name))
@@ -668,14 +686,14 @@ class FunctionStep:
 
 
 def missing_function(name: str) -> str:
-    """Return the error text for a workflow function that this process does not have."""
+    """Return the error message for a workflow function that is not defined in this process."""
     return (
         f"workflow function {name!r} is not defined in this process; run the cell or import the module that defines it"
     )
 
 
 def require_function(name: str) -> None:
-    """Raise `DefinitionError` unless this process has the workflow function."""
+    """Raise `DefinitionError` if the workflow function of this name is not defined in this process."""
     if name not in WORKFLOW_FUNCTIONS:
         raise DefinitionError([Problem(missing_function(name))], f"workflow {name!r}")
 
@@ -689,7 +707,7 @@ CALLED = ("workflow ", "step ", "action ")
 
 
 class ChangedFunction(NamedTuple):
-    """Function that differs from the version that an execution was started with."""
+    """Function of a workflow whose code differs from the code that an execution was started with."""
 
     label: str
     """Kind and name: ``step parse``, ``function clean``, ``class Order``."""
@@ -702,19 +720,21 @@ class ChangedFunction(NamedTuple):
 
 
 class HasFunctions(Protocol):
-    """Container in which the functions of a workflow are looked up: an `Environment`."""
+    """Protocol for the container of a workflow's functions. `Environment` implements it."""
 
     @property
     def actions(self) -> Mapping[str, Action]:
-        """Actions by name."""
+        """Actions of the container, by name."""
 
     @property
     def workflows(self) -> Mapping[str, Workflow]:
-        """Workflows by name."""
+        """Workflows of the container, by name."""
 
 
 def roots_of(workflow: Workflow, actions: Mapping[str, Action]) -> dict[str, Callable[..., Any]]:
-    """Return the functions that a workflow names directly, by label, without those of divebook."""
+    """Return the functions that a workflow itself refers to, by label: its workflow function, or the actions of its
+    steps. Functions of divebook are left out.
+    """
     if workflow.start.type == FUNCTION:
         registered = WORKFLOW_FUNCTIONS.get(workflow.name)
         return {} if registered is None else {f"workflow {workflow.name}": registered.function}
@@ -728,13 +748,15 @@ def _is_of_divebook(function: Callable[..., Any]) -> bool:
 
 
 def changed_functions(state: ExecutionState, environment: HasFunctions) -> list[ChangedFunction]:
-    """Return the functions that have changed, by label; an empty list if the log has no digests."""
+    """Return the functions that changed since an execution started, sorted by label; an empty list if its log has no
+    digests of functions.
+    """
     return changed_since(state.code, state.workflow_name, environment)
 
 
 def changed_since(code: Mapping[str, str], workflow_name: str, environment: HasFunctions) -> list[ChangedFunction]:
-    """Compare the functions of a workflow with recorded digests; return the changed ones. Return an empty list without
-    digests.
+    """Compare the current functions of a workflow with recorded digests; return the functions that changed. Without
+    digests, return an empty list.
     """
     workflow = environment.workflows.get(workflow_name)
     if not code or workflow is None:

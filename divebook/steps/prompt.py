@@ -1,4 +1,8 @@
-"""Prompt steps: send a rendered text and content blocks to an agent."""
+"""Prompt steps: render a prompt and content blocks, and send them to an agent.
+
+`PromptStep` is the handler. It calls `ask_agent`, which makes a single model request, or runs a recorded turn
+(`run_turn`) if the agent has tools, structured output or a conversation.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +67,9 @@ PROGRAM_SECONDS = 60.0
 
 
 class ContentBuilder:
-    """Converter from content entries to blocks, used while a step runs."""
+    """Builder of content blocks (text, images, documents) from the content entries of a definition. Scripts and
+    programs run as recorded operations.
+    """
 
     def __init__(
         self, interpreter: Interpreter, documents: DocumentRepository, printer: Callable[[str], None], policy: Policy
@@ -76,14 +82,16 @@ class ContentBuilder:
     async def blocks(
         self, entries: Sequence[ContentEntry], context: StepContext, agent: str, prefix: str = ""
     ) -> list[Block]:
-        """Return the blocks of all entries in order. A `prefix` precedes the keys of their operations."""
+        """Return the content blocks of all entries in order. `prefix` is the beginning of the operation keys of scripts
+        and programs.
+        """
         blocks: list[Block] = []
         for number, entry in enumerate(entries, 1):
             blocks.extend(await self._blocks_of(entry, context, agent, f"{prefix}content-{number}" if prefix else None))
         return blocks
 
     def of_agent(self, context: StepContext, agent: Agent, prefix: str) -> Awaitable[list[Block]]:
-        """Return the blocks of an agent's own context."""
+        """Return the content blocks of the `Context` in an agent's definition."""
         return self.blocks(agent.definition.context, context, agent.name, prefix)
 
     async def _blocks_of(self, entry: ContentEntry, context: StepContext, agent: str, key: str | None) -> list[Block]:
@@ -135,19 +143,19 @@ class ContentBuilder:
 
 
 def run_program(program: str, variables: dict[str, Any]) -> list[Block]:
-    """Run a program that prints a JSON list of content blocks.
+    """Run a program, and return the content blocks that the program prints as a JSON list.
 
     Parameters
     ----------
     program
         Path of an executable file.
     variables
-        What it finds as JSON in the process variable ``DIVE_GLOBALS``.
+        Passed to the program as JSON in the environment variable ``DIVE_GLOBALS``.
 
     Raises
     ------
     StepError
-        The file does not exist, or the program fails, takes more than a minute, or prints something else.
+        The file does not exist, or the program fails, runs longer than a minute, or prints anything but such a list.
     """
     if not Path(program).is_file():
         raise StepError(f"script file not found: {program}")
@@ -190,14 +198,16 @@ Delegate = Callable[[Agent, str], Awaitable[str]]
 
 
 def work_tool(agents: Sequence[Agent], above: Iterable[str], delegate: Delegate) -> ToolFunction | None:
-    """Return the tool by which an agent delegates work to others; None if no agent is available.
+    """Return the tool ``assign_work``, with which a model delegates tasks to other agents; None if no agent is
+    available.
 
     Parameters
     ----------
     agents
-        The agents that may be given work.
+        Agents to which tasks may be delegated.
     above
-        The names of the agents at work already: the one that assigns, and those it works for.
+        Names of the agents in the delegation chain: the delegating agent and the agents that wait for its answer. Tasks
+        are not delegated to them.
     """
     chain = list(above)
     available = (
@@ -259,7 +269,7 @@ context
 
 
 class DelegationChain(NamedTuple):
-    """Turns that wait for a turn, and their agents."""
+    """Chain of agent turns that wait for the current turn, because each delegated a task to the next."""
 
     within: str | None = None
     """Id of the nearest waiting turn."""
@@ -280,14 +290,15 @@ ALONE = DelegationChain()
 async def ask_agent(
     context: StepContext, agent: Agent, task: AgentTask, services: AgentServices, blocks: Blocks | None = None
 ) -> Answer:
-    """Return an agent's answer.
+    """Give an agent a task; return the agent's answer.
 
     Parameters
     ----------
     services
-        What its environment gives it.
+        Services of the environment.
     blocks
-        Gives what agents that it gives work to know; by default nothing.
+        Returns the content blocks of the `Context` of agents to which the agent delegates tasks. By default these agents
+        get no blocks.
     """
     agent = agent_for_run(context, agent, services)
     has_turn = context.record_of(f"{task.prefix}{TURN}") is not None  # with tools, which it may have no more
@@ -310,14 +321,14 @@ async def run_turn(
     *,
     chain: DelegationChain = ALONE,
 ) -> Answer:
-    """Return the answer of an agent with tools, or with structured output or a conversation.
+    """Run a recorded turn of an agent with tools, structured output or a conversation; return the agent's answer.
 
     Parameters
     ----------
     blocks
-        Gives what agents that it gives work to know.
+        Returns the content blocks of the `Context` of agents to which the agent delegates tasks.
     chain
-        Who waits for it.
+        Turns that wait for this turn.
     """
     key = f"{task.prefix}{TURN}"
     conditions = await _turn_conditions(context, agent, task, key, services)
@@ -343,13 +354,15 @@ async def run_turn(
 async def response_source_for(
     context: StepContext, agent: Agent, services: AgentServices, turn: str
 ) -> ResponseSource | None:
-    """Return the source of responses besides the model, for the turn whose operation has the id `turn`; None if there
-    is none.
+    """Return where a turn gets model responses before it asks the model: a recorded run or the response cache; None for
+    neither.
+
+    `turn` is the id of the turn's operation.
 
     Raises
     ------
     ExecutionNotFoundError
-        It is to answer as a run did that is not there.
+        The agent's model is ``recorded:RUN``, and the store has no such run.
     """
     if agent.model_name.startswith(RECORDED):
         run = agent.model_name.removeprefix(RECORDED)
@@ -361,7 +374,9 @@ async def response_source_for(
 
 
 def _at(context: StepContext, requests: Sequence[RequestView], turn: str) -> list[RequestView]:
-    """Return the requests of the same turn in another run, or those that agents without tools made in the same step."""
+    """Select from the requests of another run those of the same turn. If that run has no such turn, return the requests
+    of agents without tools at the same place (path, step, visit and item).
+    """
     same = [request for request in requests if request.span.within == turn]
     place = context.place("", 0)
     where = place.path, place.step, place.visit, place.iteration_index
@@ -382,13 +397,15 @@ Blocks: TypeAlias = Callable[[Agent, str], Awaitable[Sequence[Mapping[str, Any]]
 
 
 def uses_tools(agent: Agent, services: AgentServices) -> bool:
-    """Return True if an agent may call tools or delegate work, so that it needs a turn."""
+    """Return True if an agent may call tools or delegate tasks, so that its answer needs a recorded turn instead of a
+    single request.
+    """
     return agent.has_hands or bool(services.subordinates_for(agent.definition))
 
 
 @dataclass
 class _RecordedTurn:
-    """Turn whose result may already be in the log."""
+    """One agent turn as an operation. If the log has the result, the turn does not run."""
 
     context: StepContext
     agent: Agent
@@ -400,7 +417,9 @@ class _RecordedTurn:
     """True if the turn ran in this process, even if it failed. False if its result came from the log."""
 
     async def run(self, turn: str) -> dict[str, Any]:
-        """Start or resume the turn; return its result."""
+        """Run the agent's turn from its beginning, answering recorded requests and calls from the log; return the
+        turn's result.
+        """
         self.has_run = True
         response_source = await response_source_for(self.context, self.agent, self.services, turn)
         turn_context = StepTurn(self.context, self.task.prefix, turn, self.services, response_source)
@@ -411,8 +430,8 @@ class _RecordedTurn:
             turn_context.raise_suspension()
 
     def _tools(self, turn: str) -> list[ToolFunction]:
-        """Return the tools that the agent names, and the delegation tool if it has subordinates and no tool of that
-        name.
+        """Return the tools in the agent's definition. If the agent has subordinates, add the tool ``assign_work``,
+        unless another tool has that name.
         """
         definition = self.agent.definition
         below = DelegationChain(turn, (*self.chain.agents, self.agent.name))
@@ -425,7 +444,9 @@ class _RecordedTurn:
         return [*tools, work]
 
     async def _delegate(self, below: DelegationChain, other: Agent, work: str) -> str:
-        """Ask another agent to do a task, in a turn below the key of the call that delegates it."""
+        """Run a turn of another agent for a delegated task; return that agent's answer. The operation keys begin with
+        the key of the tool call.
+        """
         call = CALL.get()
         assert call is not None  # noqa: S101 - the guard around all tools has set it
         prefix = f"{call.turn.context.prefix}{call.key}/"
@@ -435,7 +456,8 @@ class _RecordedTurn:
 
 
 def _consumption_of(context: StepContext, record: OperationRecord | None) -> Iterator[Mapping[str, int]]:
-    """Yield the consumption of a turn that ended before this process resumed it.
+    """Yield the consumption of a turn that the log has as completed or failed, so that the budget of the delegating
+    turn can count it.
 
     A completed turn states it in its result. For a failed turn it is the sum over the requests and subordinate turns
     inside it, which are visited recursively.
@@ -454,7 +476,8 @@ def _consumption_of(context: StepContext, record: OperationRecord | None) -> Ite
 async def _turn_conditions(
     context: StepContext, agent: Agent, task: AgentTask, key: str, services: AgentServices
 ) -> dict[str, Any]:
-    """Return the setting of a turn: model, share of the budget, position in a script, and position in a conversation.
+    """Return the setting that is recorded with a turn: model, share of the budget, position in a script, and position
+    in a conversation.
 
     A recorded turn keeps the recorded values in every process. Without a record, a replay policy may supply those of
     the original run. The share of a turn that is run again is computed anew, because the bounds of the delegating agent
@@ -480,8 +503,8 @@ async def _turn_conditions(
 async def _append_to_thread(
     context: StepContext, services: AgentServices, thread: Mapping[str, Any], key: str, messages: Any
 ) -> None:
-    """Append a turn to its conversation, once. If another turn was appended there before, record which branch this turn
-    is on.
+    """Append a turn to its conversation, once. If another turn has been appended at the same place, the turn becomes a
+    branch, and an event records which.
     """
     stands_in = await services.threads.append(thread, run_id_of(context, key), messages, context.execution_id)
     if stands_in != thread["id"]:
@@ -493,8 +516,8 @@ async def _none(*_: object) -> Sequence[Mapping[str, Any]]:
 
 
 def _with_retries(context: StepContext, policy: Retry) -> RunOperation:
-    """Return a function like the context's `operation` that makes one operation for each attempt that the policy
-    allows.
+    """Return a function with the signature of `StepContext.operation` that repeats a failed operation as the retry
+    policy allows.
     """
 
     async def operation(
@@ -525,11 +548,11 @@ class PromptStep:
     Parameters
     ----------
     find_agent
-        Gives the agent of a name, or the default agent for None; None where there is none at all.
+        Returns an agent by name, and the default agent for None. Returns None if there is no agent at all.
     content
-        Turns content entries into blocks.
+        Builder of content blocks.
     services
-        What the environment gives to agents.
+        Services of the environment for agents.
     """
 
     def __init__(
@@ -540,7 +563,7 @@ class PromptStep:
         self._services = services
 
     async def __call__(self, context: StepContext) -> Outcome:
-        """Ask the agent. Its answer is the value and the output of the step."""
+        """Ask the agent of the step. The value of the step is the answer; the output is its text."""
         step = context.step
         agent = self._find_agent(step.agent)
         if agent is None:
@@ -555,8 +578,8 @@ class PromptStep:
         return Outcome(answer.text, answer.value)
 
     def agent_of_step(self, step: Step) -> Agent | None:
-        """Return the agent of a step if it may call tools: its operations are calls of their own, each with its own
-        retries.
+        """Return the agent of a step if the agent's answer takes a recorded turn, whose requests and calls are retried
+        separately; otherwise None.
         """
         try:
             agent = self._find_agent(step.agent)
@@ -568,7 +591,7 @@ class PromptStep:
         return agent if is_turn else None
 
     async def ask(self, context: StepContext, name: str, task: AgentTask) -> Answer:
-        """Ask an agent for a workflow function; raise `NotFoundError` for an unknown agent."""
+        """Ask an agent on behalf of a workflow function (`ctx.agent`); raise `NotFoundError` for an unknown agent."""
         agent = self._find_agent(name)
         if agent is None:
             raise NotFoundError("agent", name)

@@ -1,4 +1,11 @@
-"""Calls of an action for the rows of a frame: one operation per range of rows, results written in groups.
+"""Calls of an action for the rows of a frame: one operation for each range of rows, results recorded in groups.
+
+An operation is recorded before the first row of its range is called. Results are recorded as events (`rows_completed`)
+every thousand rows or once a second. A process that dies therefore loses at most a second of rows, however long its
+range is. If a call must not be repeated, the ranges are short, and a person is asked about the interrupted range, as
+about any other call. Example: 25,000 rows of an idempotent action make three operations (10,000, 10,000 and 5,000
+rows). After a kill in the second operation, the next process calls only the rows of that range for which the log has no
+``rows_completed``.
 
 An operation hands out a range of rows, so that the log has it before the first of them is called. Results are recorded
 every thousand rows or once a second (`rows_completed`). A process that dies therefore loses at most a second of rows,
@@ -64,12 +71,13 @@ RowResult: TypeAlias = tuple[int, Any, str | None]
 
 
 async def run_rows(context: StepContext, action: UserFunction, parameters: Mapping[str, Any], frame: Any) -> Outcome:
-    """Call an action for each row of a frame that the log does not have; return the numbers of rows and failures.
+    """Call an action for each row of a frame, except rows whose result is in the log; return the number of rows and of
+    failed rows.
 
     Raises
     ------
     StepError
-        The frame does not have what the action takes, or the action cannot be called so.
+        The action takes parameters that the frame does not have, or an action of this kind cannot be called for rows.
     """
     _require_fit(action)
     from divebook.events.arrow.rows import columns_of, count_of
@@ -96,7 +104,8 @@ def _require_fit(action: UserFunction) -> None:
 def arguments_of(
     action: UserFunction, columns: Mapping[str, list[Any]], fixed: Mapping[str, Any], count: int
 ) -> list[Row]:
-    """Return the arguments of each call: the columns that the function takes, and the fixed parameters of the step.
+    """Return the position and the arguments of each row: the columns that the function takes, and the fixed parameters
+    of the step.
 
     A function whose only required parameter is not a column gets the whole row as a dict.
 
@@ -145,7 +154,7 @@ def arguments_of(
 
 
 class RowCalls:
-    """Calls of one step. They continue where the log ends."""
+    """Calls of one step's action for the rows of a frame. Rows whose result is in the log are not called again."""
 
     def __init__(self, context: StepContext, action: UserFunction, rows: list[Row]) -> None:
         self._context = context
@@ -163,7 +172,7 @@ class RowCalls:
         self._stopped = False
 
     async def run(self) -> int:
-        """Make the calls range by range; return how many rows failed."""
+        """Call the action for all rows, one range after the other; return the number of failed rows."""
         from divebook.events.arrow.rows import failures_by_position
 
         size = RANGE if self._action.is_repeatable else ASKED_RANGE
@@ -187,7 +196,9 @@ class RowCalls:
         return failed
 
     def _question_note(self, first: int, last: int) -> str:
-        """Return the note in the question about a range: which of its rows may have been called."""
+        """Return the text that is added to the question about an interrupted range: which of its rows may have been
+        called.
+        """
         open_rows = [at for at in range(first, last + 1) if at not in self._recorded]
         listed = ", ".join(map(str, open_rows[:MOST_NAMED]))
         if len(open_rows) > MOST_NAMED:
@@ -199,17 +210,21 @@ class RowCalls:
         )
 
     def _mark_unknown(self, key: str, first: int, last: int) -> int:
-        """Record the rows of a range without a known outcome, after a person stated that it has ended."""
+        """Record "outcome unknown" for the rows of a range that have no result, because a person answered that the
+        range is not to be called again. Return the number of failed rows.
+        """
         self._ended = [(at, None, UNKNOWN) for at in range(first, last + 1) if at not in self._recorded]
         self._write(key)
         return self._failures(first, last)
 
     def _failures(self, first: int, last: int) -> int:
-        """Return how many rows of a range have failed according to the log."""
+        """Return the number of failed rows in a range, according to the log."""
         return sum(self._recorded.get(at, False) for at in range(first, last + 1))
 
     async def _make(self, key: str, first: int, last: int) -> dict[str, int]:
-        """Call the action for the rows of a range that the log does not have; return how many of them failed."""
+        """Call the action for the rows of a range that have no result in the log; return the size of the range and its
+        number of failed rows.
+        """
         self._waiting = deque(row for row in self._rows[first : last + 1] if row[0] not in self._recorded)
         token = CURRENT.set(None)  # steps inside are ordinary calls
         try:
@@ -236,7 +251,9 @@ class RowCalls:
         return {"rows": last + 1 - first, "failed": self._failures(first, last)}
 
     async def _some_ended(self, workers: Sequence[asyncio.Future[Any]]) -> tuple[set[Any], set[Any]]:
-        """Wait until enough rows have ended, or for a second; return the finished and the running workers."""
+        """Wait until `MOST_ROWS` rows or a worker have ended, at most for a second; return the finished and the running
+        workers.
+        """
         self._enough.clear()
         enough: asyncio.Future[Any] = asyncio.ensure_future(self._enough.wait())
         try:
@@ -248,15 +265,15 @@ class RowCalls:
         return ended - {enough}, pending - {enough}
 
     def _write(self, key: str) -> None:
-        """Record the rows that have ended."""
+        """Record the results of all rows that ended since the last write."""
         ended = self._ended
         self._ended = []
         if ended:
             self._note(key, ended)
 
     def _note(self, key: str, ended: list[RowResult]) -> None:
-        """Record rows together. If one of them cannot be stored, find it by bisection and record an error for it
-        alone.
+        """Record several row results as one event. If a result cannot be stored, find that row by bisection and record
+        an error in its place.
         """
         from divebook.events.arrow.rows import frame_of
 
@@ -285,7 +302,7 @@ class RowCalls:
         self._recorded.update((at, error is not None) for at, _, error in ended)
 
     def _add_result(self, row: RowResult) -> None:
-        """Add the result of a row. Callable from any thread."""
+        """Add the result of a row to the results that the next write records. Callable from any thread."""
         self._ended.append(row)
         if len(self._ended) == MOST_ROWS:
             self._loop.call_soon_threadsafe(self._enough.set)
@@ -336,7 +353,7 @@ class RowCalls:
             self._add_result(call_row(function, policy, at, arguments))
 
     async def _call_elsewhere(self, compute: Compute) -> None:
-        """Send chunks of rows to an executor; with a time limit, one row at a time."""
+        """Send rows in chunks to an executor; one row at a time if the action has a time limit."""
         size = 1 if self._action.timeout is not None else CHUNK
         while self._waiting and not self._stopped:
             rows = [self._waiting.popleft() for _ in range(min(size, len(self._waiting)))]
@@ -360,8 +377,8 @@ class RowCalls:
                 self._add_result(row)
 
     def _task_key(self, positions: Sequence[int]) -> str:
-        """Return the key of a task for some rows. It contains a hash, because another round may group rows
-        differently.
+        """Return the id of an executor task for some rows. The id contains a hash of the positions, because a later try
+        may group the rows differently.
         """
         held = crc32(repr(positions).encode())
         place = self._context.place("rows").operation_id
@@ -373,17 +390,21 @@ class RowCalls:
 
 
 def error_text(error: BaseException) -> str:
-    """Return the text for the column of errors."""
+    """Return an error as text for the error column of the rows: the name of its class and its message."""
     return f"{type(error).__name__}: {clean_text(error)}"
 
 
 def pause_before_next(policy: Retry | None, failures: int, error: BaseException) -> float | None:
-    """Return the seconds before a row is retried after so many failures; None if it is not retried."""
+    """Return the seconds to wait before a row is tried again after a number of failures; None if the row is not tried
+    again.
+    """
     return retry_delay(policy, failures, fault_of(error), random())  # noqa: S311 - so that many do not come back at once
 
 
 def call_row(function: Callable[..., Any], policy: Retry | None, at: int, arguments: Mapping[str, Any]) -> RowResult:
-    """Call a function for a row, with the retries of its policy."""
+    """Call a function for one row, with the retries of its policy; return the position, the result and the error of the
+    row.
+    """
     failures = 0
     while True:
         try:
@@ -397,5 +418,5 @@ def call_row(function: Callable[..., Any], policy: Retry | None, at: int, argume
 
 
 def call_rows(function: Callable[..., Any], policy: Retry | None, rows: list[Row]) -> list[RowResult]:
-    """Call a function for several rows, in any process."""
+    """Call a function for several rows, one after the other. Executors run this function, also in other processes."""
     return [call_row(function, policy, at, arguments) for at, arguments in rows]

@@ -1,4 +1,9 @@
-"""Actions of workspaces: run a command, read and write files, and apply changes to the original folder.
+"""Workspace actions: run a command, read and write files, and copy changed files to the original folder.
+
+Results are plain data. ``Retry`` and ``Catch`` apply to failures, as for any action. `apply_changes` copies changed
+files to the folder that the workspace was copied from. Its question shows the diff of each file, and the answer is a
+list of paths. Only the recorded call that follows writes to the folder. It writes the files as they were shown, even if
+the workspace has changed since. If one of the files was changed in the folder meanwhile, no file is written.
 
 Results are plain data, and failures are those of any action: ``Retry`` and ``Catch`` apply to them. `apply_changes`
 copies changed files to the folder that the workspace is a copy of. Its question has the diff of each file, its answer
@@ -41,7 +46,8 @@ _ASK = "Ask"
 async def apply_changes(
     context: StepContext, workspace: str, parameters: Mapping[str, Any], key: str | int
 ) -> dict[str, Any]:
-    """Return the paths that were ``written``, were ``there`` already, and were ``left`` as they are.
+    """Copy changed files from a workspace to the folder that the workspace was copied from. Return the paths that were
+    ``written``, that were ``there`` already, and that were ``left`` unchanged.
 
     Protected paths (hidden names, version-control metadata) are left unless ``Paths`` or the person names them. If no
     person was asked about them, ``left_out`` is a text that explains how to apply them.
@@ -109,7 +115,8 @@ def _read_parameters(parameters: Mapping[str, Any]) -> tuple[Sequence[str] | Non
 async def _ask_for_paths(
     context: StepContext, workspace: str, paths: Sequence[str] | None, key: str
 ) -> tuple[Sequence[str] | None, str]:
-    """Ask a person for paths; return them and the tree that was shown. If nothing has changed, return `paths`.
+    """Ask a person which changed files to copy; return the chosen paths and the digest of the file tree that was shown.
+    If no file has changed, return `paths`.
 
     The tree is identified by its digest: the workspace may have changed while the person decided.
     """
@@ -152,7 +159,9 @@ def _question(
 
 
 def _rows_of_diffs(diffs: Sequence[FileDiff]) -> list[dict[str, Any]]:
-    """Return the diffs as a question contains them: without secrets, and without diffs that are too long."""
+    """Return the diffs of files for a question: without secrets, and without the text of diffs that exceed the size
+    limit.
+    """
     remaining = MOST_SHOWN
     rows = []
     for diff in diffs:
