@@ -1,4 +1,9 @@
-"""Batch requests, recorded single requests, and fallback models of agents.
+"""Model requests of agents without tools: single recorded requests and batches, and the request limits of fallback
+models.
+
+A batch costs half as much as single requests and takes up to a day. Its handle is plain data, so any process can query
+the batch. OpenAI lists its batches with their input files, so a batch whose submission was interrupted can be found
+there again.
 
 A batch costs half as much and takes up to a day. Its handle is plain data, so any process can query it. OpenAI lists
 its batches with their input files, so a batch whose submission was interrupted can be found again there.
@@ -77,7 +82,9 @@ if TYPE_CHECKING:
 
 
 def reporting_model(model: Model, limiters: RequestLimiters = REQUEST_LIMITERS) -> Model:
-    """Return a model whose parts, if it has any, report their outcomes to their limiters."""
+    """Wrap the parts of a fallback model so that each part reports the outcome of its requests to its own request
+    limiter. Return other models unchanged.
+    """
     return _reporting(model, limiters, is_first=True) if isinstance(model, FallbackModel) else model
 
 
@@ -92,7 +99,7 @@ def _reporting(model: Model, limiters: RequestLimiters, *, is_first: bool) -> Mo
 
 
 class ReportingModel(WrapperModel):
-    """One of several models. It reports the outcome of its requests to its limiter.
+    """Part of a fallback model that reports the outcome of each request to the request limiter of its model.
 
     Parameters
     ----------
@@ -112,7 +119,7 @@ class ReportingModel(WrapperModel):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        """Make the request."""
+        """Make a request and report its outcome."""
         with self._limiters.observed(self.wrapped, is_counted=self._is_counted):
             return await super().request(messages, model_settings, model_request_parameters)
 
@@ -124,7 +131,7 @@ class ReportingModel(WrapperModel):
         model_request_parameters: ModelRequestParameters,
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
-        """Make the request and yield its stream."""
+        """Make a streamed request, yield the stream, and report the outcome."""
         with self._limiters.observed(self.wrapped, is_counted=self._is_counted):
             opening = super().request_stream(messages, model_settings, model_request_parameters, run_context)
             async with opening as stream:
@@ -142,7 +149,7 @@ class ReportingModel(WrapperModel):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One prompt for an agent, with content, context and instructions; see `Agent.respond`."""
+    """One prompt for an agent with its content blocks, context blocks and instructions; see `Agent.respond`."""
 
     prompt: str
     content: Sequence[Mapping[str, Any]]
@@ -150,11 +157,13 @@ class Request:
     instructions: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the parts that are not empty."""
+        """Return the fields of the request by name, without empty fields."""
         return {field.name: value for field in fields(self) if (value := getattr(self, field.name))}
 
     def messages(self) -> list[ModelMessage]:
-        """Return the messages in pydantic-ai's form. `divebook.projections.requests` rebuilds the same from the log."""
+        """Return the request as messages of pydantic-ai. `divebook.projections.requests` rebuilds equal messages from
+        the log.
+        """
         messages = [message for message in request_messages(self.to_dict()) if message.role != "system"]
         bodies: list[str | list[UserContent]] = [
             [user_block(block) for block in message.content] for message in messages
@@ -166,7 +175,7 @@ class Request:
 
 
 async def respond(agent: Agent, message: Request, operation: RunOperation) -> str:
-    """Return an agent's text answer; see `Agent.respond`.
+    """Make a single recorded model request; return the text of the response. See `Agent.respond`.
 
     Raises
     ------
@@ -192,7 +201,7 @@ async def respond(agent: Agent, message: Request, operation: RunOperation) -> st
 
 
 async def resolved(agent: Agent) -> Model:
-    """Return the agent's model in pydantic-ai's form, with the key that the agent refers to."""
+    """Return the pydantic-ai model that an agent uses, created with the agent's key."""
     model = agent.model
     if isinstance(model, ScriptedModel):
         return ScriptedFunction(model)
@@ -204,7 +213,8 @@ async def resolved(agent: Agent) -> Model:
 
 
 class RecordedModel(WrapperModel):
-    """Model whose requests are recorded once and then answered from the log.
+    """Model wrapper that makes each request as a recorded operation. A request whose response is in the log is not sent
+    again.
 
     Parameters
     ----------
@@ -225,7 +235,7 @@ class RecordedModel(WrapperModel):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        """Make the request, or return the recorded response."""
+        """Return the recorded response to a request; if the log has none, send the request."""
 
         async def call() -> dict[str, Any]:
             # References are resolved only for the real request: their values are secrets and must not be recorded.
@@ -258,7 +268,9 @@ class RecordedModel(WrapperModel):
 
 
 def _played() -> Model:
-    """Return a placeholder model for an agent whose answers come from a recorded run."""
+    """Return a placeholder for the model ``recorded:RUN``: the responses come from that run, so the placeholder raises
+    an error if it is asked.
+    """
 
     async def answer(_: list[ModelMessage], __: AgentInfo) -> ModelResponse:
         raise StepError("a run that is played again was asked for an answer that it does not have")
@@ -297,7 +309,7 @@ AGAIN = "retry_failed() asks again, and what was paid for is paid for twice"
 
 
 class BatchAnswer(NamedTuple):
-    """Result of one request of a batch."""
+    """Result of one request of a batch: a value or an error, and the consumption."""
 
     value: Any
     error: str | None
@@ -305,7 +317,7 @@ class BatchAnswer(NamedTuple):
 
 
 class SubmitLater(NamedTuple):
-    """Temporary failure of a submission. It may succeed later."""
+    """Result of a submission that failed for a temporary reason and may succeed later."""
 
     seconds: float
     """Delay that the provider asks for, in seconds."""
@@ -315,7 +327,7 @@ class SubmitLater(NamedTuple):
 
 
 class AgentBatches:
-    """Batches of one agent: the common part of its requests, and its provider.
+    """Batch API of an agent's model: encodes requests, submits batches, and reads their results.
 
     Parameters
     ----------
@@ -337,12 +349,12 @@ class AgentBatches:
 
     @classmethod
     async def of(cls, agent: Agent, instructions: str, output: Any) -> AgentBatches:
-        """Return the batches of an agent.
+        """Create the batch interface for an agent.
 
         Raises
         ------
         StepError
-            Its model has no batch API.
+            The agent's model has no batch API.
         """
         model = await resolved(agent)
         if model.batch_max_requests is None:
@@ -359,7 +371,8 @@ class AgentBatches:
         return batches
 
     async def can_list(self) -> bool:
-        """Return True if the provider lists its batches with their input, which depends on the key.
+        """Return True if the provider lists existing batches together with their input. The answer depends on the
+        provider and on the key.
 
         The result is True while the provider is unreachable. It is asked before every submission anyway.
         """
@@ -380,7 +393,8 @@ class AgentBatches:
         return self._can_list
 
     async def encode(self, prompts: Mapping[str, str], most: int) -> list[EncodedBatchRequest]:
-        """Encode the first prompts, by id, as requests of one batch: as many as the provider accepts.
+        """Encode prompts, given by request id, as requests of one batch. Stop at the number or size that the provider
+        accepts.
 
         Raises
         ------
@@ -405,7 +419,9 @@ class AgentBatches:
         return encoded_requests
 
     def reserved(self, prompts: Sequence[str]) -> Reserved:
-        """Return the maximum consumption of requests. The lower batch price is not assumed."""
+        """Return the maximum consumption of requests with these prompts, at the normal price instead of the lower batch
+        price.
+        """
         total = Reserved()
         for prompt in prompts:
             written = sum(map(tokens_of, self._messages(prompt))) + tokens_of_definitions(self._parameters)
@@ -421,14 +437,15 @@ class AgentBatches:
         may_exist: bool,
         leaves_unknown: Callable[[BaseException], bool],
     ) -> dict[str, Any] | SubmitLater:
-        """Send requests as one batch unless the provider already has it; return its handle, or when to retry.
+        """Submit requests as one batch, unless the provider already has the batch. Return its handle, or `SubmitLater`
+        after a temporary failure.
 
         Parameters
         ----------
         since, other_ids
             Earliest creation time of the batch, and ids of other batches to skip.
         may_exist
-            An earlier submission may have created it.
+            True if an earlier submission may have created the batch.
         leaves_unknown
             Returns True for an error after which the request may have arrived.
 
@@ -471,7 +488,9 @@ class AgentBatches:
     async def _existing(
         self, requests: Sequence[EncodedBatchRequest], since: datetime, other_ids: Collection[str]
     ) -> dict[str, Any] | None:
-        """Return the handle of the batch with these requests; None if the provider has none besides the others."""
+        """Search the provider's list for a batch with these requests; return its handle, or None. Skip the batches in
+        `other_ids`.
+        """
         async for batch in self._listed(100):
             if batch.created_at < (since - _BEFORE).timestamp():
                 break
@@ -484,14 +503,14 @@ class AgentBatches:
         return None
 
     async def _listed(self, at_once: int) -> AsyncIterator[Any]:
-        """Yield the provider's batches, latest first."""
+        """Yield the batches that the provider lists, latest first. `at_once` is the page size."""
         with self._converted_errors():
             async for batch in _innermost(self._model).client.batches.list(limit=at_once):
                 yield batch
 
     @contextmanager
     def _converted_errors(self) -> Iterator[None]:
-        """Convert errors of the client, which is called directly here, to errors of its model."""
+        """Convert errors of the provider's client to errors of pydantic-ai, for code that calls the client directly."""
         try:
             yield
         except Exception as error:
@@ -505,7 +524,7 @@ class AgentBatches:
             raise
 
     def handle(self, name: str, requests: Sequence[EncodedBatchRequest], at: datetime, **fields: str) -> dict[str, Any]:
-        """Return the handle of a batch from the provider's id."""
+        """Build the handle of a batch whose id is known, for example from the provider's list or from a person."""
         details = {"status": "in_progress", **fields}
         model = self._model
         group = requests[0].group
@@ -522,7 +541,8 @@ class AgentBatches:
         return _plain(batch)
 
     async def refresh(self, handle: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the current handle of a batch, or the old one while the provider is unreachable.
+        """Ask the provider for the status of a batch; return the updated handle. While the provider is unreachable,
+        return the handle unchanged.
 
         If the provider no longer has the batch, the handle has the status ``ended`` and a reason under ``lost``.
         """
@@ -539,7 +559,7 @@ class AgentBatches:
             return dict(handle)
 
     async def cancel(self, handle: Mapping[str, Any] | None) -> None:
-        """Ask the provider to cancel a batch. Answers that exist by then are billed."""
+        """Ask the provider to cancel a batch. Requests that were answered before are billed."""
         if handle is not None and handle["status"] == "in_progress":
             with suppress(ModelAPIError, NotImplementedError, *UNREADABLE):  # it may have ended, or cannot be cancelled
                 await self._model.batch_cancel(_HANDLE.validate_python(handle))
@@ -547,7 +567,8 @@ class AgentBatches:
     async def answers(
         self, handle: Mapping[str, Any], names: Sequence[str], *, is_last: bool
     ) -> dict[str, BatchAnswer] | None:
-        """Return the results of an ended batch by request id; None if they are temporarily unavailable.
+        """Fetch the results of an ended batch; return them by request id, or None if the results are temporarily
+        unavailable.
 
         Parameters
         ----------
@@ -582,7 +603,7 @@ class AgentBatches:
         return dict.fromkeys(names, answer)
 
     async def _readable(self, handle: Mapping[str, Any]) -> list[BatchResult]:
-        """Return the readable lines of OpenAI's result files; an empty list for other providers."""
+        """Return the results in OpenAI's result files, without malformed lines; an empty list for other providers."""
         details = handle.get("provider_details") or {}
         files = getattr(getattr(_innermost(self._model), "client", None), "files", None)
         results: list[BatchResult] = []
@@ -625,7 +646,7 @@ class AgentBatches:
 
 
 def result_in(line: str) -> BatchResult | None:
-    """Parse one line of an OpenAI result file; return None if it is malformed."""
+    """Parse one line of an OpenAI batch result file; return None for a malformed line."""
     try:
         entry = json.loads(line)
         name = entry["custom_id"]
@@ -638,22 +659,22 @@ def result_in(line: str) -> BatchResult | None:
 
 
 def is_hidden(error: ModelAPIError) -> bool:
-    """Return True if the provider does not list batches, for this key or at all."""
+    """Return True for an error with which a provider refuses to list batches, for this key or in general."""
     return isinstance(error, ModelHTTPError) and error.status_code in _HIDDEN
 
 
 def is_lost(error: ModelAPIError) -> bool:
-    """Return True if the requested object no longer exists at the provider."""
+    """Return True for an error that says that a batch no longer exists at the provider."""
     return isinstance(error, ModelHTTPError) and error.status_code in _LOST
 
 
 def error_line(error: Exception) -> str:
-    """Return an error as one line."""
+    """Return an error as one line of at most 200 characters, with secrets hidden."""
     return shared().text(f"{type(error).__name__}: {' '.join(str(error).split())}")[:200]
 
 
 def is_temporary(error: ModelAPIError) -> bool:
-    """Return True if the error is temporary, so that a later request may succeed."""
+    """Return True for a temporary error, after which a later request may succeed."""
     return not isinstance(error, ModelHTTPError) or error.status_code in (408, 429) or error.status_code not in _REFUSED
 
 
@@ -662,11 +683,11 @@ def is_temporary(error: ModelAPIError) -> bool:
 
 
 class ParametersCapturedError(Exception):
-    """Control-flow exception that ends a run after its request parameters were captured."""
+    """Exception that stops a run as soon as `CapturingModel` has stored the request parameters. It is not an error."""
 
 
 class CapturingModel(WrapperModel):
-    """Model that captures the request parameters for structured output, and gives no answer."""
+    """Model that only stores the parameters with which pydantic-ai requests structured output. It gives no response."""
 
     parameters: ModelRequestParameters | None = None
 
@@ -676,13 +697,15 @@ class CapturingModel(WrapperModel):
         model_settings: ModelSettings | None,  # noqa: ARG002 - signature of the base class
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        """Store the parameters and raise `ParametersCapturedError`."""
+        """Store the request parameters and raise `ParametersCapturedError`."""
         self.parameters = model_request_parameters
         raise ParametersCapturedError
 
 
 class FixedAnswerModel(WrapperModel):
-    """Model that returns an answer from a batch, so that pydantic-ai validates it like any other."""
+    """Model that returns a response from a batch, so that pydantic-ai validates the batch response like any other
+    response.
+    """
 
     def __init__(self, wrapped: Model, response: ModelResponse) -> None:
         super().__init__(wrapped)
@@ -694,7 +717,7 @@ class FixedAnswerModel(WrapperModel):
         model_settings: ModelSettings | None,  # noqa: ARG002 - signature of the base class
         model_request_parameters: ModelRequestParameters,  # noqa: ARG002 - signature of the base class
     ) -> ModelResponse:
-        """Return the answer."""
+        """Return the response of the batch."""
         return self._response
 
 

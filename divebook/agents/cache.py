@@ -1,4 +1,8 @@
-"""Response cache of agents with a `Cache`, shared by all runs, and the ``recorded:RUN`` source of responses.
+"""Sources of model responses other than the model: the response cache, and the recorded responses of an earlier run.
+
+Agents with a `Cache` share the cache across all runs of a store. Agents with the model ``recorded:RUN`` get the
+responses of that run. The cache is not a source of truth: a response from the cache is recorded completely in the run,
+and a replay does not read the cache. An entry that cannot be read counts as missing.
 
 The cache is not a source of truth. A response taken from it is recorded completely in the run, and a replay does not
 read the cache. An entry that cannot be read is treated as missing.
@@ -42,7 +46,7 @@ _log = logger(__name__)
 
 
 def lasting(written: str | float) -> float:
-    """Parse a cache duration; return seconds.
+    """Parse the duration of a `Cache`, such as ``7d``; return seconds.
 
     Raises
     ------
@@ -59,14 +63,14 @@ def lasting(written: str | float) -> float:
 
 
 class ResponseCache:
-    """Responses by the digest of their requests.
+    """Response cache of a store: model responses by the digest of their requests, as files or in memory.
 
     Parameters
     ----------
     folder
         Folder of the files, readable by its owner only. None keeps responses in memory of this process.
     sealing
-        Encryption that the store next to it uses.
+        Encryption of the store, which is used for the files too.
     """
 
     def __init__(self, folder: Path | None, sealing: Sealing, clock: Callable[[], float] = time.time) -> None:
@@ -77,7 +81,9 @@ class ResponseCache:
         self._written = 0
 
     def find(self, digest: str, seconds: float) -> dict[str, Any] | None:
-        """Return a response that is at most this many seconds old; None if there is none."""
+        """Return the cached response for a request digest; None if there is no response that is at most `seconds`
+        old.
+        """
         try:
             written = self._read(digest)
             if written is None:
@@ -90,7 +96,7 @@ class ResponseCache:
             return None
 
     def keep(self, digest: str, response: Mapping[str, Any], seconds: float) -> None:
-        """Store a response. `prune` deletes it after this many seconds."""
+        """Store a response under the digest of its request. `prune` deletes the response after `seconds`."""
         at = self._clock()
         written = self._sealing.seal_packed(json.dumps({"at": at, "response": response}).encode())
         if self.folder is None:
@@ -114,7 +120,9 @@ class ResponseCache:
 
     @staticmethod
     def _write(folder: Path, digest: str, content: bytes, until: float) -> None:
-        """Write a file atomically. Its modification time is the time at which it expires."""
+        """Write a response file atomically. The modification time of the file is set to the time at which the response
+        expires.
+        """
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=folder)  # creates the file with mode 0600
         try:
@@ -128,7 +136,9 @@ class ResponseCache:
             raise
 
     def prune(self) -> int:
-        """Delete expired responses, then the oldest ones while the total is too large; return how many were deleted."""
+        """Delete expired responses, then the responses that expire next until the total size is within the limit;
+        return the number of deleted files.
+        """
         now = self._clock()
         total = 0
         deleted = 0
@@ -151,25 +161,27 @@ class ResponseCache:
 
 
 def cache_of(store: EventStore, clock: Callable[[], float] = time.time) -> ResponseCache:
-    """Return the cache of a store: a folder next to its file, or memory of this process if the store has no file."""
+    """Create the response cache of a store: in a folder next to the store's file, or in memory if the store is not a
+    file.
+    """
     path = getattr(store, "path", None)
     folder = path.with_name(f"{path.name}.cache") if isinstance(path, Path) else None
     return ResponseCache(folder, store.sealing, clock)
 
 
 class Cached:
-    """View of the cache for one agent with its maximum age. Files are read and written in a thread."""
+    """Response source that reads and writes the response cache for one agent. Files are accessed in a thread."""
 
     def __init__(self, cache: ResponseCache, seconds: float) -> None:
         self._cache = cache
         self._seconds = seconds
 
     async def find(self, sent: RequestToSend) -> Mapping[str, Any] | None:
-        """Return the cached response to a request; None if there is none."""
+        """Return the cached response to a request; None if the cache has none that is recent enough."""
         return await anyio.to_thread.run_sync(self._cache.find, sent.digest, self._seconds)
 
     async def keep(self, sent: RequestToSend, response: Mapping[str, Any]) -> None:
-        """Store a response unless it was cut off or refused."""
+        """Store a response in the cache, unless the response was cut off or filtered by the provider."""
         if response.get("finish_reason") in (None, *WHOLE):
             await anyio.to_thread.run_sync(self._cache.keep, sent.digest, response, self._seconds)
 
@@ -183,7 +195,8 @@ MOST_SHOWN = 300
 
 
 class Cassette:
-    """Recorded responses of a run, for the place of the current turn.
+    """Response source for the model ``recorded:RUN``: returns the responses that an earlier run recorded at the same
+    place.
 
     Parameters
     ----------
@@ -201,12 +214,12 @@ class Cassette:
         self._requests = [request for request in requests if request.agent == agent and request.response is not None]
 
     async def find(self, sent: RequestToSend) -> Mapping[str, Any]:
-        """Return the response that the run recorded for the same request.
+        """Return the response that the earlier run recorded for an equal request.
 
         Raises
         ------
         StepError
-            The run made another request at this place, or none.
+            The earlier run made a different request at this place, or none.
         """
         requests = [request for request in self._requests if request.n == sent.number]
         for request in requests:
@@ -226,16 +239,18 @@ class Cassette:
         )
 
     async def keep(self, sent: RequestToSend, response: Mapping[str, Any]) -> None:
-        """Skip the response: all responses come from the run."""
+        """Do nothing. Responses come from the earlier run and are not stored again."""
 
 
 def _request_messages(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the request messages. The model's own responses between them come from the run itself."""
+    """Return the messages of a request without model responses. The responses come from the earlier run and need no
+    comparison.
+    """
     return [message for message in messages if message["kind"] == "request"]
 
 
 def _first_difference(was: Sequence[Any], now: Sequence[Any]) -> tuple[str, str]:
-    """Return the first differing message of two requests, old and new, as text for people."""
+    """Return the first message that differs between two requests, in its old and its new form, as text for people."""
     unlike = (place for place, (one, other) in enumerate(zip(was, now, strict=False)) if one != other)
     place = next(unlike, min(len(was), len(now)))
     return _shown(was, place), _shown(now, place)

@@ -1,4 +1,5 @@
-"""Shared clients of model providers, and adaptive limits of concurrent requests.
+"""Shared clients of model providers, and request limiters, which adapt the number of concurrent requests to the
+provider.
 
 There is one client per provider and process, shared by all agents and closed with the last environment. Creating a
 client loads the provider's library and certificates (20 ms and more), and each client has its own connections. A client
@@ -37,7 +38,7 @@ _Key: TypeAlias = tuple[int, int, str, str | None]
 
 
 class ModelClients:
-    """Models by name, each using the shared client of its provider. Bound to one event loop.
+    """Cache of pydantic-ai models by name. All models of a provider share one client. Bound to one event loop.
 
     A client is created with the keys and addresses in the process's environ at that time. After a change of the
     environ, for example when a missing key is set, the next request gets a new client.
@@ -54,17 +55,20 @@ class ModelClients:
         """Last seen environ and its hash."""
 
     def join(self, user: object) -> None:
-        """Register a user, such as an environment. Clients stay open while there is one."""
+        """Register a user of the clients, such as an environment. Clients stay open while a user is registered."""
         self._users.add(user)
 
     async def leave(self, user: object) -> None:
-        """Unregister a user, and close the clients after the last one. Call this on the loop that created them."""
+        """Unregister a user of the clients, and close the clients after the last user. Call this on the event loop that
+        created the clients.
+        """
         self._users.discard(user)
         if not self._users:
             await self.close()
 
     async def model(self, name: str, api_key: str | None = None, policy: Policy | None = None) -> Model:
-        """Return the model called ``provider:model``.
+        """Return the pydantic-ai model called ``provider:model``; create the model and the provider's client if
+        necessary.
 
         Parameters
         ----------
@@ -127,7 +131,9 @@ class ModelClients:
             raise SetupError(f"model {name!r} cannot be used: {error}{advice}") from error
 
     async def _enter_new(self) -> None:
-        """Register new providers for closing. pydantic-ai would leave them open."""
+        """Enter the clients of new providers in the exit stack, so that `close` closes them. pydantic-ai would leave
+        them open.
+        """
         for provider in self._providers.values():
             if id(provider) not in self._entered:
                 self._entered.add(id(provider))
@@ -146,7 +152,9 @@ class ModelClients:
 
 
 def _known_to_redactor(provider: Provider[Any]) -> Provider[Any]:
-    """Register the provider's key with the redactor, because the provider's errors may repeat it."""
+    """Register the key of a provider's client as a secret, so that the key is hidden in errors of the provider. Return
+    the provider.
+    """
     key = getattr(provider.client, "api_key", None)
     if isinstance(key, str):
         redactor().know(key)
@@ -189,13 +197,14 @@ TOO_MANY = 429
 
 
 class RequestLimiters:
-    """Limiters of this process, by provider, address, key and model."""
+    """Request limiters of this process, one for each combination of provider, address, key and model."""
 
     def __init__(self) -> None:
         self._limiters: dict[tuple[int, str, str, str, str], RequestLimiter] = {}
 
     def slot(self, model: Model) -> Permit | None:
-        """Return the permit that a request needs; None for a model without a provider, such as a script.
+        """Return the permit that a request to a model must hold; None for a model without a provider, such as a
+        scripted model.
 
         A fallback model is limited by its first model, which every request asks first. Each of its models reports its
         own outcomes (`divebook.agents.batches`).
@@ -206,7 +215,9 @@ class RequestLimiters:
         return None if limiter is None else limiter.slot(reports=not isinstance(model, FallbackModel))
 
     def observed(self, model: Model, *, is_counted: bool) -> AbstractContextManager[None]:
-        """Record the outcome of a part of a request; see `RequestLimiter.observed`."""
+        """Return a context manager that reports the outcome of a request to one model of a fallback model; see
+        `RequestLimiter.observed`.
+        """
         limiter = self._of(model)
         return nullcontext() if limiter is None else limiter.observed(is_counted=is_counted)
 
@@ -227,13 +238,15 @@ class RequestLimiters:
         return limiter or self._limiters.setdefault(place, RequestLimiter(model.model_id))
 
     def states(self) -> list[LimitState]:
-        """Return the states of limiters that are in use or paused. Safe from any thread."""
+        """Return the states of all limiters that have running or waiting requests or a pause. Callable from any
+        thread.
+        """
         states = [limiter.state for limiter in list(self._limiters.values())]
         return [each for each in states if each.under_way or each.waiting or each.pause]
 
 
 class RequestLimiter:
-    """Adaptive limit of concurrent requests to one model. Bound to one event loop.
+    """Adaptive limit of the number of concurrent requests to one model. Bound to one event loop.
 
     Parameters
     ----------
@@ -260,15 +273,17 @@ class RequestLimiter:
     def slot(self, *, reports: bool = True) -> Permit:
         """Return a permit for one request.
 
-        It reports the outcome of the request, unless the request's parts do (`reports`).
+        `reports` is False if the models of a fallback model report the outcome; otherwise the permit reports the
+        outcome.
         """
         return Permit(self, reports=reports)
 
     @contextmanager
     def observed(self, *, is_counted: bool) -> Iterator[None]:
-        """Record the outcome of a part of a request that runs inside the block.
+        """Report to this limiter whether the request inside the block succeeded. Used for each model of a fallback
+        model.
 
-        `is_counted`: the part already holds a slot here.
+        `is_counted` is True if the caller already holds a permit of this limiter.
         """
         began = self.round
         if not is_counted:
@@ -286,12 +301,14 @@ class RequestLimiter:
 
     @property
     def state(self) -> LimitState:
-        """Current state. Safe from any thread."""
+        """Current state of the limiter, for display. Callable from any thread."""
         pause = max(0.0, self._opens_at - self._clock())
         return LimitState(self.model, self.under_way, self.limit, len(self._waiting), pause)
 
     async def enter(self) -> int:
-        """Wait for admission; return the number of the current round."""
+        """Wait until a request may start; return the number of the current round (a round ends when a 429 halves the
+        limit).
+        """
         if self._waiting or not self._has_room():
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             # Queued first and admitted from the queue, so that requests start in the order of their arrival. `admit`
@@ -309,7 +326,9 @@ class RequestLimiter:
         return self.round
 
     def leave(self, began: int | None, error: BaseException | None) -> None:
-        """End a request. `began` is the round in which it was admitted; None if its parts have reported the outcome."""
+        """Report the end of a request. `began` is the round in which the request started; None if the models of a
+        fallback model have reported the outcome.
+        """
         self.under_way -= 1
         if began is None:
             pass
@@ -320,7 +339,9 @@ class RequestLimiter:
         self.admit()
 
     def admit(self) -> None:
-        """Start waiting requests while there is room. Set a timer if a pause has to end first."""
+        """Start waiting requests while the limit allows it. During a pause that the provider asked for, set a timer to
+        try again.
+        """
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
@@ -341,7 +362,9 @@ class RequestLimiter:
         self._is_used |= self.under_way >= self.limit
 
     def _give_back(self, waiter: asyncio.Future[None]) -> None:
-        """Remove a cancelled request, which may have been admitted at the same moment."""
+        """Remove a cancelled request from the queue, or release its slot if the request was admitted at the same
+        moment.
+        """
         if not waiter.cancelled():
             self.under_way -= 1
         elif waiter in self._waiting:
@@ -370,7 +393,7 @@ class RequestLimiter:
 
 
 class LimitState(NamedTuple):
-    """State of a limiter, for display."""
+    """State of a request limiter, for display."""
 
     model: str
     under_way: int
@@ -387,7 +410,7 @@ class LimitState(NamedTuple):
 
 
 class Permit:
-    """Slot of one request, held from before it is recorded until it has ended.
+    """Permission to make one request, held from before the request is recorded until the request has ended.
 
     It reports the outcome to its limiter.
     """
@@ -406,7 +429,7 @@ class Permit:
         self._leave(error if isinstance(error, BaseException) else None)
 
     def release(self) -> None:
-        """Release the slot, so that the next request can start. Idempotent."""
+        """Release the permit, so that the next request can start. A second release has no effect."""
         self._leave(None)
 
     def _leave(self, error: BaseException | None) -> None:

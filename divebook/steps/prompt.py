@@ -297,8 +297,8 @@ async def ask_agent(
     services
         Services of the environment.
     blocks
-        Returns the content blocks of the `Context` of agents to which the agent delegates tasks. By default these agents
-        get no blocks.
+        Returns the content blocks of the `Context` of agents to which the agent delegates tasks. By default these
+        agents get no blocks.
     """
     agent = agent_for_run(context, agent, services)
     has_turn = context.record_of(f"{task.prefix}{TURN}") is not None  # with tools, which it may have no more
