@@ -216,8 +216,8 @@ class LastRound(AbstractCapability[Any]):
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """In the request after the limit, add the instruction to answer now and forbid tool calls; leave other requests
-        unchanged.
+        """Forbid tool calls in the request after the limit, and add the instruction to answer now. Leave earlier
+        requests unchanged.
         """
         if ctx.run_step <= self._limit:
             return request_context

@@ -437,7 +437,7 @@ class AgentBatches:
         may_exist: bool,
         leaves_unknown: Callable[[BaseException], bool],
     ) -> dict[str, Any] | SubmitLater:
-        """Submit requests as one batch, unless the provider already has the batch. Return its handle, or `SubmitLater`
+        """Send requests as one batch, unless the provider already has the batch. Return its handle, or `SubmitLater`
         after a temporary failure.
 
         Parameters

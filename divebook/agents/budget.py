@@ -181,8 +181,8 @@ class TurnBudget:
 
     @contextmanager
     def holding(self, reserved: Reserved) -> Iterator[None]:
-        """Reserve the maximum consumption of a request for the duration of the block, here and in the budgets of
-        delegating agents.
+        """Hold a reservation of a request's maximum consumption for the duration of the block, here and in the budgets
+        of delegating agents.
         """
         for budget in self.line:
             budget.consumed = budget.consumed.begun(reserved)
@@ -248,7 +248,7 @@ def note_reply(response: ModelResponse) -> None:
 
 @contextmanager
 def paid_replies(model: Model) -> Iterator[None]:
-    """Attach the usage of the remembered responses to an error that a request raises inside the block.
+    """Add the usage of the remembered responses to an error that a request raises inside the block.
 
     Parameters
     ----------

@@ -81,9 +81,7 @@ class ResponseCache:
         self._written = 0
 
     def find(self, digest: str, seconds: float) -> dict[str, Any] | None:
-        """Return the cached response for a request digest; None if there is no response that is at most `seconds`
-        old.
-        """
+        """Return the cached response for a request digest; None if the cache has none that is at most `seconds` old."""
         try:
             written = self._read(digest)
             if written is None:
@@ -239,7 +237,7 @@ class Cassette:
         )
 
     async def keep(self, sent: RequestToSend, response: Mapping[str, Any]) -> None:
-        """Do nothing. Responses come from the earlier run and are not stored again."""
+        """Skip the response: responses come from the earlier run and are not stored again."""
 
 
 def _request_messages(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -1,4 +1,4 @@
-"""Conversion of foreign agent histories to the log of an execution in which each turn is a step.
+"""Conversion of imported agent histories to the log of an execution in which each turn of an agent is a step.
 
 The log has the form of `divebook.agents.request_record`, so it can be shown, framed, compared and forked like any other
 (`tests/test_imported_logs.py`). It contains only what the source contains: a call without a result stays open, and an
@@ -35,7 +35,7 @@ _COUNTED = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_t
 
 @dataclass(slots=True)
 class ImportedCall:
-    """An imported tool call."""
+    """Tool call in an imported history."""
 
     id: str
     tool: str
@@ -52,7 +52,7 @@ class ImportedCall:
 
 @dataclass(slots=True)
 class ImportedRequest:
-    """An imported model request. Messages have pydantic-ai's JSON form."""
+    """Model request in an imported history. Messages have pydantic-ai's JSON form."""
 
     sent: Sequence[Mapping[str, Any]]
     """All messages of the request, from the first one of the conversation."""
@@ -69,7 +69,7 @@ class ImportedRequest:
 
 @dataclass(slots=True)
 class ImportedTurn:
-    """An imported turn: one prompt, its requests and the answer."""
+    """Turn in an imported history: a prompt, the model requests that followed, and the answer."""
 
     agent: str
     prompt: str
@@ -80,7 +80,7 @@ class ImportedTurn:
 
 
 def log_of(name: str, turns: Sequence[ImportedTurn], source: str, now: int) -> list[Event]:
-    """Return the log of an execution whose steps are turns.
+    """Build the event log of an execution from imported turns; each turn becomes a step. Return the events.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def _workflow(name: str, steps: Sequence[str], turns: Sequence[ImportedTurn]) ->
 
 
 class _Writer:
-    """Event writer that assigns numbers, ids and monotonic times."""
+    """Builder of an event log: assigns the numbers, ids and increasing times of events."""
 
     def __init__(self, source: str, first: int) -> None:
         digest = hashlib.sha256(source.encode("utf-8", "surrogatepass")).digest()
@@ -137,7 +137,7 @@ class _Writer:
         self.usages: list[Mapping[str, int]] = []
 
     def add(self, data: Payload, path: str = "", step: str = "", at: int = 0) -> int:
-        """Append an event; return its number."""
+        """Append an event to the log; return the number of the event."""
         self._now = max(self._now, at)
         number = len(self.events) + 1
         identifier = type_id("event", self._now // 1000, self._chance + number)
@@ -145,13 +145,14 @@ class _Writer:
         return number
 
     def used(self) -> dict[str, int]:
-        """Return the total consumption of all requests."""
+        """Return the total consumption of all imported requests."""
         names = {name for usage in self.usages for name in usage}
         return {name: sum(usage.get(name, 0) for usage in self.usages) for name in sorted(names)}
 
 
 class _RequestForm:
-    """Recorded form of an imported turn's requests, the same as for a live turn. A fork inside the turn needs it.
+    """Converter of imported requests to the recorded form of a live turn's requests, so that the execution can be
+    forked inside the turn.
 
     Messages that pydantic-ai cannot parse are recorded unchanged. Such a turn can be shown, and forked at its beginning
     only.
@@ -181,7 +182,7 @@ class _RequestForm:
         self._read = {place: read[answers.get(_key(message), place)] for place, message in messages.items()}
 
     def describe(self, number: int, request: ImportedRequest) -> Mapping[str, Any]:
-        """Return the recorded form of the next request."""
+        """Return the recorded parameters of the turn's next request."""
         if not self._read:
             return self._unchanged(number, request)
         from pydantic_ai.models import ModelRequestParameters
@@ -206,7 +207,7 @@ class _RequestForm:
 
 
 class _Turn:
-    """Writer of one turn as a step."""
+    """Builder of the events of one imported turn."""
 
     def __init__(self, writer: _Writer, step: str, turn: ImportedTurn) -> None:
         self._writer = writer
@@ -218,7 +219,7 @@ class _Turn:
         self._is_whole = True
 
     def write(self) -> bool:
-        """Append the turn's events; return True if the next turn may follow.
+        """Append the events of the turn; return True if the turn completed, so that the next turn may follow.
 
         The turn ends with its output, with its error, or not at all if the source is truncated. In the last case its
         step stays open.
@@ -324,25 +325,25 @@ class _Turn:
 
 
 def short_text(value: Any) -> str:
-    """Return a value as the text of a step."""
+    """Return data as JSON text for the output of a step; empty for None."""
     from divebook.events.codec import encode
 
     return "" if value is None else encode(normalize(value, "output")).decode()
 
 
 def _key(message: Mapping[str, Any]) -> str:
-    """Return a hash of a message's content, which identifies it."""
+    """Return a hash of the kind and parts of a message, to recognize the same message in several requests."""
     return short_hash(normalize([message.get("kind", "response"), message["parts"]], "parts"), "parts")
 
 
 def _common(before: Sequence[Any], now: Sequence[Any]) -> int:
-    """Return the length of the common prefix of two lists."""
+    """Return the length of the common prefix of two lists of messages."""
     pairs = zip(before, now, strict=False)
     return next((place for place, (old, new) in enumerate(pairs) if old != new), min(len(before), len(now)))
 
 
 def _lasted(of: ImportedRequest | ImportedCall) -> int:
-    """Return a duration in nanoseconds; 0 if unknown."""
+    """Return the duration of a request or call in nanoseconds; 0 if the duration is unknown."""
     return max(0, of.ended - of.began) * 1000 if of.began and of.ended else 0
 
 
@@ -367,7 +368,7 @@ AGENT = "agent"
 
 
 def is_history(data: Any) -> bool:
-    """Return True if parsed JSON data are such a history."""
+    """Return True if parsed JSON data are a message history of pydantic-ai."""
     return isinstance(data, list) and bool(data) and all(_kind(message) is not None for message in data)
 
 
@@ -377,7 +378,7 @@ def _kind(message: Any) -> str | None:
 
 
 def turns_in(messages: Sequence[Mapping[str, Any]], name: str, agent: str = AGENT) -> list[ImportedTurn]:
-    """Return the turns of a history.
+    """Convert a message history of pydantic-ai to imported turns. A message with a user prompt starts a turn.
 
     Parameters
     ----------
@@ -427,7 +428,9 @@ def _answer(
 
 
 def call_of(part: Mapping[str, Any], returned: Mapping[str, Any] | None, began: int) -> ImportedCall:
-    """Return a tool call from the part that requests it and the message with its result."""
+    """Convert a tool call to an `ImportedCall`. `part` requests the call, `returned` is the message with the result, if
+    there is one.
+    """
     identity = str(part.get("tool_call_id") or part.get("tool_name") or "call")
     call = ImportedCall(identity, str(part.get("tool_name", "")), arguments_of(part.get("args")), began=began)
     for answer in [] if returned is None else _parts(returned, RETURNED, RETRIED):
@@ -444,7 +447,7 @@ def call_of(part: Mapping[str, Any], returned: Mapping[str, Any] | None, began: 
 
 
 def arguments_of(args: Any) -> Any:
-    """Return the arguments of a call as data, parsed if they are JSON text."""
+    """Return the arguments of a tool call as data. Text that is not valid JSON is returned unchanged."""
     if isinstance(args, str):
         try:
             return json.loads(args)
@@ -454,7 +457,9 @@ def arguments_of(args: Any) -> Any:
 
 
 def _end(turn: ImportedTurn) -> None:
-    """Set the output of a turn: the text of its last response, or the arguments of its output call."""
+    """Set the output of an imported turn: the text of its last response, or the arguments of the call that returns
+    structured output.
+    """
     last = turn.requests[-1].response if turn.requests else None
     if last is None:
         return
@@ -491,13 +496,13 @@ def _parts(message: Mapping[str, Any], *kinds: str) -> list[Mapping[str, Any]]:
 
 
 def _sent_at(sent: Iterable[Mapping[str, Any]]) -> int:
-    """Return the time of the latest part of the sent messages."""
+    """Return the time of the latest part in messages, in microseconds since 1970; 0 if no part has a time."""
     parts = (part for message in sent for part in message["parts"] if isinstance(part, Mapping))
     return max((moment(part.get("timestamp")) for part in parts), default=0)
 
 
 def moment(text: Any) -> int:
-    """Parse an ISO time as microseconds since 1970; return 0 if it is not one."""
+    """Parse an ISO 8601 time; return microseconds since 1970, or 0 for anything else."""
     if not isinstance(text, str):
         return 0
     try:

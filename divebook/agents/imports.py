@@ -1,4 +1,6 @@
-"""Import of runs from files: divebook and legacy exports, pydantic-ai message histories, OpenTelemetry traces."""
+"""Import of runs from files: exports of divebook and of the legacy system, pydantic-ai message histories, and
+OpenTelemetry traces.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ _SETTINGS = ("temperature", "top_p", "top_k", "max_tokens", "frequency_penalty",
 
 @dataclass(slots=True)
 class _Span:
-    """One span. Times are microseconds since 1970."""
+    """OpenTelemetry span with the spans inside. Times are microseconds since 1970."""
 
     id: str
     parent: str
@@ -66,7 +68,7 @@ class _Span:
 
 
 def is_trace(data: Any) -> bool:
-    """Return True if parsed JSON data are spans."""
+    """Return True if parsed JSON data are OpenTelemetry spans."""
     if isinstance(data, Mapping):
         return "resourceSpans" in data or _is_span(data)
     return isinstance(data, list) and bool(data) and all(isinstance(one, Mapping) and is_trace(one) for one in data)
@@ -77,7 +79,8 @@ def _is_span(data: Mapping[str, Any]) -> bool:
 
 
 def turns_of(data: Any, name: str) -> list[ImportedTurn]:
-    """Return the agent turns of a trace. A model request outside of an agent is a turn of its own.
+    """Convert the spans of a trace to agent turns. A model request outside of an agent's span becomes a turn of its
+    own.
 
     Parameters
     ----------
@@ -114,7 +117,7 @@ def _turns(spans: Sequence[_Span]) -> Iterator[ImportedTurn]:
 
 
 def _all(spans: Sequence[_Span]) -> Iterator[_Span]:
-    """Yield spans and their descendants, without the descendants of other agents."""
+    """Yield spans and the spans inside, at any depth. Spans inside another agent's span are left out."""
     for span in spans:
         yield span
         if span.does not in _AGENTS:
@@ -170,7 +173,7 @@ def _request(span: _Span) -> ImportedRequest:
 
 
 def _calls(response: Mapping[str, Any] | None, tools: list[_Span], until: int | None) -> list[ImportedCall]:
-    """Return the calls of a response, each with its tool span, which is removed from `tools`.
+    """Return the tool calls that a response requests. The spans of these calls are removed from `tools`.
 
     If contents were omitted, the tools that ran before the next request are taken for the calls of the response.
     """
@@ -225,7 +228,7 @@ def _system(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _messages(value: Any, kind: str = "") -> list[dict[str, Any]]:
-    """Return messages of the conventions in pydantic-ai's form."""
+    """Convert messages of the OpenTelemetry GenAI conventions to pydantic-ai's JSON form."""
     data = _data(value)
     messages: list[dict[str, Any]] = []
     for message in data if isinstance(data, list) else []:
@@ -284,7 +287,7 @@ def _tools(value: Any) -> list[Mapping[str, Any]]:
 
 
 def _data(value: Any) -> Any:
-    """Return the value of an attribute. Tracers write data either directly or as JSON text."""
+    """Return the value of a span attribute, parsed if it is JSON text. Some tracers write data as text."""
     if isinstance(value, str):
         try:
             return json.loads(value)
@@ -297,7 +300,7 @@ def _data(value: Any) -> Any:
 
 
 def _spans(data: Any) -> Iterator[_Span]:
-    """Yield the spans of a trace: of lists, of OTLP resources and scopes, or single spans of OTLP or the SDK."""
+    """Yield all spans in parsed trace data, which may be in OTLP form or in the form of the OpenTelemetry SDK."""
     # An item of a list may have any of these forms, because exporters write one batch per line.
     if isinstance(data, list):
         for one in data:
@@ -361,7 +364,7 @@ def _nanoseconds(value: Any) -> int:
 
 
 def _value(value: Any) -> Any:
-    """Return the value of an OTLP attribute."""
+    """Convert the typed value of an OTLP attribute to plain data."""
     match value:
         case {"arrayValue": held}:
             return [_value(one) for one in _items(held, "values")]
@@ -379,7 +382,7 @@ MOST = 512 * 2**20
 
 
 def read(file: str | Path | BinaryIO) -> LogFile:
-    """Return the execution in a file.
+    """Read a file and return the execution in it. The format of the file is detected.
 
     `divebook.store.transfer.read` reads exports of divebook and of the legacy system. A pydantic-ai history
     (``result.all_messages_json()``), or OpenTelemetry spans with the GenAI conventions (OTLP JSON or the Python SDK's
@@ -406,7 +409,9 @@ def read(file: str | Path | BinaryIO) -> LogFile:
 
 
 def _may_be_foreign(path: Path) -> bool:
-    """Return True if the first bytes of a file do not look like an export."""
+    """Return True if a file may be a message history or a trace: the first bytes do not look like an export of
+    divebook, and the file is not too large.
+    """
     try:
         with path.open("rb") as stream:
             begin = stream.read(4096)
@@ -416,7 +421,9 @@ def _may_be_foreign(path: Path) -> bool:
 
 
 def _parsed(text: str) -> Any:
-    """Parse one JSON value or several consecutive ones; return None for invalid JSON."""
+    """Parse a text with one JSON value, or with several consecutive values, such as one per line; return None for
+    invalid JSON.
+    """
     decoder = json.JSONDecoder()
     values = []
     place = 0

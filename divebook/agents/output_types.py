@@ -1,4 +1,4 @@
-"""Structured output of agents: data of a type, or data that match a JSON schema.
+"""Structured output of agents: data of a Python type, or data that match a JSON schema.
 
 pydantic-ai makes the model produce and correct the data.
 """
@@ -20,14 +20,15 @@ ITEM = "response"
 
 
 def output_type(declared: Any) -> Any:
-    """Return pydantic-ai's output type: a class unchanged, a JSON schema as a class that validates it.
+    """Convert the declared output of an agent to an output type for pydantic-ai: a type stays unchanged, a JSON schema
+    becomes a class that validates data.
 
     Raises
     ------
     SetupError
         The schema refers to itself.
     DefinitionError
-        It is not a usable JSON schema. No request is made.
+        The declared output is not a usable JSON schema. No request is made.
     """
     if not isinstance(declared, Mapping):
         return str if declared is None else declared
@@ -65,5 +66,5 @@ def _checked_by(fitting: Callable[[dict[str, Any]], Any]) -> Callable[..., Any]:
 
 
 def text_of_output(value: Any) -> str:
-    """Return an answer as the text of its step: strings unchanged, data as compact JSON."""
+    """Return the output of an agent as text for the output of a step: strings unchanged, data as compact JSON."""
     return value if isinstance(value, str) else TypeAdapter(Any).dump_json(value, fallback=str).decode()

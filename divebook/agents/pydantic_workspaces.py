@@ -1,4 +1,4 @@
-"""Adapters between divebook's workspaces and those of pydantic-ai, in both directions.
+"""Adapters between divebook's workspaces and pydantic-ai's workspaces, in both directions.
 
 `WorkspaceOfBackend` lets divebook's tools and functions work in a workspace of pydantic-ai. The protocol of pydantic-ai
 has no modification times or file modes, and commands get no input. Snapshots and background processes are therefore not
@@ -61,7 +61,8 @@ _SHORT = "it printed more than the backend holds"
 
 
 class WorkspaceOfBackend(Workspace):
-    r"""Workspace over a backend of pydantic-ai: on this machine, in a container, or at a provider.
+    r"""divebook workspace on top of a workspace backend of pydantic-ai, which may be on this machine, in a container,
+    or at a provider.
 
     Parameters
     ----------
@@ -100,11 +101,11 @@ class WorkspaceOfBackend(Workspace):
 
     @property
     def root(self) -> Root:
-        """Raise `WorkspaceError`: the backend has no reliable folder on this machine."""
+        """Raise `WorkspaceError`, because the files of a backend need not be in a folder on this machine."""
         raise WorkspaceError("a workspace over a backend has no folder on this machine, and so no snapshots")
 
     async def require_there(self) -> None:
-        """Raise `WorkspaceGoneError` unless the backend answers."""
+        """Raise `WorkspaceGoneError` if the backend does not answer."""
         try:
             await self._remote.working_dir()
         except WorkspaceUnavailableError as error:
@@ -112,13 +113,13 @@ class WorkspaceOfBackend(Workspace):
 
     @property
     def reference(self) -> dict[str, Any]:
-        """Reference of the backend; empty before the backend has one."""
+        """Provider and id that identify the backend; empty as long as the backend has no id."""
         ref = self._remote.ref
         return {} if ref is None else {"provider": ref.provider, "id": ref.id}
 
 
 class WorkspaceTools(AbstractCapability[Any]):
-    """Capability that gives an agent functions which use `present_workspace`, over the workspace of its run.
+    """Capability that gives a pydantic-ai agent tools from divebook, which work in the workspace of the agent's run.
 
     Parameters
     ----------
@@ -143,11 +144,11 @@ class WorkspaceTools(AbstractCapability[Any]):
         self._shell_timeout = shell_timeout
 
     def get_toolset(self) -> FunctionToolset[Any]:
-        """Return the toolset of the functions."""
+        """Return the toolset that contains the functions."""
         return self._toolset
 
     async def wrap_run(self, ctx: RunContext[Any], *, handler: WrapRunHandler) -> AgentRunResult[Any]:
-        """Run the agent with the workspace of the run as the present workspace."""
+        """Run the agent. During the run, `present_workspace` returns the workspace of the run."""
         async with WorkspaceOfBackend(ctx.workspace, shell_timeout=self._shell_timeout) as workspace:
             token = CURRENT_WORKSPACE.set(workspace)
             try:
@@ -157,14 +158,16 @@ class WorkspaceTools(AbstractCapability[Any]):
 
 
 class BackedFiles(FileOperator):
-    """Files of a workspace of pydantic-ai. `folder` is its working folder."""
+    """File access for `WorkspaceOfBackend`. All paths are restricted to the working folder `folder`."""
 
     def __init__(self, remote: RemoteWorkspace, folder: str) -> None:
         self._remote = remote
         self._folder = folder
 
     async def inside(self, path: str, *, itself: bool = False) -> str:
-        """Return the resolved path. With `itself`, the last component is not followed.
+        """Resolve the links in a path and check that the result is inside the working folder; return the resolved path.
+
+        With `itself`, a link in the last component is not followed.
 
         Raises
         ------
@@ -183,14 +186,14 @@ class BackedFiles(FileOperator):
         return real
 
     async def read_bytes(self, path: str, *, offset: int = 0, length: int | None = None) -> bytes:
-        """Return the bytes of a file or a slice of them. The backend always sends the whole file."""
+        """Return the bytes of a file, or a slice of the bytes. The backend sends the whole file in both cases."""
         require_slice(offset, length)
         with _failures("read", path):
             content = await self._remote.read_bytes(await self.inside(path))
         return content[offset:] if length is None else content[offset : offset + length]
 
     async def write_file(self, path: str, content: str | bytes, *, encoding: str = "utf-8") -> None:
-        """Replace the content of a file. Its folder must exist."""
+        """Replace the content of a file, or create the file. The folder of the file must exist."""
         with _failures("write", path):
             real = await self.inside(path)
             await self._require_folder(posixpath.dirname(real))
@@ -201,7 +204,7 @@ class BackedFiles(FileOperator):
             raise NotADirectoryError(path)
 
     async def append_file(self, path: str, content: str | bytes, *, encoding: str = "utf-8") -> None:
-        """Append to a file by rewriting it as a whole."""
+        """Append to a file. The whole file is read and written again."""
         before = await self.read_bytes(path) if await self.exists(path) else b""
         await self.write_file(path, before + (content.encode(encoding) if isinstance(content, str) else content))
 
@@ -215,7 +218,7 @@ class BackedFiles(FileOperator):
             await self._remote.remove(real)
 
     async def list_dir_with_types(self, path: str) -> list[tuple[str, bool]]:
-        """Return the sorted names in a folder, each with True for a folder."""
+        """Return the names in a folder, sorted. Each name comes with True if it is a folder."""
         with _failures("list", path, "directory"):
             entries = await self._remote.list_dir(await self.inside(path))
         return sorted((entry.name, entry.is_dir) for entry in entries)
@@ -229,7 +232,7 @@ class BackedFiles(FileOperator):
             await self._remote.make_dir(real)
 
     async def move(self, src: str, dst: str) -> None:
-        """Move a file or folder by copying and removing it."""
+        """Move a file or folder: copy it, then remove the original."""
         with _failures("move", src, "source"):
             source = await self.inside(src, itself=True)
             target = await self._into(src, dst)
@@ -239,7 +242,7 @@ class BackedFiles(FileOperator):
             await self._remote.remove(source)
 
     async def copy(self, src: str, dst: str) -> None:
-        """Copy a file, or a whole folder to a path that does not exist."""
+        """Copy a file, or copy a folder to a path that does not exist yet."""
         with _failures("copy", src, "source"):
             source = await self.inside(src)
             is_folder = (await self._remote.stat(source)).is_dir
@@ -271,15 +274,15 @@ class BackedFiles(FileOperator):
                 await self._remote.write_bytes(new, await self._remote.read_bytes(old))
 
     async def stat(self, path: str) -> dict[str, Any]:
-        """Return ``size``, ``is_file`` and ``is_dir`` of a path. ``mtime`` is None, because backends do not report
-        it.
+        """Return ``size``, ``is_file`` and ``is_dir`` of a path. ``mtime`` is None: backends do not report modification
+        times.
         """
         with _failures("stat", path):
             entry = await self._remote.stat(await self.inside(path))
         return {"size": entry.size, "mtime": None, "is_file": not entry.is_dir, "is_dir": entry.is_dir}
 
     async def glob(self, pattern: str) -> list[str]:
-        """Return the sorted paths that match a pattern."""
+        """Return the paths in the working folder that match a pattern, sorted."""
         if not pattern:
             raise FileOperationError("glob", pattern, "the pattern is empty")
         whole = posixpath.normpath(posixpath.join(self._folder, pattern))
@@ -304,7 +307,9 @@ class BackedFiles(FileOperator):
                 yield entry.path
 
     async def read_bytes_stream(self, path: str, *, chunk_size: int = CHUNK) -> AsyncIterator[bytes]:
-        """Yield the bytes of a file in chunks. The backend sends the whole file at once."""
+        """Yield the bytes of a file in chunks of `chunk_size`. The whole file is in memory, because the backend sends
+        it at once.
+        """
         if chunk_size < 1:
             raise ValueError(f"a chunk must have 1 byte or more, not {chunk_size}")
         content = await self.read_bytes(path)
@@ -312,11 +317,11 @@ class BackedFiles(FileOperator):
             yield content[start : start + chunk_size]
 
     async def close(self) -> None:
-        """Leave the backend open: it belongs to the caller who created it."""
+        """Leave the backend open. The backend belongs to its creator, who closes it."""
 
 
 class BackedShell(Shell):
-    """Shell of a workspace of pydantic-ai."""
+    """Command execution for `WorkspaceOfBackend`."""
 
     def __init__(self, remote: RemoteWorkspace, folder: str, files: BackedFiles, **options: Any) -> None:
         super().__init__(**options)
@@ -357,16 +362,20 @@ class BackedShell(Shell):
         return ShellResult(result_of_backend.exit_code, result_of_backend.stdout, result_of_backend.stderr)
 
     async def get_context_instructions(self) -> str | None:
-        """Return the instructions for a model: working folder, time limit, and place of the commands."""
+        """Return instructions for a model about commands: working folder, time limit, and that commands may run on
+        another machine.
+        """
         return shell_instructions(self._folder, self.default_timeout, NOTE)
 
     async def close(self) -> None:
-        """Leave the backend open: it belongs to the caller who created it."""
+        """Leave the backend open. The backend belongs to its creator, who closes it."""
 
 
 @contextmanager
 def _failures(operation: str, path: str, kind: str = "file") -> Iterator[None]:
-    """Convert errors of a backend to errors that name the operation and the path."""
+    """Convert errors that a backend raises inside the block to divebook's file errors, which name the operation and the
+    path.
+    """
     with failures(operation, path, kind):
         try:
             yield
@@ -404,7 +413,8 @@ _GONE = (WorkspaceGoneError, ContainerError)
 
 
 class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, SupportsRealpath):
-    """Backend of pydantic-ai over a divebook workspace: ``agent.run(..., workspace=BackendOfWorkspace(workspace))``.
+    """Workspace backend of pydantic-ai on top of a divebook workspace: ``agent.run(...,
+    workspace=BackendOfWorkspace(workspace))``.
 
     An entered workspace is used as it is. Another one is entered at the first operation; then close this backend, or
     use it with ``async with``.
@@ -435,7 +445,7 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
 
     @classmethod
     def of(cls, ref: WorkspaceRef) -> Self:
-        """Return the backend of the referenced workspace, with default options.
+        """Create a backend from a reference to a divebook workspace (`ref`). The workspace has default options.
 
         Raises
         ------
@@ -451,7 +461,9 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
 
     @property
     def ref(self) -> WorkspaceRef | None:
-        """Reference that identifies the workspace; None for a container that does not exist yet."""
+        """Reference that identifies the workspace, also for other processes; None for a container that does not exist
+        yet.
+        """
         exists = self._is_open or not isinstance(self._workspace, DockerWorkspace)
         return self._ref or (_reference(self._workspace) if exists else None)
 
@@ -465,7 +477,7 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
         await self.close()
 
     async def close(self) -> None:
-        """Leave the workspace if this backend entered it. The next operation enters it again."""
+        """Leave the workspace, if this backend entered the workspace. A later operation enters the workspace again."""
         async with self._lock:
             if self._entered_here:
                 self._is_open = False
@@ -486,7 +498,9 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
         self._is_open = True
 
     async def _disk(self) -> Disk:
-        """Enter the workspace if necessary, check that it still exists, and return its files."""
+        """Enter the workspace if necessary, check that the workspace still exists, and return the access to its
+        files.
+        """
         async with self._lock:
             if not self._is_open and self._workspace.is_entered:
                 self._opened()
@@ -507,7 +521,7 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
             raise WorkspaceUnavailableError(str(error)) from error
 
     async def _require_alive(self) -> None:
-        """Raise unless the workspace can run another command.
+        """Run an empty command; raise `WorkspaceUnavailableError` if the workspace cannot run commands any more.
 
         When a container ends, its commands end before the container reports it.
         """
@@ -519,7 +533,7 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
             raise WorkspaceUnavailableError(f"the workspace runs no more commands: {result.stderr.strip()}")
 
     async def working_dir(self) -> str:
-        """Return the folder in which commands start."""
+        """Return the working folder, in which commands start."""
         return (await self._disk()).policy.default.name
 
     # --- files -----------------------------------------------------------------------------------------------------
@@ -528,11 +542,11 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
         return await asyncio.to_thread(act, await self._disk())
 
     async def read_bytes(self, path: str) -> bytes:
-        """Return the bytes of a file."""
+        """Return the content of a file."""
         return await self._done(lambda disk: disk.read(path))
 
     async def write_bytes(self, path: str, data: bytes) -> None:
-        """Replace the content of a file atomically, following links. Parent folders are created."""
+        """Replace the content of a file atomically. Links are followed, and parent folders are created."""
 
         def write(disk: Disk) -> None:
             try:
@@ -544,11 +558,13 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
         await self._done(write)
 
     async def stat(self, path: str) -> FileEntry:
-        """Return the entry at a path. Links are followed."""
+        """Return name, path, kind and size of a file or folder. Links are followed."""
         return await self._done(lambda disk: _entry(disk, path))
 
     async def list_dir(self, path: str) -> Sequence[FileEntry]:
-        """Return the entries of a folder. A link that leads out, in circles or nowhere is reported as a file."""
+        """Return the entries of a folder. A link that leads out of the workspace, in circles or nowhere is listed as a
+        file.
+        """
         return await self._done(lambda disk: _entries(disk, path))
 
     async def make_dir(self, path: str) -> None:
@@ -556,11 +572,13 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
         await self._done(lambda disk: disk.make_folder(path, parents=True))
 
     async def remove(self, path: str) -> None:
-        """Remove a file, a link or a folder tree; raise ValueError for the working folder and its parents."""
+        """Remove a file, a link, or a folder with its content; raise ValueError for the working folder and the folders
+        above.
+        """
         await self._done(lambda disk: _remove(disk, path))
 
     async def exists(self, path: str) -> bool:
-        """Return True if a path exists; raise for a path that may not be accessed."""
+        """Return True if a path exists; raise an error if the path is outside the workspace."""
         return await self._done(lambda disk: disk.exists(path))
 
     async def realpath(self, path: str) -> str:
@@ -577,7 +595,9 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - time limit of the command, which is then killed
     ) -> CommandResult:
-        """Run a command to its end. The errors are those of pydantic-ai's `SupportsCommands.run`."""
+        """Run a command and wait for its end. Raise the errors that pydantic-ai documents for
+        `SupportsCommands.run`.
+        """
         if isinstance(command, str) != shell:
             raise TypeError("a text is run with shell=True, a program and its arguments without it")
         if timeout is not None and not 0 < timeout < math.inf:
@@ -611,7 +631,7 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
 
 
 class InWorkspace(AbstractCapability[Any]):
-    """Capability that makes an agent's other capabilities and tools work in a divebook workspace.
+    """Capability that lets the tools and other capabilities of a pydantic-ai agent work in a divebook workspace.
 
     Parameters
     ----------
@@ -625,12 +645,12 @@ class InWorkspace(AbstractCapability[Any]):
         self._runs = 0
 
     def get_workspace(self, ctx: RunContext[Any], *, ref: WorkspaceRef | None) -> WorkspaceBackend | None:
-        """Return the workspace, unless a history requires another one."""
+        """Return the backend of the workspace; None if the message history belongs to another workspace (`ref`)."""
         del ctx
         return self._backend if ref is None or ref == self._backend.ref else None
 
     async def wrap_run(self, ctx: RunContext[Any], *, handler: WrapRunHandler) -> AgentRunResult[Any]:
-        """Run the agent; close the workspace after the last run."""
+        """Run the agent. Leave the workspace when the last concurrent run has ended."""
         del ctx
         self._runs += 1
         try:
@@ -667,7 +687,9 @@ def _entries(disk: Disk, path: str) -> list[FileEntry]:
 
 
 def _remove(disk: Disk, path: str) -> None:
-    """Remove a path, unless it is the working folder or contains it under any name."""
+    """Remove a file or folder; raise ValueError for the working folder and the folders above, also if the path reaches
+    them through a link.
+    """
     _require_below(disk, posixpath.normpath(path), path)
     head, name = posixpath.split(path.rstrip("/"))
     _require_below(disk, posixpath.normpath(f"{disk.policy.real(head)}/{name}"), path)

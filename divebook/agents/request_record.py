@@ -1,4 +1,10 @@
-"""Recorded form of a turn's model requests: each request stores only the difference to the previous one.
+"""Recorded form of a turn's model requests: each request stores only the messages that the previous request did not
+have.
+
+`RequestRecord` gets the messages that pydantic-ai is about to send, and returns the recorded form.
+`divebook.projections.requests` describes this form and rebuilds the messages (`test_rebuilt_equals_sent`). Example:
+request 2 sends the messages of request 1, the response to request 1, and the results of its tool calls. Because this is
+the usual case, the record of request 2 contains only the request number.
 
 `RequestRecord` gets the messages that pydantic-ai is about to send, and returns the recorded form.
 `divebook.projections.requests` describes this form and rebuilds the messages (`test_rebuilt_equals_sent`). Example:
@@ -79,12 +85,12 @@ _ANY = TypeAdapter[Any](Any)
 
 
 def plain_json(value: Any, fallback: Callable[[Any], Any] = repr) -> Any:
-    """Return a value as plain JSON data. `fallback` converts values that pydantic does not know."""
+    """Convert a value to plain JSON data. `fallback` converts values of types that pydantic cannot serialize."""
     return _ANY.dump_python(value, mode="json", fallback=fallback)
 
 
 async def in_time(request: Awaitable[T], seconds: float) -> T:
-    """Await a response; raise `TimeoutError` after `seconds`.
+    """Await a model response; raise `TimeoutError` if the response is not complete after `seconds`.
 
     A provider's own timeout applies to each received piece only, not to the whole response.
     """
@@ -94,7 +100,7 @@ async def in_time(request: Awaitable[T], seconds: float) -> T:
 
 
 def response_of(recorded: Mapping[str, Any]) -> ModelResponse:
-    """Return a recorded response in pydantic-ai's form."""
+    """Convert a recorded response to pydantic-ai's `ModelResponse`."""
     return _RESPONSE.validate_python({key: value for key, value in recorded.items() if key != COST})
 
 
@@ -107,7 +113,8 @@ _STATES_REASON_ALONE = "xai"
 
 
 def has_stated_end(response: ModelResponse) -> bool:
-    """Return True if the provider itself stated why the response ended.
+    """Return True if the provider itself sent the reason for the end of the response. Without that reason, the response
+    may be cut off.
 
     Adapters for chat completions fill in "stop" if the provider sent no reason. The original value is in
     `provider_details`. Function and test models have no address, and always answer completely.
@@ -120,7 +127,7 @@ def has_stated_end(response: ModelResponse) -> bool:
 
 
 def require_whole(response: ModelResponse, agent: str) -> None:
-    """Raise for a truncated response, and log a warning if the token limit cut it.
+    """Raise an error for a response that was cut off, and log a warning for a response that reached the token limit.
 
     Adapters that read every response as a stream leave the finish reason out if the stream ended early. If a complete
     body had none, they fill one in.
@@ -137,7 +144,7 @@ def require_whole(response: ModelResponse, agent: str) -> None:
 
 
 def plain_response(response: ModelResponse, requested: Model | None = None) -> dict[str, Any]:
-    """Return a response as plain data, without empty fields and named secrets.
+    """Convert a response to plain data for the log. Empty fields are left out, and known secrets are hidden.
 
     `requested` is the requested model. Its price is used if the price of the model named in the response is unknown.
     The finish reason is the one that the provider sent, or None.
@@ -157,9 +164,10 @@ def plain_response(response: ModelResponse, requested: Model | None = None) -> d
 
 
 def with_cleaned_text(recorded: Mapping[str, Any], cleaned: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return a response whose text and arguments are filtered by `cleaned`.
+    """Return a recorded response with its texts and tool arguments passed through `cleaned`, for example to hide
+    credentials.
 
-    Data that only the provider reads stays unchanged.
+    Signed thoughts stay unchanged, because the provider rejects a changed one.
     """
     return {**recorded, "parts": [_with_cleaned_text(part, cleaned) for part in recorded["parts"]]}
 
@@ -171,7 +179,9 @@ def _with_cleaned_text(part: Mapping[str, Any], cleaned: Callable[[Any], Any]) -
 
 
 def _with_unique_ids(response: ModelResponse) -> ModelResponse:
-    """Return a response in which all tool-call ids are unique, because each call needs its own operation key."""
+    """Return a response in which every tool call has a different id, because the id is part of the call's operation
+    key.
+    """
     ids = [call.tool_call_id for call in response.tool_calls]
     if len(set(ids)) == len(ids):
         return response
@@ -193,13 +203,15 @@ def _with_unique_id(part: ModelResponsePart, used_ids: set[str]) -> ModelRespons
 
 
 def concise(recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a response as a turn records it: without default values, and without its time, which the event has."""
+    """Return a recorded response without fields that have default values, and without its time, which the event has."""
     silent = {"kind": "response", "state": "complete", COST: None, "timestamp": recorded.get("timestamp")}
     return {name: value for name, value in recorded.items() if name not in silent or silent[name] != value}
 
 
 def usage_of(recorded: Mapping[str, Any]) -> dict[str, int]:
-    """Return the consumption of a recorded response in the units of the log."""
+    """Return the consumption of a recorded response: requests, tokens and cost in nanodollars, as recorded in the
+    log.
+    """
     used = recorded["usage"]
     names = ("input_tokens", "output_tokens", "cache_write_tokens", "cache_read_tokens")
     cost = {"cost": recorded[COST]} if recorded.get(COST) else {}
@@ -207,7 +219,7 @@ def usage_of(recorded: Mapping[str, Any]) -> dict[str, int]:
 
 
 def settings_of(definition: AgentDefinition) -> ModelSettings:
-    """Return pydantic-ai's model settings for an agent."""
+    """Convert the model settings of an agent's definition to pydantic-ai's form."""
     settings = ModelSettings(timeout=definition.response_timeout, max_retries=0)
     declared = definition.model_settings
     if declared is None:
@@ -228,14 +240,16 @@ def _with_special_settings(settings: ModelSettings, declared: SettingsDefinition
 
 
 def with_values(settings: ModelSettings | None, policy: Policy) -> ModelSettings | None:
-    """Resolve references (``env://KEY``) in settings. The result is for the request only and must not be recorded."""
+    """Return model settings in which references in headers (``env://KEY``) are replaced by their values. The result is
+    secret and must not be recorded.
+    """
     if settings is None or not settings.get("extra_headers"):
         return settings
     return {**settings, "extra_headers": resolved(settings["extra_headers"], policy)}
 
 
 def user_block(block: Mapping[str, Any]) -> UserContent:
-    """Return a content block in pydantic-ai's form."""
+    """Convert a content block (text, image or document) to pydantic-ai's form."""
     kind = block.get("type")
     if kind == "text":
         return str(block["text"])
@@ -290,7 +304,8 @@ _FREE = frozenset({"model", "settings"})
 
 
 class RequestRecord:
-    """Recorded requests of one turn.
+    """Model requests of one turn in recorded form. The object remembers the latest request to find out which messages
+    are new.
 
     Parameters
     ----------
@@ -325,7 +340,7 @@ class RequestRecord:
         parameters: ModelRequestParameters,
         model: str,
     ) -> Described:
-        """Return the recorded form of the next request.
+        """Return the recorded form of the turn's next request.
 
         If the messages extend those of the previous request, only the new ones are dumped. Otherwise all messages are
         compared with the previous request, and the first difference determines how many are kept.
@@ -356,33 +371,41 @@ class RequestRecord:
         return Described(self.requests, parameters_of_request, setting, self._tokens)
 
     def _usual(self, added: Sequence[ModelMessage]) -> list[Mapping[str, Any]]:
-        """Return the usual addition, which is not recorded: the previous response and the results of its calls."""
+        """Return the recorded form of the usual new messages: the previous response and the results of its tool calls.
+        These are left out of the record.
+        """
         calls = [call for answer in added[:1] if isinstance(answer, ModelResponse) for call in answer.tool_calls]
         returned = [{"tool": call.tool_call_id} for call in calls]
         return [{"response": self.requests - 1}, {"parts": returned, "kind": "request"}]
 
     def answered(self, number: int, response: ModelResponse) -> None:
-        """Store the response to a request, built from its recorded form. Later requests refer to it by number."""
+        """Remember the response to request `number`, so that later requests can refer to the response by that
+        number.
+        """
         self._answers[number] = _copy_of_content(response)
 
     def called(self, tool_call_id: str, tool: str, result: Mapping[str, Any]) -> None:
-        """Store the recorded result of a tool call. Later requests refer to it by id."""
+        """Remember the result of a tool call, so that later requests can refer to the result by the call's id."""
         returned = (tool, result.get("result")) if "kind" not in result else None
         self._results[tool_call_id] = None if tool_call_id in self._results else returned
 
     def _extends_previous(self, messages: Sequence[ModelMessage]) -> bool:
-        """Return True in the usual case: the messages begin with the unchanged messages of the previous request."""
+        """Return True if the messages begin with all messages of the previous request, unchanged. This is the usual
+        case.
+        """
         is_longer = len(messages) >= len(self._sent)
         return is_longer and all(map(operator.is_, self._sent, messages)) and self._copied_content.is_unchanged()
 
     def _dump(self, message: ModelMessage, cached: _DumpedMessage | None = None) -> _DumpedMessage:
-        """Return the recorded form of a message, reusing the cached one if the message is unchanged."""
+        """Convert a message to its recorded form. If the message is unchanged since `cached` was made, return
+        `cached`.
+        """
         if cached is not None and cached.content.is_unchanged():
             return cached
         return _DumpedMessage(message, self._mark(message), _ContentCopy(message), tokens_of(message))
 
     def _mark(self, message: ModelMessage) -> Mapping[str, Any]:
-        """Return the recorded form of a message. An unchanged response is represented by its request number."""
+        """Return the recorded form of a message. An unchanged response is recorded as a reference to its request."""
         if isinstance(message, ModelResponse):
             picture = _copy_of_content(message)
             same = (number for number, held in reversed(self._answers.items()) if held == picture)
@@ -392,7 +415,9 @@ class RequestRecord:
         return {**dumped, "parts": [self._part(part) for part in dumped["parts"]]}
 
     def _part(self, part: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the recorded form of a part. A known tool result is represented by its call id."""
+        """Return the recorded form of a message part. An unchanged tool result is recorded as a reference to its
+        call.
+        """
         if part["part_kind"] != "tool-return" or part.keys() - _RETURNED or part.get("content_file_digests"):
             return part
         result = self._results.get(part["tool_call_id"])
@@ -401,7 +426,7 @@ class RequestRecord:
 
 
 class Described(NamedTuple):
-    """Recorded form of one request."""
+    """Model request in recorded form."""
 
     number: int
     parameters: Mapping[str, Any]
@@ -413,12 +438,12 @@ class Described(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Name of the operation in its turn."""
+        """Operation key of the request within its turn."""
         return f"model-{self.number}"
 
 
 class _DumpedMessage(NamedTuple):
-    """Recorded form of a message, with a copy of the message's content at that time."""
+    """Message with its recorded form, and with a copy of its content to detect later changes."""
 
     message: ModelMessage
     """The message. The reference keeps its `id` from being reused."""
@@ -432,7 +457,9 @@ _RETURNED = {"tool_name", "content", "tool_call_id", "part_kind", "content_file_
 
 
 class _Settings:
-    """Settings of requests, recorded when they change."""
+    """Tracker of request settings (model, settings, instructions, tools, output). A setting is recorded only when it
+    changes.
+    """
 
     def __init__(self) -> None:
         self._inputs: Any = None
@@ -447,9 +474,8 @@ class _Settings:
         parameters: ModelRequestParameters,
         model: str,
     ) -> Setting | None:
-        """Return the changes since the previous request and the hash of the whole setting.
-
-        None if nothing has changed.
+        """Return the parts of the setting that changed since the previous request, with a hash of the whole setting;
+        None without a change.
         """
         instructions = _instructions(messages, parameters)
         inputs = model, instructions, settings, parameters
@@ -469,14 +495,16 @@ class _Settings:
 def complete_setting(
     messages: Sequence[ModelMessage], settings: ModelSettings | None, parameters: ModelRequestParameters, model: str
 ) -> dict[str, Any]:
-    """Return the complete setting of a request: everything besides its messages."""
+    """Return the whole setting of a request: model, model settings, instructions, tools and output."""
     return _setting(settings, parameters, _instructions(messages, parameters), model)
 
 
 def _setting(
     settings: ModelSettings | None, parameters: ModelRequestParameters, instructions: str, model: str
 ) -> dict[str, Any]:
-    """Return the complete setting of a request. Long values are stored once, under their hash."""
+    """Return the whole setting of a request in recorded form. Long values are stored once and referred to by their
+    hash.
+    """
     dumped = _shortened(parameters, _PARAMETERS.dump_python(parameters, mode="json", exclude=_UNSEEN))
     tools = [
         _shortened(tool, declared)
@@ -494,14 +522,16 @@ def _setting(
 
 
 def _plain_settings(settings: ModelSettings | None) -> dict[str, Any]:
-    """Return model settings as plain data. Values of headers may be keys, so they are always redacted."""
+    """Return model settings as plain data. Header values are always redacted, because they may be keys."""
     plain: dict[str, Any] = plain_json(dict(settings or {}))
     headers = plain.get("extra_headers")
     return {**plain, "extra_headers": dict.fromkeys(headers, "[redacted]")} if isinstance(headers, dict) else plain
 
 
 def _instructions(messages: Sequence[ModelMessage], parameters: ModelRequestParameters) -> str:
-    """Return the instructions of a request, by the same rule as pydantic-ai."""
+    """Return the instructions that pydantic-ai sends with a request: those of the parameters, or else of the latest
+    message that has any.
+    """
     if parameters.instruction_parts is not None:
         return "\n\n".join(part.content for part in parameters.instruction_parts if part.content)
     texts = (message.instructions for message in reversed(messages) if not isinstance(message, ModelResponse))
@@ -509,7 +539,9 @@ def _instructions(messages: Sequence[ModelMessage], parameters: ModelRequestPara
 
 
 def whole(message: ModelMessage) -> dict[str, Any]:
-    """Return the complete recorded form of a message, without unstable fields and default values."""
+    """Return a message in its complete recorded form. Default values and fields that differ between runs are left
+    out.
+    """
     (dumped,) = ModelMessagesTypeAdapter.dump_python([message], mode="json")
     recorded = _shortened(message, dumped)
     recorded.pop("instructions", None)
@@ -520,12 +552,12 @@ def whole(message: ModelMessage) -> dict[str, Any]:
 
 
 def messages_of(recorded: Sequence[Mapping[str, Any]]) -> list[ModelMessage]:
-    """Return the messages from the form of `whole`."""
+    """Convert messages from the recorded form of `whole` to pydantic-ai's messages."""
     return ModelMessagesTypeAdapter.validate_json(encode(list(recorded)))
 
 
 def _shortened(value: Any, dumped: Mapping[str, Any]) -> dict[str, Any]:
-    """Remove unstable fields and default values from a dumped object."""
+    """Return a dumped object without default values and without fields that differ between runs."""
     silent = _defaults(cast("Any", type(value)))
     return {
         name: item
@@ -536,7 +568,9 @@ def _shortened(value: Any, dumped: Mapping[str, Any]) -> dict[str, Any]:
 
 @lru_cache(maxsize=256)
 def _defaults(cls: Any) -> Mapping[str, Any]:
-    """Return the default values of a class's fields. Later versions of pydantic-ai may have more fields."""
+    """Return the default values of a dataclass by field name, to leave them out of the log. Tags of the message kind
+    are never left out.
+    """
     empty: dict[str, Any] = {
         entry.name: [] for entry in fields(cls) if get_origin(entry.default_factory) in (list, set)
     }
@@ -545,7 +579,7 @@ def _defaults(cls: Any) -> Mapping[str, Any]:
 
 
 class _ContentCopy:
-    """Change detector: all dicts and lists inside a value, with a copy of each."""
+    """Detector of changes in a value: keeps a copy of each dict and list inside the value, and compares them later."""
 
     __slots__ = ("now", "then")
 
@@ -556,19 +590,20 @@ class _ContentCopy:
 
     @classmethod
     def of_all(cls, parts: Iterable[_ContentCopy]) -> Self:
-        """Return the combined detector of several values."""
+        """Return one detector that covers the values of several detectors."""
         combined = cls(None)
         combined.add(parts)
         return combined
 
     def add(self, parts: Iterable[_ContentCopy]) -> None:
-        """Add further detectors."""
+        """Add the values of other detectors to this detector."""
         for part in parts:
             self.now += part.now
             self.then += part.then
 
     def _take(self, value: Any) -> None:
-        """Collect the containers of a value and of its parts. Tuples are not compared, but may hold containers.
+        """Collect the dicts and lists inside a value, at any depth. A tuple is not collected itself, but its items are
+        examined.
 
         A container comes before its parts. Values of types in `_UNTOUCHED` are skipped without a call.
         """
@@ -583,12 +618,13 @@ class _ContentCopy:
                 self._take(item)
 
     def is_unchanged(self) -> bool:
-        """Return True if nothing has changed since the copy. This costs one comparison."""
+        """Return True if no collected dict or list has changed since it was copied. The cost is one comparison."""
         return self.now == self.then
 
 
 def _copy_of_content(value: Any) -> Any:
-    """Return an immutable-by-convention copy of a message, without unstable fields.
+    """Return a deep copy of a message as plain containers, for comparison. Fields that differ between runs are left
+    out.
 
     Objects become pairs of class and fields, so that equal copies mean equal messages of the same classes.
     """
@@ -603,7 +639,9 @@ def _copy_of_content(value: Any) -> Any:
 
 
 def _container(value: Any) -> Any:
-    """Return the dict or list that holds a value's content; None for immutable values."""
+    """Return the dict or list that holds the content of a value; for a dataclass, its fields. Return None for other
+    values.
+    """
     kind = type(value)
     if kind is dict or kind is list:
         return value
@@ -611,7 +649,7 @@ def _container(value: Any) -> Any:
 
 
 def _same(before: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]) -> int:
-    """Return the length of the common prefix."""
+    """Return the length of the common prefix of two lists of recorded messages."""
     for number, (old, new) in enumerate(zip(before, now, strict=False)):
         if old is not new and old != new:
             return number
@@ -623,7 +661,7 @@ def _same(before: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]])
 
 
 class RequestToSend:
-    """Request number `number` of a turn, to a model of the given name, before it is sent."""
+    """Model request before it is sent, for a search in the response cache or in a recorded run."""
 
     def __init__(self, number: int, model: str, params: ModelRequestParams) -> None:
         self.number = number
@@ -632,12 +670,13 @@ class RequestToSend:
 
     @cached_property
     def messages(self) -> list[dict[str, Any]]:
-        """Its messages in recorded form, without fields that differ between runs."""
+        """Messages of the request in recorded form, without fields that differ between runs."""
         return [whole(message) for message in self._params.messages]
 
     @cached_property
     def digest(self) -> str:
-        """Hash of model, settings, instructions, tools, output and messages. It does not depend on the agent.
+        """Hash of everything that the model receives: settings, instructions, tools, output and messages. The agent's
+        name is not included.
 
         The model is identified with its address, and headers by their literal text: a gateway may answer depending on
         them.
@@ -650,13 +689,15 @@ class RequestToSend:
 
 
 class ResponseSource(Protocol):
-    """Source of model responses."""
+    """Protocol for a source of responses that is asked before the model, such as the response cache."""
 
     async def find(self, sent: RequestToSend) -> Mapping[str, Any] | None:
-        """Return the recorded form of the response to a request; None to ask the model."""
+        """Return the response to a request in recorded form; None if the source has none, so that the model is
+        asked.
+        """
 
     async def keep(self, sent: RequestToSend, response: Mapping[str, Any]) -> None:
-        """Store a response that a model has just given."""
+        """Store a new response of a model, if the source stores responses."""
 
 
 # --- model errors ----------------------------------------------------------------------------------------------------
@@ -691,7 +732,7 @@ MOST_BODY = 8_000
 
 @contextmanager
 def keepable_errors() -> Iterator[None]:
-    """Reduce an error of a model, raised inside the block, to data that may be recorded.
+    """Reduce a model error that is raised inside the block to data that may be recorded; see `make_keepable`.
 
     Headers are removed, because they identify accounts.
     """
@@ -703,7 +744,9 @@ def keepable_errors() -> Iterator[None]:
 
 
 def make_keepable(error: ModelAPIError) -> None:
-    """Reduce an error to data that may be recorded; see `keepable_errors`."""
+    """Remove from a model error, in place, everything that must not be recorded: headers, secrets, and the end of a
+    long body.
+    """
     fields = vars(error)
     for name in [name for name in fields if name.startswith("_")]:
         del fields[name]  # attached by pydantic-ai, valid in this process only
@@ -721,7 +764,8 @@ _UNREADABLE = (AttributeError, IndexError, KeyError, TypeError)
 
 @contextmanager
 def readable_replies(model: str) -> Iterator[None]:
-    """Raise a clear error if a provider's adapter fails on a malformed reply inside the block.
+    """Convert the error of a pydantic-ai adapter that cannot read a malformed response to `UnexpectedModelBehavior`
+    with a clear message.
 
     Errors from a user's own model are not converted, because their traceback is more useful.
 
@@ -751,7 +795,7 @@ def _is_from_adapter(error: BaseException) -> bool:
 
 @contextmanager
 def errors_as_raised() -> Iterator[None]:
-    """Convert the recorded error of a request to the class that pydantic-ai's code expects."""
+    """Convert the recorded error of a model request to the class that pydantic-ai raises for a live request."""
     try:
         yield
     except OperationError as error:
@@ -762,7 +806,7 @@ def errors_as_raised() -> Iterator[None]:
 
 
 def _as_raised(error: OperationError) -> Exception:
-    """Return a recorded error; with a status, as an HTTP error of pydantic-ai.
+    """Return the error of pydantic-ai for a recorded error with an HTTP status. Return any other error unchanged.
 
     The class name alone is not enough: pydantic-ai creates the classes of errors with status and category dynamically,
     under the name of the category.

@@ -1,4 +1,4 @@
-"""State of a running turn of an agent: its operations and their keys, its budget, and the current tool call."""
+"""State of a running agent turn: its operation keys, its budget, and the current tool call."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ WRITE: ContextVar[Write | None] = ContextVar("divebook_write", default=None)
 
 @dataclass
 class AgentTurn:
-    """One run of an agent inside a step."""
+    """State of one run of an agent inside a step."""
 
     context: TurnContext
     record: RequestRecord
@@ -99,18 +99,21 @@ class AgentTurn:
 
     @property
     def unknown_tools(self) -> list[str]:
-        """Tools that the latest response calls but its model was not offered."""
+        """Names of tools that the latest response calls although the request did not offer them."""
         with_it = self.latest_parameters
         offered = {tool.name for tool in (*with_it.function_tools, *with_it.output_tools)} if with_it else set()
         return [name for name in self.call_counts if name not in offered]
 
     def call(self, tool_call_id: str) -> CallPlace:
-        """Return the place of a call. Ids are unique within one response (`divebook.agents.request_record`)."""
+        """Return the place in the log of a tool call in the latest response.
+
+        Ids are unique within one response (`divebook.agents.request_record`).
+        """
         name = f"{self.record.requests}-{call_name(tool_call_id)}"
         return CallPlace(self, f"{name}{SECOND}" if name in self.deferred else name)
 
     def count(self, tool: str, most: int | None) -> None:
-        """Count a call of a tool.
+        """Count a call of a tool. `most` is the maximum number of calls of the tool in this turn.
 
         Raises
         ------
@@ -124,7 +127,8 @@ class AgentTurn:
             raise ToolFailed(f"{tool} is used up: it may be called {most} times, go on with what you have")
 
     def without_credentials(self, value: Any, what: str) -> Any:
-        """Return plain data without credentials, for the log and the model. The policy can allow credentials.
+        """Return plain data with credentials replaced by ``[redacted]``, unless the policy allows credentials. `what`
+        describes the data in the warning.
 
         A warning is logged once per turn for each source of a redacted credential, because a tool may need the value.
         """
@@ -142,7 +146,8 @@ class AgentTurn:
         return certain
 
     def share(self, tool: str, recorded: Mapping[str, Any] | None, *, is_again: bool) -> Mapping[str, Any] | None:
-        """Return the bounds of one of several delegated calls in a response; None for a single call.
+        """Return the bounds for one of several tasks that a response delegates at once; None if the response delegates
+        a single task.
 
         The rest of the budget is divided among the calls of the response. `recorded` is the recorded share of this
         call, and the calls beside it get the same. A task that failed and is run again gets a share of the current
@@ -161,9 +166,9 @@ class AgentTurn:
 
     @asynccontextmanager
     async def spending(self, key: str, reserved: Reserved) -> AsyncIterator[None]:
-        """Hold a reservation for a request while it runs inside the block.
+        """Wait until the budget admits a request, and reserve its maximum consumption for the duration of the block.
 
-        It waits until the budget admits the request, unless the log has it already.
+        A request that the log already has does not wait.
         """
         with self.context.calling():
             if self.budget is None:
@@ -178,7 +183,7 @@ class AgentTurn:
                     self.budget.spend(self.context.consumed_by_failures(key))
 
     def key(self, name: str) -> str:
-        """Return the name of an operation. The second and later uses of a name get a number."""
+        """Return a unique operation key for a name. If the name was used before in this turn, a number is appended."""
         self._counts[name] += 1
         number = self._counts[name]
         return name if number == 1 else f"{name}#{number}"
@@ -186,7 +191,7 @@ class AgentTurn:
 
 @dataclass(slots=True)
 class CallPlace:
-    """A tool call and its place in the log."""
+    """Place of a tool call in the log."""
 
     turn: AgentTurn
     name: str
@@ -199,25 +204,25 @@ class CallPlace:
 
     @property
     def key(self) -> str:
-        """Key of its operation."""
+        """Key of the call's operation."""
         return f"tool-{self.name}"
 
     @property
     def repeated_call(self) -> str | None:
-        """Name of the deferred call that this one repeats; None if it repeats none."""
+        """Name of the first attempt of a call that is made again after a person's approval; None for other calls."""
         name, again, _ = self.name.partition(SECOND)
         return name if again else None
 
     @property
     def setting(self) -> Setting | None:
-        """Information recorded with the call: the rule that allowed it."""
+        """Setting that is recorded with the call: the approval rule that allowed the call; None without a rule."""
         return Setting({"rule": self.rule}) if self.rule else None
 
 
 def present() -> AgentTurn | None:
-    """Return the current turn if its event loop is running in this thread.
+    """Return the agent turn of the current task; None outside of a turn, and in a thread without the turn's event loop.
 
-    A thread started by a tool inherits the context variable, but has another loop or none.
+    A thread started by a tool inherits the context variable, but has another event loop or none.
     """
     turn = TURN.get()
     if turn is None:
@@ -229,7 +234,7 @@ def present() -> AgentTurn | None:
 
 
 def consumed_by(response: Mapping[str, Any]) -> dict[str, int]:
-    """Return the consumption of a recorded response in the units of a budget."""
+    """Return the consumption of a recorded response for a budget: calls, tokens, and cost in nanodollars."""
     from divebook.agents.request_record import usage_of  # already loaded: only code that reads a log runs without it
 
     used = usage_of(response)
@@ -238,7 +243,8 @@ def consumed_by(response: Mapping[str, Any]) -> dict[str, int]:
 
 
 def count_spent(spent: Mapping[str, int]) -> None:
-    """Add the consumption of a delegated task to the budget of the current turn.
+    """Add the consumption of a delegated task to the budget of the current turn. The task ended before this process
+    resumed the turn.
 
     The task had ended before this process resumed the turn.
     """
@@ -272,7 +278,7 @@ _SCALARS = str, bytes, int, float, complex, type(None)
 
 @contextmanager
 def watched(deps: Any, turn: AgentTurn, tool: str) -> Iterator[None]:
-    """Warn, once per turn and tool, if a tool call inside the block has changed the dependencies."""
+    """Warn if a tool call inside the block changes the dependencies ``ctx.deps``, at most once per turn and tool."""
     before = None if tool in turn.changing else seen_in(deps)
     yield
     after = None if before is None else seen_in(deps)
@@ -287,11 +293,13 @@ def watched(deps: Any, turn: AgentTurn, tool: str) -> Iterator[None]:
 
 
 class _TooMuchError(Exception):
-    """The object exceeds the limits of the comparison."""
+    """Signal that an object is too large or too deep to be compared."""
 
 
 def seen_in(deps: Any) -> Any:
-    """Return a comparable copy of an object's public state; None if it is immutable or exceeds the limits."""
+    """Return a comparable copy of an object's public state; None if the object is immutable, or too large to
+    compare.
+    """
     if isinstance(deps, _SCALARS):
         return None
     try:
@@ -310,7 +318,9 @@ def _copy(value: Any, budget: Iterator[int], depth: int) -> Any:
 
 
 def _parts(value: Any, *, is_whole: bool) -> list[Any] | None:
-    """Return the parts of a value; None for a value that is compared by identity."""
+    """Return the values inside a collection or object, for comparison; None for an object that is compared by
+    identity.
+    """
     if isinstance(value, list | tuple | set | frozenset):
         return list(value)
     if isinstance(value, dict):

@@ -1,4 +1,6 @@
-"""Scripted model: answers from a script, offline, free and deterministic."""
+"""Scripted model: takes its responses from a script, for tests and examples. It works offline, free of charge and
+deterministically.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ FORMS = (
 
 @dataclass
 class ScriptedModel:
-    """Model that answers with the replies of a script, one after the other. The last reply repeats.
+    """Model that returns the replies of a script, one per request. The last reply is repeated.
 
     A reply is a text, or describes an action of a model with tools: it calls tools, returns data, thinks, or fails
     (`divebook.agents.scripted`). Without replies, the answer is a note that explains how to configure a real model.
@@ -102,12 +104,13 @@ class ScriptedModel:
 
     @classmethod
     def read(cls, written: Any) -> ScriptedModel:
-        """Parse a written script: a list of replies, or a mapping of the parameters of `ScriptedModel`.
+        """Create a scripted model from a script in a definition: a list of replies, or a mapping with the fields of
+        `ScriptedModel`.
 
         Raises
         ------
         SetupError
-            It is neither, or a reply has another form.
+            The script is neither a list nor a mapping, or a reply has an invalid form.
 
         Examples
         --------
@@ -124,7 +127,7 @@ class ScriptedModel:
         return cls(**written)
 
     def reply(self, prompt: str) -> str:
-        """Return the next reply of a script of texts.
+        """Return the next reply of a script in which all replies are texts.
 
         Raises
         ------
@@ -144,21 +147,21 @@ class ScriptedModel:
         return not self.turns and all(isinstance(reply, str) for reply in self._replies)
 
     def turn(self, run_id: str, number: int | None = None) -> int:
-        """Return the number of a turn, from 0 in the order in which turns begin.
+        """Return the number of a turn. Turns are numbered from 0 in the order in which they begin.
 
         Parameters
         ----------
         run_id
-            Run id in its messages.
+            Run id in the messages of the turn.
         number
-            Number of the turn in the process in which it began.
+            Recorded number of the turn, if it began in another process.
         """
         if run_id not in self._numbers:
             self._numbers[run_id] = len(self._numbers) if number is None else number
         return self._numbers[run_id]
 
     def answer(self, prompt: str, run_id: str | None, answered: int) -> ScriptedReply:
-        """Return the reply to a request, for a script that has more than texts.
+        """Return the reply to a request, for a script that contains more than texts.
 
         Parameters
         ----------
@@ -190,12 +193,12 @@ class ScriptedModel:
         return current.failures[min(failed, len(current.failures) - 1)]
 
     def _single(self) -> list[Round]:
-        """Return the sequence of replies if every request is a turn of its own."""
+        """Return the replies for requests outside of turns, one per request."""
         return [rounds[0] for rounds in self._rounds if rounds] if self.turns else self._rounds[0]
 
 
 class ScriptedCall(NamedTuple):
-    """A tool call."""
+    """Tool call in a scripted reply."""
 
     tool: str
     arguments: Any
@@ -204,7 +207,7 @@ class ScriptedCall(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ScriptedReply:
-    """A reply of a scripted model to one request."""
+    """Reply of a scripted model to one request: text, thoughts, tool calls, structured output, or an error."""
 
     say: str = ""
     think: str = ""
@@ -222,12 +225,12 @@ class ScriptedReply:
 
     @classmethod
     def read(cls, written: WrittenReply) -> ScriptedReply:
-        """Parse a written reply.
+        """Parse a reply of a script.
 
         Raises
         ------
         SetupError
-            It has none of the forms listed in this module.
+            The reply has none of the forms listed in this module.
 
         Examples
         --------
@@ -259,7 +262,8 @@ class ScriptedReply:
 
 
 async def made_for(reply: ScriptedReply, prompt: str, messages: Sequence[Any]) -> ScriptedReply:
-    """Return a reply, created by its function if it has one.
+    """Call the function of a reply, if the reply is a function, and return the function's reply. Return any other reply
+    unchanged.
 
     Parameters
     ----------
@@ -284,7 +288,7 @@ async def made_for(reply: ScriptedReply, prompt: str, messages: Sequence[Any]) -
 
 
 def _takes_messages(function: ReplyFunction) -> bool:
-    """Return True if a function takes the messages besides the prompt."""
+    """Return True if the function of a reply takes two arguments: the prompt and the messages."""
     parameters = inspect.signature(function).parameters.values()
     by_position = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
     required = [each for each in by_position if each.default is each.empty]
@@ -292,7 +296,7 @@ def _takes_messages(function: ReplyFunction) -> bool:
 
 
 class Round(NamedTuple):
-    """Part of a script for one request: failures, each of which occurs once, and the reply after them."""
+    """Replies of a script to one request: errors, each raised once, then the reply to the repeated request."""
 
     failures: tuple[ScriptedReply, ...]
     reply: ScriptedReply | None
@@ -300,7 +304,9 @@ class Round(NamedTuple):
 
 
 def rounds_of(written: Iterable[WrittenReply]) -> list[Round]:
-    """Group the replies of a script by request. Failures belong to the request that is retried."""
+    """Group the replies of a script by request. An error and the following reply belong to the same request, which is
+    repeated after the error.
+    """
     rounds: list[Round] = []
     failures: list[ScriptedReply] = []
     for reply in map(ScriptedReply.read, written):
@@ -313,7 +319,7 @@ def rounds_of(written: Iterable[WrittenReply]) -> list[Round]:
 
 
 def _together(replies: Sequence[ScriptedReply], written: WrittenReply) -> ScriptedReply:
-    """Merge several replies into one."""
+    """Merge several replies into one reply with several tool calls."""
     if not replies or any(reply.error is not None or reply.output for reply in replies):
         raise SetupError(f"a list within a script is calls side by side, not {written!r}; write [{{call: ...}}, ...]")
     calls = tuple(call for reply in replies for call in reply.calls)
@@ -357,7 +363,7 @@ WRITTEN = ("error", "price", "replies", "turns", "usage")
 
 
 def words(text: str) -> list[str]:
-    """Split a text into words with their trailing white space. Joined, they are the text."""
+    """Split a text into words, each with the white space after it. The joined words are the original text."""
     return re.findall(r"\s*\S+\s*|\s+", text)
 
 

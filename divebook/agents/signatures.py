@@ -1,4 +1,6 @@
-"""Conversion of functions, their results and their names to the form that models and providers accept."""
+"""Conversion of Python functions to tools of pydantic-ai, and of their results to plain data for the log and the
+model.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ Call = Callable[[ToolFunction, Mapping[str, Any]], Awaitable[Any]]
 
 
 def library_tool(tool: ToolFunction, call: Call) -> Tool[Any]:
-    """Return a tool in pydantic-ai's form. It passes the arguments of each call, by name, to `call`.
+    """Convert a tool function to a tool of pydantic-ai. Each call of the tool passes the tool function and the
+    arguments by name to `call`.
 
     Parameters that the engine supplies (``idempotency_key``) are hidden from the model.
 
@@ -78,7 +81,7 @@ as long as the code object.
 
 
 def _filling(schema: Mapping[str, Any]) -> Any:
-    """Return a validator that fills in the schema's defaults for missing arguments."""
+    """Return a validator of arguments that adds the default values of a JSON schema for missing arguments."""
     properties = schema.get("properties", {}).items()
     defaults = {
         name: property_schema["default"] for name, property_schema in properties if "default" in property_schema
@@ -88,7 +91,8 @@ def _filling(schema: Mapping[str, Any]) -> Any:
 
 
 def _shape(called: Any) -> Hashable:
-    """Return a hashable value of everything that determines a function's schema; None if there is none.
+    """Return a hashable value that changes whenever the JSON schema of a function would change; None if a part of the
+    function cannot be hashed.
 
     A string annotation may refer to another class after a notebook cell has run again, so the resolved type is part of
     it.
@@ -105,12 +109,12 @@ def _shape(called: Any) -> Hashable:
 
 
 def _explicit_description(tool: ToolFunction) -> str | None:
-    """Return the tool's explicit description; None to use the docstring."""
+    """Return the description of a tool if it differs from the docstring; None lets pydantic-ai use the docstring."""
     return tool.description if tool.description != (inspect.getdoc(tool.function) or "") else None
 
 
 def _take_on(called: Any, function: Callable[..., Any]) -> None:
-    """Give a wrapper the signature and metadata of a function, without parameters that the engine supplies."""
+    """Copy the signature and metadata of a function to a wrapper. Parameters that the engine supplies are left out."""
     signature = signature_of(function)
     parameters = [parameter for name, parameter in signature.parameters.items() if name != IDEMPOTENCY_KEY]
     called.__signature__ = signature.replace(parameters=parameters)
@@ -128,7 +132,7 @@ _DEEPEST = 50
 
 
 def plain_result(result: Any) -> Any:
-    r"""Return a result as plain data. Files and `ToolReturn` objects stay what they are.
+    r"""Convert the result of a tool to plain data. Files and `ToolReturn` objects stay objects.
 
     Values that JSON lacks are converted by `divebook.events.codec.json_form`: NaN, NaT and infinities become null,
     dates ISO 8601, numbers of numpy and pandas numbers, a frame a list of records. Bytes become text if they are UTF-8,
@@ -149,7 +153,7 @@ def plain_result(result: Any) -> Any:
 
 
 def is_readable(result: Any) -> bool:
-    """Return False if inspecting a result's class raises, as for a dead `weakref.proxy`."""
+    """Return False if the class of a result cannot be inspected, as for a dead `weakref.proxy`."""
     try:
         isinstance(result, dict)
     except BaseException:  # noqa: BLE001 - see above
@@ -158,7 +162,7 @@ def is_readable(result: Any) -> bool:
 
 
 def _is_content(result: Any) -> bool:
-    """Return True if pydantic-ai handles a result itself: files, alone or mixed with text."""
+    """Return True for a result that pydantic-ai sends to the model as content: a file, or a list of files and texts."""
     try:
         parts = result if isinstance(result, list) else [result]
         return any(isinstance(part, BinaryContent | FileUrl | UploadedFile | ToolReturn) for part in parts)
@@ -167,7 +171,7 @@ def _is_content(result: Any) -> bool:
 
 
 def plain_data(value: Any, above: tuple[int, ...] = ()) -> Any:
-    """Return a value as plain data. If the whole cannot be converted, convert its parts."""
+    """Convert a value to plain data. If the value cannot be converted as a whole, convert its parts one by one."""
     try:
         data = _ANY.dump_python(value, mode="json", fallback=_converted)
         json.dumps(data, allow_nan=False)  # raises for a number that is not finite
@@ -200,7 +204,7 @@ def _each_part(value: Any, above: tuple[int, ...]) -> Any:
 
 
 def _converted(value: Any) -> Any:
-    """Return the JSON form of a value; its description if it has none."""
+    """Return the JSON form of a value; if the value has none, a text with its type and its string form."""
     try:
         data = json_form(value)
         storable(data, "result")
@@ -235,7 +239,8 @@ _ANY_VALUE = TypeAdapter[Any](Any)
 
 
 def shortened(result: Any, most: int) -> Any:
-    r"""Return a result as the model gets it: unchanged up to `most` characters.
+    r"""Return the result of a tool in the form for the model. If its text is longer than `most` characters, keep only
+    the beginning and the end.
 
     Examples
     --------

@@ -1,4 +1,10 @@
-"""Tool names that providers accept, and their translation back.
+"""Translation of tool names that model providers do not accept.
+
+Providers accept letters, digits, ``_`` and ``-``, at most 64 characters, and no leading digit. An MCP server may name a
+tool ``files.read`` or ``2fa_code``. Such a name is replaced in the request to the model and restored in the response.
+The log, approval rules, questions and frames contain the real name. In the replacement, each character that is not
+accepted becomes ``_``. If the result collides with another name, a digest of the real name is appended. The replacement
+is therefore deterministic, independent of the order of tools, and unique within a request.
 
 Providers accept letters, digits, ``_`` and ``-``, at most 64 characters, and no leading digit. An MCP server may name
 a tool ``files.read`` or ``2fa_code``. Such a name is replaced on the way to the model and restored in its answer. The
@@ -43,7 +49,7 @@ _ARGUMENTS = arguments_part("", "").partition(":")[0]
 
 
 class ToolNames:
-    """Tool names of one request, translated to the model and back."""
+    """Translation between the real tool names of one request and the names that are sent to the provider."""
 
     def __init__(self, safe: Mapping[str, str]) -> None:
         self._safe = safe
@@ -51,7 +57,7 @@ class ToolNames:
 
     @classmethod
     def of(cls, params: ModelRequestParams) -> ToolNames | None:
-        """Return the translation for a request, including calls in its messages; None if no name needs one."""
+        """Return the translation for the tools and tool calls in a request; None if the provider accepts all names."""
         parameters = params.model_request_parameters
         names = {tool.name for tool in (*parameters.function_tools, *parameters.output_tools)}
         names |= {name for message in params.messages for part in message.parts if (name := _tool_of(part))}
@@ -59,7 +65,7 @@ class ToolNames:
         return cls(safe) if safe else None
 
     def sent(self, params: ModelRequestParams) -> ModelRequestParams:
-        """Return a request with names that its provider accepts."""
+        """Return a copy of a request with the translated tool names."""
         return ModelRequestParams(
             params.model_id,
             messages=[_renamed(message, self._safe) for message in params.messages],
@@ -88,11 +94,11 @@ class ToolNames:
         return replace(parameters, **changed)
 
     def answered(self, response: ModelResponse) -> ModelResponse:
-        """Return a response with the real names."""
+        """Return a copy of a response with the real tool names."""
         return _renamed(response, self._real)
 
     def written(self, write: Write) -> Write:
-        """Return a writer of streamed text that restores the real names."""
+        """Wrap a function that receives streamed text, so that the function receives the real tool names."""
 
         def renamed(text: str, part: str) -> None:
             kind, _, rest = part.partition(":")
@@ -103,7 +109,7 @@ class ToolNames:
 
 
 def safe_names(names: Iterable[str]) -> dict[str, str]:
-    """Return the replacements of names that providers refuse, by real name.
+    """Return a replacement for each tool name that providers do not accept, by the real name.
 
     Examples
     --------
@@ -138,13 +144,13 @@ def _with_digest(name: str, cleaned: str, used_names: set[str]) -> str:
 
 
 def _tool_of(part: Any) -> str | None:
-    """Return the tool that a message part names; None if it names none."""
+    """Return the tool name in a message part; None if the part has no tool name."""
     name = getattr(part, "tool_name", None)
     return name if isinstance(name, str) else None
 
 
 def _renamed(message: M, names: Mapping[str, str]) -> M:
-    """Return a message with renamed tools in calls and results."""
+    """Return a copy of a message in which the tool names of calls and results are replaced."""
     parts: list[Any] = [*message.parts]
     for number, part in enumerate(parts):
         if (name := names.get(_tool_of(part) or "")) is not None:

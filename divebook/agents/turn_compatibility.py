@@ -1,4 +1,9 @@
-"""Resuming a turn whose agent has changed since the turn began.
+"""Resumption of an agent's turn after the agent was changed.
+
+The setting of a request (model, instructions, tools, output) is recorded next to the request and not compared on
+replay. A corrected model name or another model setting therefore does not affect a resumed turn. Other instructions,
+tools or outputs make the agent a different one: the model's recorded answers refer to the old definition. A person then
+sees the changes and chooses between two options (`tests/agents/test_changed.py`):
 
 The setting of a request (model, instructions, tools, output) is recorded next to it and not compared on replay. A fixed
 model name or another model setting therefore does not affect a resumed turn. Other instructions, tools or outputs make
@@ -37,7 +42,7 @@ _TOOL = TypeAdapter(ToolDefinition)
 
 @dataclass
 class TurnCompatibility:
-    """Comparison of a resumed turn with the setting that it began with, made at its first request.
+    """Comparison of an agent's current setting with the setting that was recorded when the turn began.
 
     Parameters
     ----------
@@ -54,7 +59,8 @@ class TurnCompatibility:
     can_finish: bool = True
 
     async def check(self, request: Described) -> None:
-        """Stop the loop if the first request is recorded with another setting.
+        """Compare the first request of the turn with the recorded one; raise an error to stop the agent loop if the
+        setting differs.
 
         Raises
         ------
@@ -82,7 +88,8 @@ Begin = Callable[[TurnContext, TurnCompatibility | None, Mapping[str, Any]], Awa
 
 
 async def run_or_ask(context: TurnContext, agent: str, begin: Begin, *, can_replace_tools: bool) -> dict[str, Any]:
-    """Return the result of a turn. If its agent has changed, ask a person how to continue.
+    """Run a turn and return its result. If the agent has changed since the turn began, ask a person whether to finish
+    the turn with the original agent or to start again.
 
     The first attempt compares settings. After a change the answer of the person decides: FINISH runs the loop once more
     at the same place with the original setting; ANEW runs it below ``anew-1/``, where no request is recorded yet. The
@@ -114,7 +121,9 @@ async def run_or_ask(context: TurnContext, agent: str, begin: Begin, *, can_repl
 async def _ask(
     place: TurnContext, key: str, compatibility: TurnCompatibility, recorded_question: Question | None
 ) -> Question:
-    """Ask how to continue the turn. A recorded question keeps its wording, whatever has changed since."""
+    """Ask a person how to continue a turn whose agent has changed. A question that the log already has is asked with
+    its recorded wording.
+    """
     if recorded_question is not None:
         return await place.question(AGENT_CHANGED, recorded_question.question, key=key, data=recorded_question.data)
     what = "; ".join(compatibility.changes)
@@ -129,7 +138,7 @@ async def _ask(
 
 
 def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the differences as text for people."""
+    """Return the differences between two settings of an agent, as texts for people."""
     old = _tools(before)
     new = _tools(now)
     return [
@@ -146,12 +155,12 @@ def _tools(setting: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def _schemas(setting: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the argument schema of each tool."""
+    """Return the JSON schemas of the tools' arguments in a setting, by tool name."""
     return {name: tool["parameters_json_schema"] for name, tool in _tools(setting).items()}
 
 
 class OriginalTurn(AbstractCapability[Any]):
-    """Capability that restores the instructions and tools with which the turn began.
+    """Capability that sends requests with the instructions and tools that the agent had when the turn began.
 
     Parameters
     ----------
@@ -166,7 +175,7 @@ class OriginalTurn(AbstractCapability[Any]):
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """Replace the current instructions and tools with the original ones."""
+        """Replace the current instructions and tools in a request with the original ones."""
         del ctx
         instructions = [] if self._instructions is None else [InstructionPart(content=self._instructions)]
         parameters = replace(
@@ -176,7 +185,8 @@ class OriginalTurn(AbstractCapability[Any]):
 
 
 def accept_original_calls(tool: Tool[Any], setting: Mapping[str, Any]) -> Tool[Any]:
-    """Return a tool that accepts calls in the form that was valid when the turn began.
+    """Return a copy of a tool that accepts the arguments that were valid when the turn began, so that recorded calls
+    can be replayed.
 
     Recorded calls are not validated against the current form. New calls must be valid in it.
     """
@@ -197,7 +207,9 @@ def accept_original_calls(tool: Tool[Any], setting: Mapping[str, Any]) -> Tool[A
 
 
 def placeholders(setting: Mapping[str, Any], current_tools: Mapping[str, Any]) -> list[Tool[Any]]:
-    """Return placeholders for tools that no longer exist. Recorded results remain usable; new calls fail."""
+    """Return substitutes for tools that no longer exist, so that their recorded results can be replayed. New calls of
+    these tools fail.
+    """
     gone = (tool for name, tool in _tools(setting).items() if name not in current_tools)
     return [
         Tool.from_schema(_gone(tool["name"]), tool["name"], tool.get("description"), tool["parameters_json_schema"])

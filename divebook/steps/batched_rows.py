@@ -105,7 +105,7 @@ class BatchedRows:
         self._rows = rows
 
     async def run(self) -> int:
-        """Submit all batches, then wait for their results in order; return the number of failed rows.
+        """Send all batches to the provider, then wait for their results in order; return the number of failed rows.
 
         If the execution is cancelled, running batches are cancelled at the provider. The log has ended by then, so this
         is not recorded.

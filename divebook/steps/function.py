@@ -105,8 +105,8 @@ class CallTasks:
         return asyncio.current_task(self._loop)  # to name the loop takes a third of the time
 
     async def let_others_start(self) -> None:
-        """Let the other tasks that the function has just created start before the current task's call begins to
-        wait.
+        """Yield to the other tasks that the function has just created, so that they start before the current task's
+        call begins to wait.
         """
         task = self._present()
         assert task is not None  # noqa: S101 - a coroutine runs in a task
@@ -253,7 +253,7 @@ def _is_not_started(call: Coroutine[Any, Any, Any]) -> bool:
 
 
 def _remembered_call(method: F) -> F:
-    """Decorate a method of `WorkflowContext` so that a missing ``await`` is detected: the method's coroutines are
+    """Wrap a method of `WorkflowContext` so that a missing ``await`` is detected: the method's coroutines are
     remembered.
     """
 
@@ -569,13 +569,14 @@ class WorkflowContext:
         return opened(answer.value)
 
     def workspace(self, name: str | None = None) -> WorkspaceOfContext:
-        """Return a workspace by name, by default the workspace of the workflow. Example: ``await
-        ctx.workspace().shell("pytest -q")``.
+        """Return a workspace by name, by default the workspace of the workflow.
+
+        Example: ``await ctx.workspace().shell("pytest -q")``.
 
         Raises
         ------
         StepError
-            There is no name, and the workflow has no workspace.
+            `name` is None, and the workflow has no workspace.
         """
         workspace = named_workspace(self._context, "ctx.workspace()", name or "")
         return WorkspaceOfContext(workspace, functools.partial(self._work, workspace))

@@ -548,7 +548,7 @@ class PromptStep:
     Parameters
     ----------
     find_agent
-        Returns an agent by name, and the default agent for None. Returns None if there is no agent at all.
+        Returns an agent by name, and the default agent for None. Returns None if the environment has no agents.
     content
         Builder of content blocks.
     services
