@@ -247,12 +247,12 @@ class Agent:
 
     @property
     def name(self) -> str:
-        """Name of the agent."""
+        """Name of the agent, from its definition."""
         return self.definition.name
 
     @property
     def is_supervisor(self) -> bool:
-        """True if the agent answers prompts that name no agent."""
+        """True if prompt steps that name no agent are sent to this agent."""
         return self.definition.is_supervisor
 
     @property
@@ -271,8 +271,6 @@ class Agent:
     def missing(self) -> str:
         """Text for people that names the missing library or key of the model; empty if a request can be made or the
         definition itself names the model.
-
-        Empty if it is usable or the definition names a model.
         """
         from divebook.agents.models import examine
 

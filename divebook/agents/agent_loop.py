@@ -216,8 +216,8 @@ class LastRound(AbstractCapability[Any]):
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """Forbid tool calls in the request after the limit, and add the instruction to answer now. Leave earlier
-        requests unchanged.
+        """Add the instruction to answer now to the request after the limit, and forbid tool calls in this request.
+        Leave earlier requests unchanged.
         """
         if ctx.run_step <= self._limit:
             return request_context

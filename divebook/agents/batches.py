@@ -4,9 +4,6 @@ models.
 A batch costs half as much as single requests and takes up to a day. Its handle is plain data, so any process can query
 the batch. OpenAI lists its batches with their input files, so a batch whose submission was interrupted can be found
 there again.
-
-A batch costs half as much and takes up to a day. Its handle is plain data, so any process can query it. OpenAI lists
-its batches with their input files, so a batch whose submission was interrupted can be found again there.
 """
 
 from __future__ import annotations

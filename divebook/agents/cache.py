@@ -3,9 +3,6 @@
 Agents with a `Cache` share the cache across all runs of a store. Agents with the model ``recorded:RUN`` get the
 responses of that run. The cache is not a source of truth: a response from the cache is recorded completely in the run,
 and a replay does not read the cache. An entry that cannot be read counts as missing.
-
-The cache is not a source of truth. A response taken from it is recorded completely in the run, and a replay does not
-read the cache. An entry that cannot be read is treated as missing.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ class ModelClients:
                 await self._open.enter_async_context(provider)
 
     async def close(self) -> None:
-        """Close all clients. The next request creates new ones."""
+        """Close all clients. A later request creates new clients."""
         # The caches are emptied before the wait, so that a request during it does not get a client that is being
         # closed.
         opened = self._open
@@ -410,10 +410,7 @@ class LimitState(NamedTuple):
 
 
 class Permit:
-    """Permission to make one request, held from before the request is recorded until the request has ended.
-
-    It reports the outcome to its limiter.
-    """
+    """Permission to make one request, held from before the request is recorded until the request has ended."""
 
     def __init__(self, limiter: RequestLimiter, *, reports: bool = True) -> None:
         self._limiter = limiter

@@ -1,8 +1,8 @@
 """Durability backend for pydantic-ai: each model request and each tool call of an agent becomes a recorded operation.
 
 `DivebookDurability` is a capability of an agent, added when the agent is built or for one run. Outside a turn of a
-workflow it has no effect. divebook chooses the recorded names (`tests/agents/test_pinned.py`): the names of pydantic-ai
-contain toolset ids and model names, which people change.
+workflow, the capability has no effect. divebook chooses the operation names in the log (`tests/agents/test_pinned.py`):
+the names of pydantic-ai contain toolset ids and model names, which people change.
 
 A turn is resumed by running pydantic-ai's loop again from its beginning. Every operation has a key, and the log answers
 the keys that it has. Example: an agent looks up a price and answers. Its log has three operations, all inside the
@@ -14,14 +14,14 @@ operation of the turn:
 
 If the process dies between 2 and 3, the next process runs the loop again. ``model-1`` and ``tool-1-c1`` return their
 recorded results without a call, then ``model-2`` is sent to the model. An operation that began and has no result is
-treated as any other of its kind: a model request is repeated; a tool call is repeated if the tool is idempotent,
-otherwise a person is asked whether it took effect.
+treated like any other operation of its kind: a model request is repeated; a tool call is repeated if the tool is
+idempotent, otherwise a person is asked whether the call took effect.
 
 A request is recorded before it is sent (parameters, and the setting if it has changed) and again when its response is
-complete. A failed attempt is recorded as well, with its consumption. Order of the steps of a request: describe it for
-the log, compare the first one with the definition that the turn began with (`divebook.agents.turn`), look
-for its response in the log, in a cache or in a recorded run, wait until the budget admits it, wait for a slot of the
-model's request limiter, record its start, send it.
+complete. A failed attempt is recorded as well, with its consumption. A request takes these steps: describe the request
+for the log; compare the first request with the definition that the turn began with
+(`divebook.agents.turn_compatibility`); look for the response in the log, in a cache or in a recorded run; wait until
+the budget admits the request; wait for a slot of the model's request limiter; record the start; send the request.
 """
 
 from __future__ import annotations
@@ -255,8 +255,6 @@ class Backend(DurableOperationBackend[Mapping[str, Any]]):
     ) -> Mapping[str, Any] | Literal[False]:
         """Return the divebook options in a tool's metadata. Return False if the tool call itself is not recorded, only
         the requests and calls inside it.
-
-        False: the tool is not an operation itself, only the work inside it is.
         """
         del operation, tool_name
         metadata = (tool.tool_def.metadata or {}) if isinstance(tool, ToolsetTool) else {}

@@ -1,8 +1,8 @@
 """Conversion of imported agent histories to the log of an execution in which each turn of an agent is a step.
 
-The log has the form of `divebook.agents.request_record`, so it can be shown, framed, compared and forked like any other
-(`tests/test_imported_logs.py`). It contains only what the source contains: a call without a result stays open, and an
-unfinished history becomes a read-only snapshot (`divebook.store.transfer`).
+The log has the form of `divebook.agents.request_record`, so the execution can be shown, compared and forked like any
+other (`tests/test_imported_logs.py`). The log contains only what the source contains: a call without a result stays
+open, and an unfinished history becomes a read-only snapshot (`divebook.store.transfer`).
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ def estimate(
     """Return the maximum consumption of a request, which is reserved before the request. `written` is the estimated
     number of input tokens.
 
-    A model that knows the consumption of its next answer, such as a script, supplies it itself.
+    A scripted model states the consumption of its next answer itself.
     """
     claimed = getattr(model, "reserved", None)
     if isinstance(claimed, Reserved):

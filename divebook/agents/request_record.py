@@ -6,11 +6,6 @@ have.
 request 2 sends the messages of request 1, the response to request 1, and the results of its tool calls. Because this is
 the usual case, the record of request 2 contains only the request number.
 
-`RequestRecord` gets the messages that pydantic-ai is about to send, and returns the recorded form.
-`divebook.projections.requests` describes this form and rebuilds the messages (`test_rebuilt_equals_sent`). Example:
-request 2 sends the messages of request 1, its response, and the results of its tool calls. Its record contains only the
-request number, because this is the usual case.
-
 pydantic-ai passes the same message objects from request to request. The recorded form of each is therefore cached, with
 a copy of the object's content. A new or changed object is dumped again. The copy costs time, but detects an edit in
 place (`test_an_edit_in_place_is_not_missed`).
@@ -321,7 +316,7 @@ class RequestRecord:
         self._marks: list[Mapping[str, Any]] = list(history)
         """Recorded form of each message of the latest request."""
         self._dumped: list[_DumpedMessage] = []
-        """The same with the message objects, without the earlier turns of the conversation."""
+        """Recorded form of each message with the message object. Earlier turns of the conversation are not included."""
         self._copied_content = _ContentCopy.of_all(())
         """Copy of the content of all these messages."""
         self._sent: list[ModelMessage] = []

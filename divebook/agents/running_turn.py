@@ -245,8 +245,6 @@ def consumed_by(response: Mapping[str, Any]) -> dict[str, int]:
 def count_spent(spent: Mapping[str, int]) -> None:
     """Add the consumption of a delegated task to the budget of the current turn. The task ended before this process
     resumed the turn.
-
-    The task had ended before this process resumed the turn.
     """
     turn = present()
     if turn is not None and turn.budget is not None:

@@ -143,7 +143,7 @@ class ScriptedModel:
 
     @cached_property
     def is_texts(self) -> bool:
-        """True if all replies are texts."""
+        """True if all replies in the script are texts."""
         return not self.turns and all(isinstance(reply, str) for reply in self._replies)
 
     def turn(self, run_id: str, number: int | None = None) -> int:

@@ -5,12 +5,6 @@ tool ``files.read`` or ``2fa_code``. Such a name is replaced in the request to t
 The log, approval rules, questions and frames contain the real name. In the replacement, each character that is not
 accepted becomes ``_``. If the result collides with another name, a digest of the real name is appended. The replacement
 is therefore deterministic, independent of the order of tools, and unique within a request.
-
-Providers accept letters, digits, ``_`` and ``-``, at most 64 characters, and no leading digit. An MCP server may name
-a tool ``files.read`` or ``2fa_code``. Such a name is replaced on the way to the model and restored in its answer. The
-log, rules, cards and frames have the real name. Each refused character becomes ``_``. If the result collides with
-another name, a digest of the real name is appended. The mapping is therefore deterministic, independent of order, and
-unique within a request.
 """
 
 from __future__ import annotations

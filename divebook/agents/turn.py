@@ -31,7 +31,7 @@ class Answer(NamedTuple):
 
     text: str
     value: Any
-    """The same text, or the recorded form of its structured output."""
+    """`text`, or for structured output the recorded form of the output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Sampler(Protocol):
 
     @property
     def model_name(self) -> str:
-        """Name of the model."""
+        """Name of the agent's model, ``provider:model``."""
 
     @property
     def has_hands(self) -> bool:
@@ -113,7 +113,7 @@ class TurnContext(Protocol):
 
     @property
     def run_id(self) -> str:
-        """Id of the turn: unique in the execution and the same when the turn runs again."""
+        """Id of the turn. The id is unique in the execution, and stays the same when the turn runs again."""
 
     @property
     def started_at(self) -> datetime | None:
@@ -121,13 +121,15 @@ class TurnContext(Protocol):
 
     @property
     def qualifies_tools(self) -> bool:
-        """True if tools with the same name are prefixed with the name of their server.
+        """True if tools of several MCP servers may have the same name; each is then prefixed with the name of its
+        server.
 
-        If False, an agent cannot have both.
+        If False, an agent cannot use two tools with the same name.
         """
 
     def sampler(self, name: str) -> Sampler:
-        """Return the agent of the environment that answers sampling requests of servers.
+        """Return the agent of the environment that answers the sampling requests of MCP servers; `name` is the agent's
+        name.
 
         Raises
         ------

@@ -5,11 +5,6 @@ replay. A corrected model name or another model setting therefore does not affec
 tools or outputs make the agent a different one: the model's recorded answers refer to the old definition. A person then
 sees the changes and chooses between two options (`tests/agents/test_changed.py`):
 
-The setting of a request (model, instructions, tools, output) is recorded next to it and not compared on replay. A fixed
-model name or another model setting therefore does not affect a resumed turn. Other instructions, tools or outputs make
-it a different agent: the model's recorded answers refer to the old ones. A person then sees the changes and chooses
-between two options (`tests/agents/test_changed.py`):
-
 - finish the turn with its original setting, which the log has;
 - start the turn again, under new operation keys.
 """

@@ -3,9 +3,6 @@
 The rules are applied only to a call that the log does not have. A recorded decision is never made again, because a rule
 may have expired or been revoked since. If the rules require a person, the recorded question and its answer decide, even
 if the rules changed later.
-
-The policy decides about a call that the log does not have, and never again: a rule may have expired or been revoked
-since. If the policy requires a person, the question and its answer decide, whatever happened to the policy later.
 """
 
 from __future__ import annotations

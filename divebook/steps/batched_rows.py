@@ -1,14 +1,15 @@
 """Prompts for the rows of a frame, sent through the batch API of a model provider.
 
-Each batch has three operations. The submission must not be repeated: its result is the handle of the batch, plain data
-in the log. Checks of the batch may be repeated. A timer runs between them, so that the execution can be parked and its
-process can end. Results are recorded like those of `divebook.steps.row_calls`.
+Each batch has three operations: submission, status checks and fetching of the results. The submission must not be
+repeated; its result is the handle of the batch, plain data in the log. Status checks may be repeated. A timer runs
+between the checks, so that the execution can be parked and its process can end. Results are recorded like those of
+`divebook.steps.row_calls`.
 
-Before a submission the provider is asked whether it already has that batch, from a process that died. If it cannot
-tell, and a submission has begun without a recorded end, a person is asked (`tests/rows/test_batches.py`). Example: a
-process submits the batch of rows 0 to 9,999 and dies before it records the handle. The next process finds the recorded
-start, lists the batches of the provider since then, recognizes the batch by the id of its first request, and records
-its handle instead of paying twice.
+Before a submission, the provider is asked whether it already has the batch, submitted by a process that died. If the
+provider cannot tell, and the log has the start of a submission but not its end, a person is asked
+(`tests/rows/test_batches.py`). Example: a process submits the batch of rows 0 to 9,999 and dies before it records the
+handle. The next process finds the recorded start, lists the batches of the provider since then, recognizes the batch by
+the id of its first request, and records its handle instead of paying twice.
 """
 
 from __future__ import annotations
@@ -107,8 +108,8 @@ class BatchedRows:
     async def run(self) -> int:
         """Send all batches to the provider, then wait for their results in order; return the number of failed rows.
 
-        If the execution is cancelled, running batches are cancelled at the provider. The log has ended by then, so this
-        is not recorded.
+        If the execution is cancelled, running batches are cancelled at the provider. This is not recorded, because the
+        log of the execution has ended by then.
         """
         submitted: list[tuple[int, Mapping[str, Any]]] = []
         first = 0

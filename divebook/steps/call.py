@@ -2,9 +2,6 @@
 
 `call` is used for action steps, functions with ``@step``, functions of pipeline stages, and all other code that passes
 arguments to users' functions.
-
-Action steps, functions with ``@step``, functions of pipeline stages, and all other code that passes arguments to users'
-functions use `call`.
 """
 
 from __future__ import annotations
@@ -252,8 +249,6 @@ async def invoke(
 
     Steps that the function calls are ordinary function calls too. `failures` is the number of earlier failures of this
     operation, if that number differs from the failures of the step.
-
-    `failures` is the number of earlier failures of the call, if it differs from that of the step.
     """
     values = opened(dict(arguments))
     takes = function.takes

@@ -1,7 +1,7 @@
 """Checks of a definition before an execution starts: names of agents, tools and models, tool schemas, and code in the
 definition.
 
-Workflow functions name their agents at run time. Those agents are checked when the function asks them.
+A workflow function chooses its agents at run time, so these agents are checked when the function asks them.
 """
 
 from __future__ import annotations

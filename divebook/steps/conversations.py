@@ -5,12 +5,6 @@ two entries follow the same entry, the first one continues the thread, and the s
 ``ID~2``. Example: turns A and B both begin after entry 1 and write entries 2 (A) and 3 (B). The thread ``ID`` then has
 the turns 1 and A; the branch ``ID~2`` has 1 and B. No turn is lost, and none gets messages that it did not begin with,
 even if several processes write at once (test_two_turns_at_the_same_place_become_branches).
-
-A thread is a durable log. At its end a turn writes one entry, which names the entry that it followed. If two entries
-follow the same one, the first continues the thread, and the second starts a branch, named ``ID~2``. Example: turns A
-and B both begin after entry 1 and write entries 2 (A) and 3 (B). The thread ``ID`` has the turns 1, A; the branch
-``ID~2`` has 1, B. No turn sees messages that it did not begin with, and no turn is lost, whatever processes wrote them
-(test_two_turns_at_the_same_place_become_branches).
 """
 
 from __future__ import annotations
@@ -207,8 +201,6 @@ class Thread:
         """Limit the messages that later turns begin with to those of the latest `keep` turns; return this thread.
 
         The earlier messages remain in the logs of their runs.
-
-        Earlier messages remain in the logs of their runs.
         """
         if keep < 0:
             raise SetupError(f"a thread keeps 0 turns or more, not {keep!r}")
@@ -307,8 +299,9 @@ def lines_of(name: str, entries: Sequence[Entry]) -> dict[str, ThreadLine]:
 
     Only the order of the entries determines the result, so all processes compute the same.
 
-    The entries form a tree: each names the entry that it follows. At each node the entry with the lowest number
-    continues the line, and every other one starts a branch. Branches are numbered by the entry that started them.
+    The entries form a tree: each entry names the entry that it follows. Of several entries that follow the same entry,
+    the entry with the lowest number continues the thread or branch, and each other entry starts a new branch. Branches
+    are numbered in the order of the entries that started them.
     """
     after: dict[str | None, list[Entry]] = {}
     for entry in entries:

@@ -62,8 +62,6 @@ class CallTasks:
     """Asyncio tasks of a workflow function, and the number of its running calls.
 
     The function is parked only if all its tasks wait. As a context manager, the object counts one call.
-
-    As a context manager it surrounds one call.
     """
 
     def __init__(self, strands: ConcurrentCalls) -> None:
@@ -304,8 +302,8 @@ class WorkflowContext:
     """First parameter of a workflow function: access to time, randomness, people, agents and other workflows.
 
     Each call is made once and then answered from the log, so that the function has the same results whenever it runs
-    again. Calls get their places in the order in which they are made, not in which they end. Clocks and races of
-    asyncio are refused in the function's code (`divebook.runtime.waiting`); recorded calls may use them.
+    again. The key of a call in the log is assigned when the call is made, not when it ends. Clocks and races of asyncio
+    are refused in the function's code (`divebook.runtime.waiting`); recorded calls may use them.
     """
 
     def __init__(

@@ -543,7 +543,7 @@ if TYPE_CHECKING:
 
 
 class PromptStep:
-    """Handler of prompt steps.
+    """Handler of prompt steps, which send a prompt to an agent.
 
     Parameters
     ----------

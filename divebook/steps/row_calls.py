@@ -6,13 +6,6 @@ range is. If a call must not be repeated, the ranges are short, and a person is 
 about any other call. Example: 25,000 rows of an idempotent action make three operations (10,000, 10,000 and 5,000
 rows). After a kill in the second operation, the next process calls only the rows of that range for which the log has no
 ``rows_completed``.
-
-An operation hands out a range of rows, so that the log has it before the first of them is called. Results are recorded
-every thousand rows or once a second (`rows_completed`). A process that dies therefore loses at most a second of rows,
-however long its range is. If a call must not be repeated, the ranges are short, and a person is asked about the
-interrupted range, as about any other call. Example: 25,000 rows of an idempotent action make three operations (10,000,
-10,000 and 5,000 rows). After a kill in the second one, the next process calls only those of its rows that no
-``rows_completed`` has.
 """
 
 from __future__ import annotations
@@ -51,7 +44,7 @@ MOST_SECONDS = 1.0
 RANGE = 10_000
 """Number of rows in one operation."""
 ASKED_RANGE = 100
-"""The same if a call must not be repeated, so that a person would be asked about the range."""
+"""Number of rows in one operation if a call must not be repeated, so that a person is asked about a whole range."""
 CHUNK = 100
 """Number of rows in one task of another process."""
 MOMENT_SECONDS = 0.005

@@ -83,7 +83,9 @@ class StepTurn:
 
     @property
     def qualifies_tools(self) -> bool:
-        """True if tools with the same name are prefixed with the name of their server."""
+        """True if tools of several MCP servers may have the same name; each is then prefixed with the name of its
+        server.
+        """
         return self._context.workflow.manner.qualifies_tools
 
     def sampler(self, name: str) -> Agent:
@@ -340,7 +342,7 @@ class AgentServices(AgentToolkit, Protocol):
         """Return the access policy (files, environment variables, credentials) of an agent."""
 
     def check_agent(self, agent: Agent) -> None:
-        """Raise unless each name that an agent uses exists and is unambiguous."""
+        """Raise an error unless each tool, server and subordinate that an agent names exists and is unambiguous."""
 
 
 T = TypeVar("T")

@@ -4,11 +4,6 @@ Results are plain data. ``Retry`` and ``Catch`` apply to failures, as for any ac
 files to the folder that the workspace was copied from. Its question shows the diff of each file, and the answer is a
 list of paths. Only the recorded call that follows writes to the folder. It writes the files as they were shown, even if
 the workspace has changed since. If one of the files was changed in the folder meanwhile, no file is written.
-
-Results are plain data, and failures are those of any action: ``Retry`` and ``Catch`` apply to them. `apply_changes`
-copies changed files to the folder that the workspace is a copy of. Its question has the diff of each file, its answer
-the paths. Only the recorded call that follows touches the folder. It writes the files as they were shown, even if the
-workspace has changed since. If one of them was changed in the folder meanwhile, it writes none.
 """
 
 from __future__ import annotations
