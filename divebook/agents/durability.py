@@ -512,9 +512,9 @@ async def _recorded_call(
     tool = params.name if function is None else function.own_name
     parameters = {"agent": turn.record.agent, "tool": tool, "arguments": plain_json(params.tool_args)}
     if turn.keeps_original and turn.context.recorded_type(place.key) is not None:
-        parameters["arguments"] = (await turn.context.recorded_start(place.key))[0][
-            "arguments"
-        ]  # in the form that the tool accepted then
+        # The tool may have changed since: the recorded arguments have the form that it accepted then.
+        recorded_parameters, _ = await turn.context.recorded_start(place.key)
+        parameters["arguments"] = recorded_parameters["arguments"]
     if function is None:
         repeatable = bool(isinstance(config, Mapping) and config.get("idempotent"))
         operation = turn.context.operation(
@@ -525,10 +525,10 @@ async def _recorded_call(
         parameters["server"] = function.server
 
     async def function_call(key: str, more: Mapping[str, Any]) -> Any:
-        recorded_parameters = {**parameters, **more}
+        all_parameters = {**parameters, **more}
         with _timeouts_for_model(function):
             operation = turn.context.call(
-                function, params.tool_args, recorded_parameters, call, key=key, setting=setting, done=returned
+                function, params.tool_args, all_parameters, call, key=key, setting=setting, done=returned
             )
             return opened(await operation)
 
@@ -703,9 +703,8 @@ async def _approved(
     shown_arguments: Mapping[str, Any] = plain_json(model_arguments)
     question = turn.context.recorded_question(f"approve-{place.name}") if turn.keeps_original else None
     if question is not None:
-        shown_arguments = model_arguments = dict(
-            (question.data or {})["parameters"]
-        )  # the arguments that the person saw
+        # Use the arguments that the person saw.
+        shown_arguments = model_arguments = dict((question.data or {})["parameters"])
     function = turn.tools.get(name)
     call = ToolCall(name, shown_arguments, agent=turn.record.agent, mode=IF_DESTRUCTIVE)
     if function is not None:

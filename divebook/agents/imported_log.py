@@ -176,9 +176,8 @@ class _RequestForm:
             read = dict(zip(messages, messages_of(list(messages.values())), strict=True))
         except ValidationError:
             return
-        answers = {
-            _key(message): id(message) for message in reversed(responses)
-        }  # a resent response may have fewer fields
+        # A response that is sent again may have fewer fields, so use the original response in its place.
+        answers = {_key(message): id(message) for message in reversed(responses)}
         self._read = {place: read[answers.get(_key(message), place)] for place, message in messages.items()}
 
     def describe(self, number: int, request: ImportedRequest) -> Mapping[str, Any]:

@@ -65,10 +65,8 @@ def library_tool(tool: ToolFunction, call: Call) -> Tool[Any]:
         hint = "annotate its parameters with types that JSON can hold, defined where the function is"
         raise DefinitionError([Problem(message, hint=hint)]) from error
     if schema is None and code is not None and shape is not None:
-        _SCHEMAS[code] = (
-            shape,
-            replace(converted.function_schema, function=_shape),
-        )  # the tool's function would stay alive
+        # The cached schema must not keep the tool's function alive, so it refers to another function.
+        _SCHEMAS[code] = (shape, replace(converted.function_schema, function=_shape))
     return converted
 
 
@@ -175,7 +173,8 @@ def plain_data(value: Any, above: tuple[int, ...] = ()) -> Any:
     try:
         data = _ANY.dump_python(value, mode="json", fallback=_converted)
         json.dumps(data, allow_nan=False)  # raises for a number that is not finite
-        storable([{"parts": [{"content": data}]}], "result")  # nested as deep as in the messages of a conversation
+        # Nested as in the messages of a conversation, because the depth of data in the log is limited.
+        storable([{"parts": [{"content": data}]}], "result")
     except BaseException:  # noqa: BLE001 - a user's class may raise anything while it is converted
         return _in_parts(value, above)
     return data

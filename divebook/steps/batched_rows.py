@@ -182,13 +182,14 @@ class BatchedRows:
             "held": {"tokens": reserved.tokens, "cost": reserved.cost},
         }
         since = context.started_at or datetime.now(UTC)
-        unchecked = [may_exist] if record is None else []  # what has begun is asked about, unless the provider tells
+        # Empty if a submission has begun: only the provider's list, or else a person, can tell whether it arrived.
+        unchecked = [may_exist] if record is None else []
 
         async def submit() -> dict[str, Any]:
             if not requests:
                 return {**result, "batch": None}
-            # It is looked for always: of a submission that has failed the log keeps nothing for a run that is resumed
-            # (test_a_batch_that_was_made_though_the_provider_failed_is_found_there).
+            # Always search the provider's list, because a resumed run forgets failed submissions, which may have
+            # created the batch (test_a_batch_that_was_made_though_the_provider_failed_is_found_there).
             other_ids = [batch["batch"]["id"] for batch in before if batch["batch"] is not None]
             may_exist_now = unchecked.pop() if unchecked else record is not None and await batches.can_list()
             outcome = await batches.submit(
@@ -273,7 +274,7 @@ class BatchedRows:
             return None
         ended = [_ended(at, errors.get(str(at)), answers.get(names.get(at, ""))) for at in rows]
         written = failures_by_position(list(self._context.items.values()))
-        if not written.keys() & set(rows):  # else a process died after it wrote them
+        if not written.keys() & set(rows):  # otherwise a process died after it recorded the rows
             failed = sum(error is not None for *_, error in ended)
             number = len(self._context.items)
             operation_id = self._context.place(key).operation_id

@@ -125,13 +125,13 @@ async def call(
 
 async def _call_with_own_rollback(function: StepFunction, invoked: Callable[[], Awaitable[Any]]) -> Any:
     """Call a function; raise an error first if the name of its rollback function now refers to another function."""
-    assert function.rollback is not None  # noqa: S101 - who asks has looked
+    assert function.rollback is not None  # noqa: S101 - callers check this
     require_itself(function.rollback)
     return await invoked()
 
 
 def _rollback_event(function: StepFunction, arguments: Mapping[str, Any], result: Any) -> catalog.RollbackAdded:
-    assert function.rollback is not None  # noqa: S101 - who asks has looked
+    assert function.rollback is not None  # noqa: S101 - callers check this
     parameters = storable(function.undoing(arguments, result), "parameters")
     return catalog.RollbackAdded(function.rollback.name, parameters, "step", place_of(function.rollback))
 
@@ -170,7 +170,7 @@ async def call_in_slot(
         result = await invoked()
     finally:
         if slot is not None:
-            slot.release()  # whatever follows, such as a question, keeps no other call waiting
+            slot.release()  # a later question about this call must not delay other calls
     if convert is None:
         return result
     try:

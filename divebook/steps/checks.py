@@ -99,7 +99,7 @@ def check_declared(
     """Raise `NotFoundError` if an entry of ``Tools`` in a definition configures a tool that does not exist."""
     names = {*existing, *OFFERED, *ABSENT, ASSIGN_WORK, *(tool.name for agent in agents for tool in agent.tools)}
     for entry in declared:
-        if entry.name not in names and not any(servers):  # of a server's tools we know when it was asked
+        if entry.name not in names and not any(servers):  # the tools of servers are not known yet
             missing = f"Tools of the definition says something of an unknown tool: {entry.name}"
             raise NotFoundError("tool", entry.name, names, missing)
 
@@ -176,7 +176,7 @@ def _check_signatures(agent: Agent, tools: Iterable[ToolFunction]) -> None:
     """
     for tool in tools:
         if tool.schema is None and not _place(tool.function).startswith("divebook."):
-            from divebook.agents.signatures import library_tool  # half a second; asked only for agents with tools
+            from divebook.agents.signatures import library_tool  # takes half a second: only for agents with tools
 
             try:
                 library_tool(tool, _never)
@@ -329,7 +329,7 @@ def _set_by(step: Step) -> frozenset[str] | None:
         return None
     try:
         return set_by_script(step.script) if step.type == "script" and step.script else frozenset()
-    except ScriptSyntaxError:  # said where it stands
+    except ScriptSyntaxError:  # reported by the check of the script itself
         return None
 
 

@@ -218,7 +218,7 @@ def work_tool(agents: Sequence[Agent], above: Iterable[str], delegate: Delegate)
     if not available:
         return None
 
-    async def assign_work(  # noqa: PLR0917 - a model gives them by name
+    async def assign_work(  # noqa: PLR0917 - a model passes the arguments by name
         agent: str,
         name: str,
         description: str,
@@ -301,10 +301,11 @@ async def ask_agent(
         agents get no blocks.
     """
     agent = agent_for_run(context, agent, services)
-    has_turn = context.record_of(f"{task.prefix}{TURN}") is not None  # with tools, which it may have no more
+    # A recorded turn is resumed as a turn, even if the agent has lost its tools since.
+    has_turn = context.record_of(f"{task.prefix}{TURN}") is not None
     if has_turn or uses_tools(agent, services) or task.output is not None or task.thread is not None:
         return await run_turn(context, agent, task, services, blocks or _none)
-    # A step with a Retry of its own tries the whole step again; both together would multiply the requests.
+    # A step with a Retry repeats the whole step. Retrying each request as well would multiply the requests.
     operation = context.operation if context.step.retry is not None else _with_retries(context, agent.retry)
     text = await agent.respond(
         task.prompt, operation, content=task.content, context=task.context, date=context.started_at
@@ -584,7 +585,7 @@ class PromptStep:
         try:
             agent = self._find_agent(step.agent)
         except NotFoundError:
-            return None  # which the step says when it runs
+            return None  # the step itself reports the unknown agent when it runs
         is_turn = agent is not None and (
             uses_tools(agent, self._services) or (step.output, step.thread) != (None, None)
         )
@@ -596,7 +597,7 @@ class PromptStep:
         if agent is None:
             raise NotFoundError("agent", name)
         if context.record_of(f"{task.prefix}{TURN}") is None:
-            self._services.check_agent(agent)  # its name was not known when the execution began
+            self._services.check_agent(agent)  # the name was not known when the execution started
         return await self._answer(context, agent, task)
 
     async def _answer(self, context: StepContext, agent: Agent, task: AgentTask) -> Answer:

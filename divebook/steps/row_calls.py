@@ -153,7 +153,7 @@ class RowCalls:
         self._context = context
         self._action = action
         self._rows = rows
-        assert context.step.each is not None  # noqa: S101 - what has rows has `Each`
+        assert context.step.each is not None  # noqa: S101 - a step with rows has `Each`
         self._parallel = context.step.each.parallel
         self._compute = compute_for(context, action, {})
         self._loop = asyncio.get_running_loop()
@@ -219,7 +219,7 @@ class RowCalls:
         number of failed rows.
         """
         self._waiting = deque(row for row in self._rows[first : last + 1] if row[0] not in self._recorded)
-        token = CURRENT.set(None)  # steps inside are ordinary calls
+        token = CURRENT.set(None)  # steps inside are ordinary function calls
         try:
             workers = [asyncio.ensure_future(self._worker()) for _ in range(min(self._parallel, len(self._waiting)))]
         finally:
@@ -239,7 +239,8 @@ class RowCalls:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
             self._stopped = False
-            if not isinstance(sys.exception(), asyncio.CancelledError):  # else it was written before it was left
+            # If the step was cancelled, `StepContext.writing` has already recorded the ended rows.
+            if not isinstance(sys.exception(), asyncio.CancelledError):
                 write()
         return {"rows": last + 1 - first, "failed": self._failures(first, last)}
 
@@ -281,7 +282,7 @@ class RowCalls:
             ((at, value, why),) = ended
             if why is not None:
                 raise
-            # The call took effect: as those of unknown outcome, the row is called again only when a person says so.
+            # The call took effect, so the row is called again only if a person decides so.
             is_lost = not self._action.is_repeatable
             self._note(
                 key, [(at, None, f"{LOST_ROW} {told_of(described(value))}: {error}" if is_lost else error_text(error))]
@@ -331,7 +332,7 @@ class RowCalls:
                     self._add_result((at, value, None))
                     break
                 await asyncio.sleep(pause)
-            if time.monotonic() - yielded > MOMENT_SECONDS:  # a function that never waits would hold all others up
+            if time.monotonic() - yielded > MOMENT_SECONDS:  # a function that never waits would block the event loop
                 await asyncio.sleep(0)
                 yielded = time.monotonic()
 
@@ -391,7 +392,7 @@ def pause_before_next(policy: Retry | None, failures: int, error: BaseException)
     """Return the seconds to wait before a row is tried again after a number of failures; None if the row is not tried
     again.
     """
-    return retry_delay(policy, failures, fault_of(error), random())  # noqa: S311 - so that many do not come back at once
+    return retry_delay(policy, failures, fault_of(error), random())  # noqa: S311 - jitter, so that many rows are not retried at once
 
 
 def call_row(function: Callable[..., Any], policy: Retry | None, at: int, arguments: Mapping[str, Any]) -> RowResult:

@@ -66,7 +66,7 @@ class ScriptStep:
                 error.raised_at = code_place(context.workflow, context.step, source, error.line or 1)
                 raise
             stored = context.storable(result, "result")
-            context.mutate(host.mutations or ())  # in one commit with the result: both are there, or none
+            context.mutate(host.mutations or ())  # recorded in one commit with the result
             return stored
 
         try:

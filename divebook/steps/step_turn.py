@@ -129,7 +129,7 @@ class StepTurn:
     def began_at(self, key: str) -> datetime:
         """Return the start time of the operation recorded under a key, which the log must have."""
         record = self._context.record_of(self.prefix + key)
-        assert record is not None  # noqa: S101 - whoever asks has its result
+        assert record is not None  # noqa: S101 - callers have the result of this operation
         return to_datetime(record.started_at)
 
     def recorded_digest(self, key: str) -> str | None:
