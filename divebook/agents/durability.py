@@ -93,8 +93,7 @@ from divebook.agents.request_record import (
 )
 from divebook.agents.running_turn import CALL, INSIDE, TURN, WRITE, AgentTurn, CallPlace, present, watched
 from divebook.agents.server_tools import InputRequired, answer_questions
-from divebook.agents.signatures import is_readable, plain_result, shortened
-from divebook.agents.tool_names import ToolNames
+from divebook.agents.signatures import ToolNames, is_readable, plain_result, shortened
 from divebook.agents.turn import side_by_side
 from divebook.documents.policy import Policy
 from divebook.engine.approvals import Denied, ToolCall, embedded, is_same

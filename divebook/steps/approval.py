@@ -30,7 +30,6 @@ from divebook.events.values import normalize
 from divebook.questions import Question
 from divebook.questions.question import CONFIRMATION
 from divebook.runtime.context import StepContext
-from divebook.runtime.waiting import ApprovalPolicy
 from divebook.steps.conversations import DurableLog, Entry
 from divebook.text.format import local_time
 from divebook.workflow.json_schemas import require_schema
@@ -206,9 +205,11 @@ REVOKED = "revoked"
 NOBODY = "nobody"
 
 
-class EnvironmentApprovalPolicy(ApprovalPolicy):
+class EnvironmentApprovalPolicy:
     """Approval policy of an environment: configured rules and modes, and permanent rules that people created in their
     answers.
+
+    Implements the protocol `divebook.runtime.waiting.ApprovalPolicy`.
 
     Parameters
     ----------
