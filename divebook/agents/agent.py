@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from divebook.agents.turn import AgentTask, TurnContext
 
 
-DURABLE = "divebook.agents.batches"
+BATCHES = "divebook.agents.batches"
 LOOP = "divebook.agents.agent_loop"
 _LOADED: dict[str, ModuleType] = {}
 """Modules that are loaded when they are first needed."""
@@ -300,8 +300,8 @@ class Agent:
             definition.cache,
             definition.workspace,
         )
-        is_played = self.model_name.startswith(RECORDED)
-        return is_played or self.library is not None or self.output is not None or any(reasons)
+        is_recorded = self.model_name.startswith(RECORDED)
+        return is_recorded or self.library is not None or self.output is not None or any(reasons)
 
     def with_model(self, name: str | None) -> Agent:
         """Return a copy of the agent with another model: ``provider:model``, ``recorded:RUN`` or ``scripted``. None
@@ -310,6 +310,7 @@ class Agent:
         if name is None or name == self.model_name:
             return self
         definition = self.definition
+        # A key must never be sent to another provider.
         if name.partition(":")[0] != self.model_name.partition(":")[0]:
             definition = without_secrets(definition)
         return self._with(definition, Agent(AgentDefinition(self.name, script=definition.script), model=name).model)
@@ -383,9 +384,9 @@ class Agent:
         date
             Current date for a date-aware agent.
         """
-        durable = await loaded(DURABLE)
-        message = durable.Request(prompt, content, context, self.instructions(date))
-        answer: str = await durable.respond(self, message, operation)
+        batches = await loaded(BATCHES)
+        message = batches.Request(prompt, content, context, self.instructions(date))
+        answer: str = await batches.respond(self, message, operation)
         return answer
 
     async def turn(
@@ -402,14 +403,14 @@ class Agent:
         `limited` applies the environment's limits to a tool.
         """
         loop = await loaded(LOOP)
-        durable = await loaded(DURABLE)
+        batches = await loaded(BATCHES)
         local_tools = [tool.inside(self.definition.workspace) for tool in (*tools, *self.tools)]
         server_tools, notes = await discover_tools(
             context, self.definition, servers, [tool.name for tool in local_tools]
         )
         instructions = self.instructions(context.started_at) if self.library is None else ""
         instructions = "\n\n".join(filter(None, (instructions, notes)))
-        message = durable.Request(task.prompt, task.content, task.context, instructions)
+        message = batches.Request(task.prompt, task.content, task.context, instructions)
         output = answer_type(self.output if task.output is None else task.output)
         allow_answers(output)
         run = loop.AgentLoop(self, message, output, task)
@@ -460,6 +461,7 @@ def digest_of(agent: Agent) -> str:
     >>> digest_of(Agent("critic")) == digest_of(Agent("critic", instructions="Be harsh."))
     False
     """
+    # The key does not change the agent's behaviour.
     definition = {key: value for key, value in agent.definition.to_dict().items() if key != "api_key"}
     if "context" in definition:
         definition["context"] = ContentEntry.without_fingerprints(definition["context"])

@@ -109,8 +109,8 @@ class AgentLoop:
     ) -> dict[str, Any]:
         agent = self._agent
         definition = self._agent.definition
-        before = [message for chunk in self._task.history for message in opened(chunk)]
-        record = RequestRecord(agent.name, before)
+        earlier_messages = [message for chunk in self._task.history for message in opened(chunk)]
+        record = RequestRecord(agent.name, earlier_messages)
         functions = {tool.name: tool for tool in tools}
         seconds = definition.response_timeout
         budget = self._budget()
@@ -135,7 +135,7 @@ class AgentLoop:
             with answering(turn):
                 result = await options.pop("library").run(
                     prompt,
-                    message_history=[*messages_of(before), *history] or None,
+                    message_history=[*messages_of(earlier_messages), *history] or None,
                     deps=deps,
                     usage_limits=UsageLimits() if agent.library is not None else UsageLimits(request_limit=None),
                     infer_name=False,
@@ -143,6 +143,7 @@ class AgentLoop:
                 )
         finally:
             TURN.reset(token)
+        # The text of a text answer would only repeat the output.
         text = {} if isinstance(result.output, str) else {TEXT: text_of_output(result.output)}
         facts = {REQUESTS: record.requests, FINISH_REASON: result.response.finish_reason}
         if self._task.thread is not None:
@@ -153,8 +154,8 @@ class AgentLoop:
     def _budget(self) -> TurnBudget | None:
         """Return the budget of the turn; None if neither this agent nor an agent that delegated the task has bounds."""
         bounds = self._agent.definition.bounds
-        above = TURN.get()
-        budget_above = None if above is None else above.budget
+        delegating_turn = TURN.get()
+        budget_above = None if delegating_turn is None else delegating_turn.budget
         if not bounds and budget_above is None:
             return None
         share = None if self._task.share is None else Bounds.from_dict(self._task.share)
@@ -193,8 +194,8 @@ class AgentLoop:
         require_closed(agent.library, agent.name)
         durability = DivebookDurability(name=agent.name, models={agent.model_name: model})
         capabilities = [*_restoring(original_setting), durability]
-        once = ModelSettings(max_retries=0)  # divebook retries, so that the log has each attempt
-        return {"library": agent.library, "model": model, "capabilities": capabilities, "model_settings": once}
+        settings = ModelSettings(max_retries=0)  # divebook retries, so that the log has each attempt
+        return {"library": agent.library, "model": model, "capabilities": capabilities, "model_settings": settings}
 
 
 class LastRound(AbstractCapability[Any]):
@@ -219,6 +220,7 @@ class LastRound(AbstractCapability[Any]):
         """Add the instruction to answer now to the request after the limit, and forbid tool calls in this request.
         Leave earlier requests unchanged.
         """
+        # pydantic-ai counts requests from 1.
         if ctx.run_step <= self._limit:
             return request_context
         parameters = request_context.model_request_parameters
@@ -234,13 +236,13 @@ class LastRound(AbstractCapability[Any]):
     ) -> ModelResponse:
         """Raise `AgentError` if the response after the limit calls a tool nevertheless. The calls are not made."""
         outputs = {tool.name for tool in request_context.model_request_parameters.output_tools}
-        called = [call.tool_name for call in response.tool_calls if call.tool_name not in outputs]
-        if ctx.run_step > self._limit and called:
+        called_tools = [call.tool_name for call in response.tool_calls if call.tool_name not in outputs]
+        if ctx.run_step > self._limit and called_tools:
             raise AgentError(
                 self._agent,
                 ctx.run_step,
-                f"its model called {called[0]} again after {self._limit} rounds of calls, which was not carried out; "
-                "raise its ToolIterationLimit",
+                f"its model called {called_tools[0]} again after {self._limit} rounds of calls, which was not carried "
+                "out; raise its ToolIterationLimit",
             )
         return response
 
@@ -389,9 +391,9 @@ class ChosenTool(AbstractCapability[Any]):
     """
 
     def __init__(self, choice: Mapping[str, Any]) -> None:
-        chosen: dict[str, ToolChoice] = {"any": "required", "tool": [str(choice.get("name"))]}
+        choices: dict[str, ToolChoice] = {"any": "required", "tool": [str(choice.get("name"))]}
         self._always: ToolChoice = "none" if choice["type"] == "none" else None
-        self._first = chosen.get(choice["type"])
+        self._first = choices.get(choice["type"])
 
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext

@@ -88,11 +88,11 @@ def reporting_model(model: Model, limiters: RequestLimiters = REQUEST_LIMITERS) 
 def _reporting(model: Model, limiters: RequestLimiters, *, is_first: bool) -> Model:
     if not isinstance(model, FallbackModel):
         return ReportingModel(model, limiters, is_counted=is_first)
-    copied = copy.copy(model)  # the user's model stays unchanged
-    copied.models = [
-        _reporting(each, limiters, is_first=is_first and not place) for place, each in enumerate(model.models)
+    model_copy = copy.copy(model)  # the user's model stays unchanged
+    model_copy.models = [
+        _reporting(part, limiters, is_first=is_first and not index) for index, part in enumerate(model.models)
     ]
-    return copied
+    return model_copy
 
 
 class ReportingModel(WrapperModel):
@@ -130,8 +130,8 @@ class ReportingModel(WrapperModel):
     ) -> AsyncGenerator[StreamedResponse]:
         """Make a streamed request, yield the stream, and report the outcome."""
         with self._limiters.observed(self.wrapped, is_counted=self._is_counted):
-            opening = super().request_stream(messages, model_settings, model_request_parameters, run_context)
-            async with opening as stream:
+            stream_context = super().request_stream(messages, model_settings, model_request_parameters, run_context)
+            async with stream_context as stream:
                 yield stream
 
 
@@ -184,9 +184,9 @@ async def respond(agent: Agent, message: Request, operation: RunOperation) -> st
     definition = agent.definition
     answer = await model_request(recorded, message.messages(), model_settings=settings_of(definition), instrument=False)
     if not answer.text and answer.tool_calls:
-        called = answer.tool_calls[0].tool_name
+        tool_name = answer.tool_calls[0].tool_name
         raise StepError(
-            f'the model of agent {agent.name} called unknown tool "{called}": the agent has no tools; give it that '
+            f'the model of agent {agent.name} called unknown tool "{tool_name}": the agent has no tools; give it that '
             "tool, or another Model"
         )
     if not answer.text:
@@ -205,7 +205,7 @@ async def resolved(agent: Agent) -> Model:
     if not isinstance(model, str):
         return reporting_model(model)
     if model.startswith(RECORDED):
-        return _played()
+        return _recorded_run_model()
     return await CLIENTS.model(model, agent.definition.api_key, agent.policy)
 
 
@@ -250,21 +250,21 @@ class RecordedModel(WrapperModel):
                 require_whole(response, self._parameters["agent"])
                 return plain_response(response, self.wrapped)
 
-        written = sum(map(tokens_of, messages)) + tokens_of_definitions(model_request_parameters)
+        input_tokens = sum(map(tokens_of, messages)) + tokens_of_definitions(model_request_parameters)
         recorded = await self._operation(
             AGENT_RESPONSE,
             self._parameters,
             call,
             usage=usage_of,
             repeatable=True,
-            reserved=estimate(self.wrapped, written, model_settings),
+            reserved=estimate(self.wrapped, input_tokens, model_settings),
             streamed=streamed,
             slot=REQUEST_LIMITERS.slot(self.wrapped),
         )
         return response_of(recorded)
 
 
-def _played() -> Model:
+def _recorded_run_model() -> Model:
     """Return a placeholder for the model ``recorded:RUN``: the responses come from that run, so the placeholder raises
     an error if it is asked.
     """
@@ -342,7 +342,10 @@ class AgentBatches:
         self._settings.pop("timeout")  # a batch takes up to a day
         self._parameters = ModelRequestParameters()
         self._can_list: bool | None = None
-        self._answering = None if output is None else pydantic_ai.Agent(output_type=output_type(output), retries=0)
+        self._validating_agent = (
+            None if output is None else pydantic_ai.Agent(output_type=output_type(output), retries=0)
+        )
+        """Agent that validates structured output; None for text."""
 
     @classmethod
     async def of(cls, agent: Agent, instructions: str, output: Any) -> AgentBatches:
@@ -360,11 +363,11 @@ class AgentBatches:
                 "openai:gpt-5-mini, or leave out batch=True, so that each row is a request of its own"
             )
         batches = cls(agent, model, instructions, output)
-        if batches._answering is not None:
-            asking = CapturingModel(model)
+        if batches._validating_agent is not None:
+            capturing_model = CapturingModel(model)
             with suppress(ParametersCapturedError):
-                await batches._answering.run("", model=asking)
-            batches._parameters = asking.parameters or batches._parameters
+                await batches._validating_agent.run("", model=capturing_model)
+            batches._parameters = capturing_model.parameters or batches._parameters
         return batches
 
     async def can_list(self) -> bool:
@@ -421,8 +424,8 @@ class AgentBatches:
         """
         total = Reserved()
         for prompt in prompts:
-            written = sum(map(tokens_of, self._messages(prompt))) + tokens_of_definitions(self._parameters)
-            total = total.plus(estimate(self._model, written, self._settings))
+            input_tokens = sum(map(tokens_of, self._messages(prompt))) + tokens_of_definitions(self._parameters)
+            total = total.plus(estimate(self._model, input_tokens, self._settings))
         return total
 
     async def submit(
@@ -456,6 +459,7 @@ class AgentBatches:
         try:
             if can_list and (existing := await self._existing(requests, since, other_ids)) is not None:
                 return existing
+            # Without a list, a second submission might pay for the same batch twice.
             if may_exist and not can_list:
                 raise OutcomeUnknownError(
                     "the provider did not say whether it has the batch, and does not list those it has"
@@ -464,17 +468,20 @@ class AgentBatches:
             return _plain(await self._model.batch_create(requests))
         except ModelAPIError as error:
             make_keepable(error)
+            # The key turned out not to allow listing. The next try decides by `may_exist` instead.
             if can_list and not has_asked and is_hidden(error):
                 self._can_list = False
                 return SubmitLater(0, error_line(error), may_exist=may_exist)
             if not is_temporary(error) or isinstance(error, ModelQuotaExceededError):
                 raise
+            # A 429 means that nothing was created. After another error the batch may exist.
             if has_asked:
                 is_refused = isinstance(error, ModelHTTPError) and error.status_code == TOO_MANY
                 may_exist = not is_refused and (isinstance(error, ModelHTTPError) or leaves_unknown(error))
             if has_asked and may_exist and not can_list:
                 raise OutcomeUnknownError(f"the provider did not say whether it has the batch: {error}") from error
             return SubmitLater(error.retry_after or 0, error_line(error), may_exist=may_exist)
+        # The answer to the submission cannot be parsed, so the batch may exist.
         except UNREADABLE as error:
             if not can_list:
                 raise OutcomeUnknownError(
@@ -579,6 +586,7 @@ class AgentBatches:
             results = await self._model.batch_results(_HANDLE.validate_python(handle))
         except ModelAPIError as error:
             make_keepable(error)
+            # An error of the batch itself is final, whatever its class says about a repetition.
             is_of_batch = type(error).__name__ == JOB_ERROR
             if is_temporary(error) and not is_of_batch:
                 return None
@@ -586,6 +594,7 @@ class AgentBatches:
                 raise
             return self._without(names, f"batch {name} has no results ({error_line(error)})")
         except UNREADABLE as error:
+            # One malformed line makes the client fail for the whole file, so parse the lines one by one.
             results = await self._readable(handle)
             if not results and not is_last:
                 return None
@@ -616,10 +625,11 @@ class AgentBatches:
     async def _answer(self, result: BatchResult, batch: str) -> BatchAnswer:
         usage: Mapping[str, int] = {}
         try:
+            # Usage is counted before the answer is validated, because an invalid answer is paid for too.
             response = self._model.batch_decode(result, self._request(result.custom_id, ""))
             usage = usage_of(plain_response(response, self._model))
-            if self._answering is not None:
-                answer = await self._answering.run("", model=FixedAnswerModel(self._model, response))
+            if self._validating_agent is not None:
+                answer = await self._validating_agent.run("", model=FixedAnswerModel(self._model, response))
                 return BatchAnswer(plain_json(answer.output), None, usage)
         except (ModelAPIError, UnexpectedModelBehavior) as error:
             return BatchAnswer(None, shared().text(f"{type(error).__name__}: {error}"), usage)
@@ -646,13 +656,13 @@ def result_in(line: str) -> BatchResult | None:
     """Parse one line of an OpenAI batch result file; return None for a malformed line."""
     try:
         entry = json.loads(line)
-        name = entry["custom_id"]
+        request_id = entry["custom_id"]
         response = entry.get("response") or {"status_code": 500, "body": entry.get("error")}
         is_success = 200 <= response["status_code"] < 300
     except UNREADABLE:
         return None
     body = json.dumps(response["body"] if is_success else response)
-    return BatchResult(custom_id=str(name), status="succeeded" if is_success else "errored", body=body)
+    return BatchResult(custom_id=str(request_id), status="succeeded" if is_success else "errored", body=body)
 
 
 def is_hidden(error: ModelAPIError) -> bool:

@@ -1,7 +1,7 @@
 """Budget of one agent turn: the bounds of the agent, which apply in addition to the bounds of the execution.
 
 The consumption of subordinate agents counts as well. Before each request that is not in the log, the budget must have
-room for the maximum that the request may consume. If there is no room, a person is asked, as for the bounds of the
+room for the maximum that the request may consume. If the budget is too small, a person is asked, as for the bounds of the
 execution, or the turn fails. Example: with 1000 tokens allowed, 700 spent and 200 reserved by a running request, a
 request for up to 200 tokens waits until the running request ends and releases the part of its reservation that it did
 not use.
@@ -215,8 +215,8 @@ class TurnBudget:
         """Add the consumption of a delegated turn that ended before this process resumed the delegating turn."""
         for budget in self.line:
             used = budget.consumed
-            more = {name: getattr(used, name) + spent.get(name, 0) for name in ("calls", "tokens", "cost")}
-            budget.consumed = used._replace(**more)
+            totals = {name: getattr(used, name) + spent.get(name, 0) for name in ("calls", "tokens", "cost")}
+            budget.consumed = used._replace(**totals)
 
 
 # --- response stream -------------------------------------------------------------------------------------------------
@@ -306,6 +306,7 @@ async def stream_response(
     """
     if isinstance(model, ScriptedFunction):
         return await model.stream(messages, settings, parameters, write)
+    # The previous stream had no finish reason. A plain request shows whether the server ever sends one.
     if id(model) in _CUT_OFF:
         response = await model.request(messages, settings, parameters)
         if has_stated_end(response):

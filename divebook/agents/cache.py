@@ -42,7 +42,7 @@ WHOLE = ("stop", "tool_call")
 _log = logger(__name__)
 
 
-def lasting(written: str | float) -> float:
+def lasting(text: str | float) -> float:
     """Parse the duration of a `Cache`, such as ``7d``; return seconds.
 
     Raises
@@ -51,11 +51,11 @@ def lasting(written: str | float) -> float:
         The text is not a duration, or the duration is not positive.
     """
     try:
-        seconds = parse_duration(written)
+        seconds = parse_duration(text)
     except (ValueError, OverflowError) as error:
-        raise SetupError(f"Cache is a time such as 7d or 12h, not {written!r}", ("Cache",)) from error
+        raise SetupError(f"Cache is a time such as 7d or 12h, not {text!r}", ("Cache",)) from error
     if seconds <= 0:
-        raise SetupError(f"Cache is a time of more than nothing, not {written!r}; leave it out for none", ("Cache",))
+        raise SetupError(f"Cache is a time of more than nothing, not {text!r}; leave it out for none", ("Cache",))
     return seconds
 
 
@@ -74,16 +74,16 @@ class ResponseCache:
         self.folder = folder
         self._sealing = sealing
         self._clock = clock
-        self._held: dict[str, bytes] = {}
-        self._written = 0
+        self._in_memory: dict[str, bytes] = {}
+        self._write_count = 0
 
     def find(self, digest: str, seconds: float) -> dict[str, Any] | None:
         """Return the cached response for a request digest; None if the cache has none that is at most `seconds` old."""
         try:
-            written = self._read(digest)
-            if written is None:
+            content = self._read(digest)
+            if content is None:
                 return None
-            entry = json.loads(self._sealing.open_packed(written))
+            entry = json.loads(self._sealing.open_packed(content))
             # The lower limit rejects entries from the future, which a changed clock leaves behind.
             return entry["response"] if 0 <= self._clock() - entry["at"] < seconds else None
         except (OSError, ValueError, KeyError, TypeError, DivebookError) as error:
@@ -92,23 +92,23 @@ class ResponseCache:
 
     def keep(self, digest: str, response: Mapping[str, Any], seconds: float) -> None:
         """Store a response under the digest of its request. `prune` deletes the response after `seconds`."""
-        at = self._clock()
-        written = self._sealing.seal_packed(json.dumps({"at": at, "response": response}).encode())
+        now = self._clock()
+        content = self._sealing.seal_packed(json.dumps({"at": now, "response": response}).encode())
         if self.folder is None:
-            self._held[digest] = written
+            self._in_memory[digest] = content
             return
         # The cache is an optimization: a full disk must not fail the turn whose response is paid for already.
         try:
-            self._write(self.folder, digest, written, at + seconds)
-            self._written += 1
-            if self._written % PRUNED_EVERY == 0:
+            self._write(self.folder, digest, content, now + seconds)
+            self._write_count += 1
+            if self._write_count % PRUNED_EVERY == 0:
                 self.prune()
         except OSError as error:
             _log.warning("a response cannot be kept in %s, and is asked for again next time: %s", self.folder, error)
 
     def _read(self, digest: str) -> bytes | None:
         if self.folder is None:
-            return self._held.get(digest)
+            return self._in_memory.get(digest)
         with suppress(FileNotFoundError):
             return (self.folder / f"{digest}{ENDING}").read_bytes()
         return None
@@ -216,20 +216,22 @@ class Cassette:
         StepError
             The earlier run made a different request at this place, or none.
         """
+        # Requests are matched by their number in the turn, then by their messages.
         requests = [request for request in self._requests if request.n == sent.number]
         for request in requests:
             if canonical_hash(_request_messages(request.messages)) == canonical_hash(_request_messages(sent.messages)):
                 response: Mapping[str, Any] = opened(request.span.result)
                 return response
-        at = f"request {sent.number} of agent {self._agent}"
+        place = f"request {sent.number} of agent {self._agent}"
         if not requests:
             raise StepError(
-                f"the run {self._run} has no answer to {at} here: it took another way. Give the agent a model for what "
-                "is new, or play a run of the same workflow"
+                f"the run {self._run} has no answer to {place} here: it took another way. Give the agent a model for "
+                "what is new, or play a run of the same workflow"
             )
-        was, now = _first_difference(_request_messages(requests[0].messages), _request_messages(sent.messages))
+        recorded_messages = _request_messages(requests[0].messages)
+        old, new = _first_difference(recorded_messages, _request_messages(sent.messages))
         raise StepError(
-            f"the run {self._run} was asked something else in {at}. It was sent {was}, and now {now}. Put back what "
+            f"the run {self._run} was asked something else in {place}. It was sent {old}, and now {new}. Put back what "
             "was changed, or give the agent a model for what is new"
         )
 
@@ -244,11 +246,11 @@ def _request_messages(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str
     return [message for message in messages if message["kind"] == "request"]
 
 
-def _first_difference(was: Sequence[Any], now: Sequence[Any]) -> tuple[str, str]:
+def _first_difference(old_messages: Sequence[Any], new_messages: Sequence[Any]) -> tuple[str, str]:
     """Return the first message that differs between two requests, in its old and its new form, as text for people."""
-    unlike = (place for place, (one, other) in enumerate(zip(was, now, strict=False)) if one != other)
-    place = next(unlike, min(len(was), len(now)))
-    return _shown(was, place), _shown(now, place)
+    differing = (place for place, (old, new) in enumerate(zip(old_messages, new_messages, strict=False)) if old != new)
+    place = next(differing, min(len(old_messages), len(new_messages)))
+    return _shown(old_messages, place), _shown(new_messages, place)
 
 
 def _shown(messages: Sequence[Any], place: int) -> str:

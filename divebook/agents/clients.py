@@ -47,10 +47,10 @@ class ModelClients:
     def __init__(self) -> None:
         self._models: dict[_Key, Model] = {}
         self._providers: dict[_Key, Provider[Any]] = {}
-        self._entered: set[int] = set()
+        self._entered_ids: set[int] = set()
         self._open = AsyncExitStack()
         self._users: WeakSet[object] = WeakSet()
-        self._making = anyio.Lock()
+        self._creation_lock = anyio.Lock()
         self._environ: tuple[Mapping[Any, Any], int] = ({}, 0)
         """Last seen environ and its hash."""
 
@@ -99,7 +99,7 @@ class ModelClients:
         return self._environ[1]
 
     async def _add(self, key: _Key) -> None:
-        async with self._making:
+        async with self._creation_lock:
             # Checked again under the lock: another path may have created the model while this one waited.
             if key not in self._models:
                 # Loading a provider's library takes up to a second. A thread keeps the event loop free for other paths.
@@ -113,21 +113,21 @@ class ModelClients:
 
         pid, environ, name, secret = key
 
-        def shared(provider: str) -> Provider[Any]:
-            place = pid, environ, provider, secret
-            provider_client = self._providers.get(place)
+        def shared_provider(provider: str) -> Provider[Any]:
+            provider_key = pid, environ, provider, secret
+            provider_client = self._providers.get(provider_key)
             if provider_client is None:
                 created = (
                     infer_provider(provider) if secret is None else _with_key(infer_provider_class(provider), secret)
                 )
-                provider_client = self._providers[place] = _known_to_redactor(created)
+                provider_client = self._providers[provider_key] = _known_to_redactor(created)
             return provider_client
 
         try:
-            return infer_model(name, shared)
+            return infer_model(name, shared_provider)
         except (UserError, ImportError, ValueError, SetupError) as error:
-            close = nearest(name.partition(":")[0], DEFAULT_MODELS) if isinstance(error, ValueError) else None
-            advice = f"; did you mean {close}?" if close else ""
+            similar = nearest(name.partition(":")[0], DEFAULT_MODELS) if isinstance(error, ValueError) else None
+            advice = f"; did you mean {similar}?" if similar else ""
             raise SetupError(f"model {name!r} cannot be used: {error}{advice}") from error
 
     async def _enter_new(self) -> None:
@@ -135,20 +135,20 @@ class ModelClients:
         them open.
         """
         for provider in self._providers.values():
-            if id(provider) not in self._entered:
-                self._entered.add(id(provider))
+            if id(provider) not in self._entered_ids:
+                self._entered_ids.add(id(provider))
                 await self._open.enter_async_context(provider)
 
     async def close(self) -> None:
         """Close all clients. A later request creates new clients."""
         # The caches are emptied before the wait, so that a request during it does not get a client that is being
         # closed.
-        opened = self._open
+        open_clients = self._open
         self._open = AsyncExitStack()
         self._models = {}
         self._providers = {}
-        self._entered = set()
-        await opened.aclose()
+        self._entered_ids = set()
+        await open_clients.aclose()
 
 
 def _known_to_redactor(provider: Provider[Any]) -> Provider[Any]:
@@ -233,16 +233,16 @@ class RequestLimiters:
         key = getattr(provider.client, "api_key", None)
         # A digest, because the key itself should not be kept in more places than the client.
         digest = hashlib.sha256(str(key).encode()).hexdigest()
-        place = os.getpid(), provider.name, provider.base_url, digest, model.model_name
-        limiter = self._limiters.get(place)
-        return limiter or self._limiters.setdefault(place, RequestLimiter(model.model_id))
+        limiter_key = os.getpid(), provider.name, provider.base_url, digest, model.model_name
+        limiter = self._limiters.get(limiter_key)
+        return limiter or self._limiters.setdefault(limiter_key, RequestLimiter(model.model_id))
 
     def states(self) -> list[LimitState]:
         """Return the states of all limiters that have running or waiting requests or a pause. Callable from any
         thread.
         """
         states = [limiter.state for limiter in list(self._limiters.values())]
-        return [each for each in states if each.under_way or each.waiting or each.pause]
+        return [state for state in states if state.under_way or state.waiting or state.pause]
 
 
 class RequestLimiter:
@@ -262,9 +262,9 @@ class RequestLimiter:
         self.limit = FIRST
         self.under_way = 0
         self.round = 0
-        self._clean = 0
+        self._successes = 0
         """Successful requests since the last change of the limit."""
-        self._is_used = False
+        self._was_reached = False
         """True if the limit was reached since its last change."""
         self._opens_at = -math.inf
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -359,7 +359,7 @@ class RequestLimiter:
 
     def _count(self) -> None:
         self.under_way += 1
-        self._is_used |= self.under_way >= self.limit
+        self._was_reached |= self.under_way >= self.limit
 
     def _give_back(self, waiter: asyncio.Future[None]) -> None:
         """Remove a cancelled request from the queue, or release its slot if the request was admitted at the same
@@ -372,15 +372,15 @@ class RequestLimiter:
         self.admit()
 
     def _note_success(self) -> None:
-        self._clean += 1
+        self._successes += 1
         # A limit that was never reached says nothing about the provider, so it is not raised.
-        if self._clean >= self.limit and self._is_used:
+        if self._successes >= self.limit and self._was_reached:
             self._change(min(MOST, self.limit + 1))
 
     def _note_failure(self, began: int, error: BaseException) -> None:
         chain = chain_of(error)
-        stated = [getattr(link, "retry_after", None) for link in chain]
-        delays = [delay for delay in stated if isinstance(delay, int | float)]
+        stated_delays = [getattr(link, "retry_after", None) for link in chain]
+        delays = [delay for delay in stated_delays if isinstance(delay, int | float)]
         self._opens_at = max(self._opens_at, self._clock() + max(delays, default=0))
         if began == self.round and any(getattr(link, "status_code", None) == TOO_MANY for link in chain):
             self.round += 1  # requests of the old round get the same 429 and must not halve the limit again
@@ -388,8 +388,8 @@ class RequestLimiter:
 
     def _change(self, limit: int) -> None:
         self.limit = limit
-        self._clean = 0
-        self._is_used = False
+        self._successes = 0
+        self._was_reached = False
 
 
 class LimitState(NamedTuple):

@@ -155,13 +155,13 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
         """Refuse a toolset whose calls pydantic-ai does not turn into operations, because a replay would make these
         calls again.
         """
-        wrapped = super()._wrap_leaf_toolset(ts)
-        if wrapped is None and not isinstance(ts, ExternalToolset):  # people supply the results of external tools
+        wrapper = super()._wrap_leaf_toolset(ts)
+        if wrapper is None and not isinstance(ts, ExternalToolset):  # people supply the results of external tools
             raise UserError(
-                f"the calls of toolset {ts.id!r} would not be recorded, since {type(ts).__name__} is of no kind that "
-                "pydantic-ai knows; offer its tools by a FunctionToolset with an id"
+                f"the calls of toolset {ts.id!r} would not be recorded, since {type(ts).__name__} is not a kind of "
+                "toolset that pydantic-ai knows; offer its tools by a FunctionToolset with an id"
             )
-        return wrapped
+        return wrapper
 
     # --- values that must not differ on replay ---------------------------------------------------------------------
 
@@ -204,6 +204,7 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
         """Return the turn that records this run: the current turn, or for an agent that a tool runs, a new turn below
         the tool call.
         """
+        # The first run inside a turn is the run of the turn itself. Later runs are started inside it, mostly by tools.
         if not turn.has_started:
             turn.has_started = True
             return turn
@@ -217,8 +218,9 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
         call = INSIDE.get()
         if call is not None:
             _log.warning(
-                "agent %s runs inside %s, which is recorded as one thing: its requests are not recorded by themselves, "
-                "not counted, and it can ask nobody; to have them recorded, give the tool metadata={'%s': False}",
+                "agent %s runs inside %s, which is recorded as a single operation: its requests are not recorded "
+                "separately and not counted, and it cannot ask a person; to have them recorded, give the tool "
+                "metadata={'%s': False}",
                 self.name,
                 call,
                 ENGINE,
@@ -323,9 +325,9 @@ class BoundRequest(_BoundOperation):
                 response = await in_time(self._answer(_with_values(params, turn.policy), request.key), turn.seconds)
                 note_reply(response)
                 require_whole(response, turn.record.agent)
-                recorded = plain_response(response, model)
+                plain = plain_response(response, model)
                 return concise(
-                    with_cleaned_text(recorded, partial(turn.without_credentials, what="an answer of its model"))
+                    with_cleaned_text(plain, partial(turn.without_credentials, what="an answer of its model"))
                 )
 
         sent = RequestToSend(request.number, model_name, params)
@@ -455,9 +457,9 @@ class BoundCall(_BoundOperation):
         try:
             payload = await _recorded_call(place, params, call, config)
         except UnstorableValueError as error:  # of the arguments, which the model can correct, or of the result
-            was_called = isinstance(error, OperationError)
+            has_run = isinstance(error, OperationError)
             subject = (
-                f"{params.name} was called, and says what" if was_called else f"{params.name} was not called with what"
+                f"{params.name} was called, and says what" if has_run else f"{params.name} was not called with what"
             )
             raise ToolFailed(f"{subject} the log cannot hold: {error}") from error
         record_durable_unit(executed=executed)
@@ -466,19 +468,19 @@ class BoundCall(_BoundOperation):
 
     async def _make_call(self, turn: AgentTurn, params: ToolsetCallToolParams) -> Any:
         try:
-            returned = await self._run_operation(_with_readable_result(params), f"tool {params.name}")
-            if hasattr(returned, "result"):  # without a result it is a message to the model
-                returned.result = plain_result(returned.result)
-            payload = self._operation.result_codec.dump(returned)
+            outcome = await self._run_operation(_with_readable_result(params), f"tool {params.name}")
+            if hasattr(outcome, "result"):  # without a result it is a message to the model
+                outcome.result = plain_result(outcome.result)
+            payload = self._operation.result_codec.dump(outcome)
             state = {}
         except InputRequired as input_required:
             payload = input_required.payload
             state = input_required.state
-        recorded: Mapping[str, Any] = {
+        cleaned: Mapping[str, Any] = {
             **turn.without_credentials(payload, f"what tool {params.name} returned"),
             **state,
         }
-        return {name: value for name, value in recorded.items() if name not in USUAL or USUAL[name] != value}
+        return {name: value for name, value in cleaned.items() if name not in USUAL or USUAL[name] != value}
 
 
 def _with_readable_result(params: ToolsetCallToolParams) -> ToolsetCallToolParams:
@@ -590,8 +592,8 @@ class BoundStep(_BoundOperation):
                 return AGENT_STEP, f"{capability}.{operation}", {"operation": f"{capability}.{operation}", **parameters}
             case ModelCompactMessagesId():
                 return AGENT_STEP, "compact", {"operation": "compact"}
-            case other:
-                return AGENT_STEP, type(other).__name__, {"operation": type(other).__name__}
+            case operation_id:
+                return AGENT_STEP, type(operation_id).__name__, {"operation": type(operation_id).__name__}
 
 
 def _without_content(call: Any) -> dict[str, Any]:
@@ -717,18 +719,19 @@ async def _approved(
         )
         call = replace(call, files=turn.context.files_of(function), fixed=function.fixed, rule_name=function.rule_name)
     definition = tool.tool_def
-    single = _of_single_argument(tool)
+    single_argument = _of_single_argument(tool)
     schema = definition.parameters_json_schema
-    if single is not None:
-        schema = _under(str(single.single_arg_name), schema)
+    if single_argument is not None:
+        schema = _under(str(single_argument.single_arg_name), schema)
     decision = await turn.context.approve(call, schema, place=place.name, description=definition.description or "")
     if isinstance(decision, Denied):
         raise ToolFailed(decision.text)
     place.rule = "" if decision.rule == call.mode else decision.rule
+    # Unchanged arguments keep the objects that pydantic-ai has validated already.
     if is_same(decision.arguments, shown_arguments):
         return model_arguments
     try:
-        validate = tool.args_validator.validate_python if single is None else single.revalidate
+        validate = tool.args_validator.validate_python if single_argument is None else single_argument.revalidate
         validated: dict[str, Any] = validate(dict(decision.arguments))
     except ValidationError as error:
         raise ToolFailed(f"{name} was approved with arguments that do not fit: {error}") from error

@@ -102,6 +102,7 @@ def log_of(name: str, turns: Sequence[ImportedTurn], source: str, now: int) -> l
     )
     writer.add(catalog.PathStarted(steps[0]), MAIN)
     for step, turn in zip(steps, turns, strict=True):
+        # A turn that failed or is incomplete is the last one; the steps after it never run.
         if not _Turn(writer, step, turn).write():
             return writer.events
     writer.add(catalog.PathCompleted(steps[-1]), MAIN)
@@ -129,10 +130,10 @@ class _Writer:
 
     def __init__(self, source: str, first: int) -> None:
         digest = hashlib.sha256(source.encode("utf-8", "surrogatepass")).digest()
-        self._chance = int.from_bytes(digest[:9], "big")
+        self._random_bits = int.from_bytes(digest[:9], "big")
         self.seed = digest[9:17].hex()
         self._now = first
-        self._id = type_id("exec", first // 1000, self._chance)
+        self._id = type_id("exec", first // 1000, self._random_bits)
         self.events: list[Event] = []
         self.usages: list[Mapping[str, int]] = []
 
@@ -140,7 +141,7 @@ class _Writer:
         """Append an event to the log; return the number of the event."""
         self._now = max(self._now, at)
         number = len(self.events) + 1
-        identifier = type_id("event", self._now // 1000, self._chance + number)
+        identifier = type_id("event", self._now // 1000, self._random_bits + number)
         self.events.append(Event(identifier, self._id, number, self._now, data, path, step))
         return number
 
@@ -165,31 +166,33 @@ class _RequestForm:
 
         self._agent = turn.agent
         self._record = RequestRecord(turn.agent)
-        self._read: dict[int, ModelMessage] = {}
-        self._before: list[Mapping[str, Any]] = []
-        self._answer: Mapping[str, Any] | None = None
+        self._parsed_messages: dict[int, ModelMessage] = {}
+        """pydantic-ai's messages by the `id` of the imported message; empty if one of them cannot be parsed."""
+        self._previous_messages: list[Mapping[str, Any]] = []
+        self._previous_response: Mapping[str, Any] | None = None
         """Response to the previous request."""
         responses = [request.response for request in turn.requests if request.response is not None]
         sent = [message for request in turn.requests for message in request.sent]
         messages = {id(message): message for message in (*responses, *sent)}
         try:
-            read = dict(zip(messages, messages_of(list(messages.values())), strict=True))
+            parsed = dict(zip(messages, messages_of(list(messages.values())), strict=True))
         except ValidationError:
             return
         # A response that is sent again may have fewer fields, so use the original response in its place.
-        answers = {_key(message): id(message) for message in reversed(responses)}
-        self._read = {place: read[answers.get(_key(message), place)] for place, message in messages.items()}
+        response_ids = {_key(message): id(message) for message in reversed(responses)}
+        for message_id, message in messages.items():
+            self._parsed_messages[message_id] = parsed[response_ids.get(_key(message), message_id)]
 
     def describe(self, number: int, request: ImportedRequest) -> Mapping[str, Any]:
         """Return the recorded parameters of the turn's next request."""
-        if not self._read:
+        if not self._parsed_messages:
             return self._unchanged(number, request)
         from pydantic_ai.models import ModelRequestParameters
 
-        sent = [self._read[id(message)] for message in request.sent]
+        sent = [self._parsed_messages[id(message)] for message in request.sent]
         recorded = self._record.describe(sent, None, ModelRequestParameters(), request.model or "").parameters
         if request.response is not None:
-            response: Any = self._read[id(request.response)]
+            response: Any = self._parsed_messages[id(request.response)]
             self._record.answered(number, response)
         for call in request.calls:
             if call.has_ended and call.error is None:
@@ -198,10 +201,11 @@ class _RequestForm:
 
     def _unchanged(self, number: int, request: ImportedRequest) -> Mapping[str, Any]:
         sent = list(request.sent)
-        same_count = _common(self._before, sent)
-        new = [{"response": number - 1} if message == self._answer else message for message in sent[same_count:]]
-        self._before = sent
-        self._answer = request.response
+        same_count = _common(self._previous_messages, sent)
+        reference = {"response": number - 1}
+        new = [reference if message == self._previous_response else message for message in sent[same_count:]]
+        self._previous_messages = sent
+        self._previous_response = request.response
         return {"agent": self._agent, "request": number, "kept": same_count, "new": new}
 
 
@@ -212,9 +216,10 @@ class _Turn:
         self._writer = writer
         self._step = step
         self._turn = turn
-        self._holder = 0
+        self._turn_number = 0
+        """Event number of the turn's operation, which contains its requests and calls; 0 before it has started."""
         self._requests = _RequestForm(turn)
-        self._set: dict[str, Any] = {}
+        self._setting: dict[str, Any] = {}
         self._is_whole = True
 
     def write(self) -> bool:
@@ -228,8 +233,8 @@ class _Turn:
         self._add(catalog.StepStarted("prompt"), requests[0].began if requests else 0)
         parameters = {"agent": turn.agent, "prompt": turn.prompt}
         model = next((request.model for request in requests if request.model), None)
-        self._holder = 0
-        self._holder = self._begin(AGENT_TURN, "turn", parameters, {"model": model} if model else None, 0)
+        # The operation of the turn itself is not inside of an operation.
+        self._turn_number = self._begin(AGENT_TURN, "turn", parameters, {"model": model} if model else None, 0)
         for number, request in enumerate(requests, 1):
             self._write_request(number, request)
         if turn.error is not None:
@@ -260,12 +265,13 @@ class _Turn:
             "instructions": request.instructions,
             "tools": list(request.tools),
         }
-        changes = {name: value for name, value in setting.items() if value != self._set.get(name) and value}
-        self._set.update(changes)
+        changes = {name: value for name, value in setting.items() if value != self._setting.get(name) and value}
+        self._setting.update(changes)
         self._begin(AGENT_RESPONSE, key, parameters, changes or None, request.began)
         if request.error is not None:
             identity = self._place(key).operation_id
-            self._add(catalog.OperationFailed(identity, AGENT_RESPONSE, _lasted(request), request.error), request.ended)
+            failure = catalog.OperationFailed(identity, AGENT_RESPONSE, _nanoseconds(request), request.error)
+            self._add(failure, request.ended)
         elif request.response is None:
             self._is_whole = False
         else:
@@ -273,7 +279,7 @@ class _Turn:
             self._writer.usages.append(usage)
             fields = request.response.items()
             result = {name: value for name, value in fields if name != "kind" and value is not None}
-            self._end(AGENT_RESPONSE, key, result, _lasted(request), request.ended, usage=usage)
+            self._end(AGENT_RESPONSE, key, result, _nanoseconds(request), request.ended, usage=usage)
         for call in request.calls:
             self._write_call(number, call)
 
@@ -284,12 +290,12 @@ class _Turn:
         if not call.has_ended:
             self._is_whole = False
         elif call.is_retry:
-            self._end(TOOL_CALL, key, {"kind": "model_retry", "message": call.error}, _lasted(call), call.ended)
+            self._end(TOOL_CALL, key, {"kind": "model_retry", "message": call.error}, _nanoseconds(call), call.ended)
         elif call.error is not None:
             identity = self._place(key).operation_id
-            self._add(catalog.OperationFailed(identity, TOOL_CALL, _lasted(call), call.error), call.ended)
+            self._add(catalog.OperationFailed(identity, TOOL_CALL, _nanoseconds(call), call.error), call.ended)
         else:
-            self._end(TOOL_CALL, key, {"result": call.result}, _lasted(call), call.ended)
+            self._end(TOOL_CALL, key, {"result": call.result}, _nanoseconds(call), call.ended)
 
     def _begin(
         self, kind: str, key: str, parameters: Mapping[str, Any], setting: Mapping[str, Any] | None, at: int
@@ -305,7 +311,7 @@ class _Turn:
             name=operation_name(kind, plain),
             setting=plain_setting,
             setting_hash=None if plain_setting is None else short_hash(plain_setting, "setting"),
-            within=self._holder or None,
+            within=self._turn_number or None,
         )
         return self._add(started, at)
 
@@ -335,22 +341,27 @@ def _key(message: Mapping[str, Any]) -> str:
     return short_hash(normalize([message.get("kind", "response"), message["parts"]], "parts"), "parts")
 
 
-def _common(before: Sequence[Any], now: Sequence[Any]) -> int:
+def _common(old_messages: Sequence[Any], new_messages: Sequence[Any]) -> int:
     """Return the length of the common prefix of two lists of messages."""
-    pairs = zip(before, now, strict=False)
-    return next((place for place, (old, new) in enumerate(pairs) if old != new), min(len(before), len(now)))
+    for index, (old, new) in enumerate(zip(old_messages, new_messages, strict=False)):
+        if old != new:
+            return index
+    return min(len(old_messages), len(new_messages))
 
 
-def _lasted(of: ImportedRequest | ImportedCall) -> int:
+def _nanoseconds(of: ImportedRequest | ImportedCall) -> int:
     """Return the duration of a request or call in nanoseconds; 0 if the duration is unknown."""
     return max(0, of.ended - of.began) * 1000 if of.began and of.ended else 0
 
 
 def _usage(response: Mapping[str, Any]) -> dict[str, int]:
     usage = response.get("usage")
-    counts = usage if isinstance(usage, Mapping) else {}
-    tokens = {name: counts[name] for name in _COUNTED if type(counts.get(name)) is int and counts[name] > 0}
-    return {"requests": 1, **tokens}
+    total = {"requests": 1}
+    for name in _COUNTED:
+        count = usage.get(name) if isinstance(usage, Mapping) else None
+        if type(count) is int and count > 0:
+            total[name] = count
+    return total
 
 
 # --- pydantic-ai histories ----------------------------------------------------------------------------------------
@@ -390,17 +401,19 @@ def turns_in(messages: Sequence[Mapping[str, Any]], name: str, agent: str = AGEN
         An item is not a message, or a response precedes all requests. The error names its place.
     """
     turns: list[ImportedTurn] = []
-    for place, message in enumerate(messages, 1):
+    for number, message in enumerate(messages, 1):
         if _kind(message) is None:
-            raise InvalidEventError(f"{name}, message {place}: a message has a kind (request, response) and parts")
+            raise InvalidEventError(f"{name}, message {number}: a message has a kind (request, response) and parts")
         if message["kind"] == "request":
+            # A request without a prompt carries tool results and continues the turn.
             if not turns or _prompts(message):
                 turns.append(ImportedTurn(agent, _prompt_text(message), [], has_ended=False))
             continue
         if not turns:
-            raise InvalidEventError(f"{name}, message {place}: a response comes before any request")
-        returned = messages[place] if place < len(messages) and _kind(messages[place]) == "request" else None
-        _answer(turns[-1], messages[: place - 1], message, returned)
+            raise InvalidEventError(f"{name}, message {number}: a response comes before any request")
+        # The results of a response's tool calls are in the following request.
+        next_message = messages[number] if number < len(messages) and _kind(messages[number]) == "request" else None
+        _answer(turns[-1], messages[: number - 1], message, next_message)
     for turn in turns:
         _end(turn)
     return turns
@@ -410,7 +423,7 @@ def _answer(
     turn: ImportedTurn,
     sent: Sequence[Mapping[str, Any]],
     response: Mapping[str, Any],
-    returned: Mapping[str, Any] | None,
+    next_message: Mapping[str, Any] | None,
 ) -> None:
     texts = (message.get("instructions") for message in reversed(sent))
     instructions = next(filter(None, texts), None)
@@ -419,29 +432,30 @@ def _answer(
         response,
         model=response.get("model_name"),
         instructions=instructions if isinstance(instructions, str) else None,
-        calls=[call_of(part, returned, moment(response.get("timestamp"))) for part in _parts(response, CALLED)],
+        calls=[call_of(part, next_message, moment(response.get("timestamp"))) for part in _parts(response, CALLED)],
         began=_sent_at(sent),
         ended=moment(response.get("timestamp")),
     )
     turn.requests = [*turn.requests, request]
 
 
-def call_of(part: Mapping[str, Any], returned: Mapping[str, Any] | None, began: int) -> ImportedCall:
-    """Convert a tool call to an `ImportedCall`. `part` requests the call, `returned` is the message with the result, if
-    there is one.
+def call_of(part: Mapping[str, Any], next_message: Mapping[str, Any] | None, began: int) -> ImportedCall:
+    """Convert a tool call to an `ImportedCall`. `part` requests the call; `next_message` has the result, if there is
+    one.
     """
     identity = str(part.get("tool_call_id") or part.get("tool_name") or "call")
     call = ImportedCall(identity, str(part.get("tool_name", "")), arguments_of(part.get("args")), began=began)
-    for answer in [] if returned is None else _parts(returned, RETURNED, RETRIED):
-        if answer.get("tool_call_id") != part.get("tool_call_id"):
+    for result in [] if next_message is None else _parts(next_message, RETURNED, RETRIED):
+        if result.get("tool_call_id") != part.get("tool_call_id"):
             continue
         call.has_ended = True
-        call.ended = moment(answer.get("timestamp"))
-        call.is_retry = answer["part_kind"] == RETRIED or answer.get("outcome") == "retried"
-        if call.is_retry or answer.get("outcome") in ("failed", "denied"):
-            call.error = _text(answer.get("content")) or "it failed; the history does not say why"
+        call.ended = moment(result.get("timestamp"))
+        # pydantic-ai asks the model to correct a call with such a part; the call itself has no result.
+        call.is_retry = result["part_kind"] == RETRIED or result.get("outcome") == "retried"
+        if call.is_retry or result.get("outcome") in ("failed", "denied"):
+            call.error = _text(result.get("content")) or "it failed; the history does not say why"
         else:
-            call.result = answer.get("content")
+            call.result = result.get("content")
     return call
 
 

@@ -71,7 +71,7 @@ def is_trace(data: Any) -> bool:
     """Return True if parsed JSON data are OpenTelemetry spans."""
     if isinstance(data, Mapping):
         return "resourceSpans" in data or _is_span(data)
-    return isinstance(data, list) and bool(data) and all(isinstance(one, Mapping) and is_trace(one) for one in data)
+    return isinstance(data, list) and bool(data) and all(isinstance(item, Mapping) and is_trace(item) for item in data)
 
 
 def _is_span(data: Mapping[str, Any]) -> bool:
@@ -82,21 +82,13 @@ def turns_of(data: Any, name: str) -> list[ImportedTurn]:
     """Convert the spans of a trace to agent turns. A model request outside of an agent's span becomes a turn of its
     own.
 
-    Parameters
-    ----------
-    name
-        Name of the file, for errors.
-
-    Raises
-    ------
-    InvalidEventError
-        No span is a model request.
+    Raises `InvalidEventError`, with the file name `name`, if no span is a model request.
     """
     spans = {span.id: span for span in _spans(data)}
     roots: list[_Span] = []
     for span in spans.values():
-        holder = spans.get(span.parent)
-        (roots if holder is None else holder.inner).append(span)
+        parent = spans.get(span.parent)
+        (roots if parent is None else parent.inner).append(span)
     turns = list(_turns(sorted(roots, key=lambda span: span.began)))
     if not turns:
         raise InvalidEventError(
@@ -107,8 +99,8 @@ def turns_of(data: Any, name: str) -> list[ImportedTurn]:
 
 def _turns(spans: Sequence[_Span]) -> Iterator[ImportedTurn]:
     for span in spans:
-        inner = sorted(span.inner, key=lambda one: one.began)
-        if span.does in _AGENTS and any(one.does in _CHATS for one in _all(inner)):
+        inner = sorted(span.inner, key=lambda child: child.began)
+        if span.does in _AGENTS and any(child.does in _CHATS for child in _all(inner)):
             yield _turn(span, inner)
         elif span.does in _CHATS:
             yield _turn(span, [span])
@@ -121,12 +113,12 @@ def _all(spans: Sequence[_Span]) -> Iterator[_Span]:
     for span in spans:
         yield span
         if span.does not in _AGENTS:
-            yield from _all(sorted(span.inner, key=lambda one: one.began))
+            yield from _all(sorted(span.inner, key=lambda child: child.began))
 
 
 def _turn(span: _Span, inner: Sequence[_Span]) -> ImportedTurn:
-    tools = [one for one in _all(inner) if one.does == _TOOL]
-    requests = [_request(one) for one in _all(inner) if one.does in _CHATS]
+    tools = [inner_span for inner_span in _all(inner) if inner_span.does == _TOOL]
+    requests = [_request(inner_span) for inner_span in _all(inner) if inner_span.does in _CHATS]
     for request, following in zip(requests, [*requests[1:], None], strict=True):
         until = following.began if following is not None else None
         request.calls = _calls(request.response, tools, until)
@@ -146,9 +138,9 @@ def _request(span: _Span) -> ImportedRequest:
     messages = [*_system(attributes), *_messages(attributes.get("gen_ai.input.messages"))]
     responses = _messages(attributes.get("gen_ai.output.messages"), "response")
     usage: dict[str, int] = {}
-    for attribute, counted in _USAGE.items():
+    for attribute, token_kind in _USAGE.items():
         if type(attributes.get(attribute)) is int:
-            usage[counted] = attributes[attribute]
+            usage[token_kind] = attributes[attribute]
     model = attributes.get("gen_ai.response.model") or attributes.get("gen_ai.request.model")
     parts = [part for message in responses for part in message["parts"]]
     response = {"parts": parts, "usage": usage, "model_name": model, "kind": "response"}
@@ -172,7 +164,7 @@ def _request(span: _Span) -> ImportedRequest:
     )
 
 
-def _calls(response: Mapping[str, Any] | None, tools: list[_Span], until: int | None) -> list[ImportedCall]:
+def _calls(response: Mapping[str, Any] | None, tools: list[_Span], end: int | None) -> list[ImportedCall]:
     """Return the tool calls that a response requests. The spans of these calls are removed from `tools`.
 
     If contents were omitted, the tools that ran before the next request are taken for the calls of the response.
@@ -180,8 +172,9 @@ def _calls(response: Mapping[str, Any] | None, tools: list[_Span], until: int | 
     if response is None:
         return []
     parts = response["parts"]
+    # The tracer omitted contents: rebuild the calls from the spans of the tools.
     if not parts:
-        parts += [_call_part(span) for span in tools if until is None or span.began < until]
+        parts += [_call_part(span) for span in tools if end is None or span.began < end]
     calls = [part for part in parts if part["part_kind"] == "tool-call"]
     return [_call(part, _span_of(part, tools)) for part in calls]
 
@@ -197,10 +190,11 @@ def _call_part(span: _Span) -> dict[str, Any]:
 
 def _span_of(part: Mapping[str, Any], tools: list[_Span]) -> _Span | None:
     call_id = part["tool_call_id"]
-    match = next((one for one in tools if call_id in (one.attributes.get("gen_ai.tool.call.id"), one.id)), None)
+    match = next((span for span in tools if call_id in (span.attributes.get("gen_ai.tool.call.id"), span.id)), None)
+    # Some tracers give tool spans no call id: take the first unused span of that tool.
     if match is None:
-        nameless = (one for one in tools if "gen_ai.tool.call.id" not in one.attributes)
-        match = next((one for one in nameless if one.attributes.get("gen_ai.tool.name") == part["tool_name"]), None)
+        nameless = (span for span in tools if "gen_ai.tool.call.id" not in span.attributes)
+        match = next((span for span in nameless if span.attributes.get("gen_ai.tool.name") == part["tool_name"]), None)
     if match is not None:
         tools.remove(match)
     return match
@@ -275,14 +269,14 @@ def _first_prompt(request: ImportedRequest) -> str:
 
 def _tools(value: Any) -> list[Mapping[str, Any]]:
     data = _data(value)
+    tools = [tool for tool in data if isinstance(tool, Mapping)] if isinstance(data, list) else []
     return [
         {
             "name": str(tool.get("name", "")),
             "description": tool.get("description"),
             "parameters_json_schema": tool.get("parameters") or {},
         }
-        for tool in (data if isinstance(data, list) else [])
-        if isinstance(tool, Mapping)
+        for tool in tools
     ]
 
 
@@ -303,8 +297,8 @@ def _spans(data: Any) -> Iterator[_Span]:
     """Yield all spans in parsed trace data, which may be in OTLP form or in the form of the OpenTelemetry SDK."""
     # An item of a list may have any of these forms, because exporters write one batch per line.
     if isinstance(data, list):
-        for one in data:
-            yield from _spans(one)
+        for item in data:
+            yield from _spans(item)
     elif "resourceSpans" in data:
         for resource in _items(data, "resourceSpans"):
             for scope in _items(resource, "scopeSpans"):
@@ -315,14 +309,15 @@ def _spans(data: Any) -> Iterator[_Span]:
 
 def _items(data: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
     items = data.get(key)
-    return [one for one in items if isinstance(one, Mapping)] if isinstance(items, list) else []
+    return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
 
 
 def _of_otlp(data: Mapping[str, Any]) -> _Span:
     encoded = data.get("attributes")
-    attributes = (
-        encoded if isinstance(encoded, Mapping) else {one.get("key"): _value(one.get("value")) for one in encoded or ()}
-    )
+    if isinstance(encoded, Mapping):
+        attributes = dict(encoded)
+    else:
+        attributes = {attribute.get("key"): _value(attribute.get("value")) for attribute in encoded or ()}
     status = data.get("status") or {}
     return _Span(
         str(data.get("spanId", "")),
@@ -366,14 +361,14 @@ def _nanoseconds(value: Any) -> int:
 def _value(value: Any) -> Any:
     """Convert the typed value of an OTLP attribute to plain data."""
     match value:
-        case {"arrayValue": held}:
-            return [_value(one) for one in _items(held, "values")]
-        case {"kvlistValue": held}:
-            return {str(one.get("key")): _value(one.get("value")) for one in _items(held, "values")}
-        case {"intValue": held}:
-            return int(held)
-        case {"stringValue": held} | {"doubleValue": held} | {"boolValue": held}:
-            return held
+        case {"arrayValue": content}:
+            return [_value(item) for item in _items(content, "values")]
+        case {"kvlistValue": content}:
+            return {str(item.get("key")): _value(item.get("value")) for item in _items(content, "values")}
+        case {"intValue": content}:
+            return int(content)
+        case {"stringValue": content} | {"doubleValue": content} | {"boolValue": content}:
+            return content
     return None
 
 
@@ -397,6 +392,7 @@ def read(file: str | Path | BinaryIO) -> LogFile:
         return transfer.read(file)
     transfer.check_path(file)
     path = Path(file)
+    # An export may be too large to be parsed as a whole, so look at the beginning first.
     if not _may_be_foreign(path):
         return transfer.read(file)
     text = path.read_text(encoding="utf-8", errors="replace")

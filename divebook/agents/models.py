@@ -73,10 +73,12 @@ def model_name(provider: str | None, model: str | None, default_provider: str = 
     """
     model = model or default_model
     provider = provider or default_provider
+    # Without any configuration the offline scripted model is used.
     if model == SCRIPTED or (not model and not provider):
         return SCRIPTED
     if not model:
         return _default_model(provider)
+    # The model name has its own provider, which takes precedence.
     if ":" in model:
         return model
     if not provider:
@@ -161,20 +163,19 @@ MOST_OUTPUT = 4096
 
 def estimate(
     model: Model,
-    written: int,
+    input_tokens: int,
     settings: ModelSettings | None,
 ) -> Reserved:
-    """Return the maximum consumption of a request, which is reserved before the request. `written` is the estimated
-    number of input tokens.
+    """Return the maximum consumption of a request, which is reserved before the request. `input_tokens` is an estimate.
 
     A scripted model states the consumption of its next answer itself.
     """
-    claimed = getattr(model, "reserved", None)
-    if isinstance(claimed, Reserved):
-        return claimed
-    answered = (settings or {}).get("max_tokens") or MOST_OUTPUT
-    cost = _price(model.model_name, model.system, written, answered)
-    return Reserved(written + answered, cost or 0, is_priced=cost is not None)
+    reserved = getattr(model, "reserved", None)
+    if isinstance(reserved, Reserved):
+        return reserved
+    output_tokens = (settings or {}).get("max_tokens") or MOST_OUTPUT
+    cost = _price(model.model_name, model.system, input_tokens, output_tokens)
+    return Reserved(input_tokens + output_tokens, cost or 0, is_priced=cost is not None)
 
 
 def tokens_of_definitions(parameters: ModelRequestParameters) -> int:
@@ -220,16 +221,16 @@ def cost_of(response: ModelResponse, requested: Model | None = None) -> int | No
 
 
 def _cost_of(response: ModelResponse) -> int | None:
-    used = response.usage
+    usage = response.usage
     if (response.provider_details or {}).get("processing") == "batch":
         return _batch_price(response)
     return _price(
         response.model_name or "",
         response.provider_name,
-        used.input_tokens,
-        used.output_tokens,
-        cache_read=used.cache_read_tokens,
-        cache_write=used.cache_write_tokens,
+        usage.input_tokens,
+        usage.output_tokens,
+        cache_read=usage.cache_read_tokens,
+        cache_write=usage.cache_write_tokens,
     )
 
 
@@ -247,18 +248,25 @@ def is_priced(model: str, provider: str) -> bool:
 
 
 def _price(
-    model: str, provider: str | None, written: int, answered: int, *, cache_read: int = 0, cache_write: int = 0
+    model: str,
+    provider: str | None,
+    input_tokens: int,
+    output_tokens: int,
+    *,
+    cache_read: int = 0,
+    cache_write: int = 0,
 ) -> int | None:
     """Return the price of a request in nanodollars, from token counts; None if the model has no known price."""
-    priced = _priced_model(model, provider)
-    if priced is None:
+    priced_model = _priced_model(model, provider)
+    if priced_model is None:
         return None
-    rates = priced.rates
-    fresh = written - cache_read - cache_write
+    rates = priced_model.rates
+    fresh = input_tokens - cache_read - cache_write
+    # Inconsistent counts, which make `fresh` negative, are left to genai-prices.
     if rates is None or fresh < 0:
-        return int(priced.price(written, answered, cache_read, cache_write))
-    fresh_rate, answered_rate, read_rate, write_rate = rates
-    return int(fresh * fresh_rate + answered * answered_rate + cache_read * read_rate + cache_write * write_rate)
+        return int(priced_model.price(input_tokens, output_tokens, cache_read, cache_write))
+    fresh_rate, output_rate, read_rate, write_rate = rates
+    return int(fresh * fresh_rate + output_tokens * output_rate + cache_read * read_rate + cache_write * write_rate)
 
 
 class _Priced(NamedTuple):
@@ -273,15 +281,18 @@ class _Priced(NamedTuple):
     called each time, which takes longer than everything else here (test_rates_give_the_prices_that_genai_prices_gives).
     """
 
-    def price(self, written: int, answered: int, cache_read: int, cache_write: int) -> Decimal:
+    def price(self, input_tokens: int, output_tokens: int, cache_read: int, cache_write: int) -> Decimal:
         """Compute the current price of a request with genai-prices, in nanodollars."""
         from genai_prices import Usage
 
         usage = Usage(
-            input_tokens=written, output_tokens=answered, cache_read_tokens=cache_read, cache_write_tokens=cache_write
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+            cache_read_tokens=cache_read,
+            cache_write_tokens=cache_write,
         )
-        priced = self.model.calc_price(usage, self.seller, genai_request_timestamp=datetime.now(UTC))
-        return priced.total_price * NANODOLLARS
+        calculation = self.model.calc_price(usage, self.seller, genai_request_timestamp=datetime.now(UTC))
+        return calculation.total_price * NANODOLLARS
 
     def rated(self) -> _Priced:
         """Return a copy with the prices per token, if the model has prices per token that never change. Otherwise
@@ -294,10 +305,13 @@ class _Priced(NamedTuple):
             return self
         if self.price(0, 0, 0, 0):  # there is a fixed price per request
             return self
+        # Each rate is the price of many tokens of a single kind. Cached tokens are input tokens too.
         many = 10**6
-        parts = ((many, 0, 0, 0), (0, many, 0, 0), (many, 0, many, 0), (many, 0, 0, many))
-        fresh, answered, read, write = (self.price(*part) / many for part in parts)
-        return self._replace(rates=(fresh, answered, read, write))
+        fresh = self.price(many, 0, 0, 0) / many
+        output = self.price(0, many, 0, 0) / many
+        read = self.price(many, 0, many, 0) / many
+        write = self.price(many, 0, 0, many) / many
+        return self._replace(rates=(fresh, output, read, write))
 
 
 @lru_cache(maxsize=256)
@@ -309,10 +323,10 @@ def _priced_model(model: str, provider: str | None) -> _Priced | None:
     from genai_prices.data_snapshot import get_snapshot
 
     try:
-        seller, priced = get_snapshot().find_provider_model(model, None, provider, None)
+        seller, model_info = get_snapshot().find_provider_model(model, None, provider, None)
     except LookupError:
         return None
-    return _Priced(seller, priced, None).rated()
+    return _Priced(seller, model_info, None).rated()
 
 
 # --- requirements -------------------------------------------------------------------------------------------------

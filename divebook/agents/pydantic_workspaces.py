@@ -180,6 +180,7 @@ class BackedFiles(FileOperator):
         head, name = posixpath.split(text.rstrip("/"))
         if itself and name in ("", ".", ".."):
             raise PathNotAllowedError(path, "names no entry of a folder")
+        # Resolve links first: a link inside the folder may lead out of it.
         real = posixpath.join(await self._remote.realpath(head), name) if itself else await self._remote.realpath(text)
         if real != self._folder and not real.startswith(f"{self._folder.rstrip('/')}/"):
             raise PathNotAllowedError(path, allowed=[self._folder])
@@ -205,8 +206,8 @@ class BackedFiles(FileOperator):
 
     async def append_file(self, path: str, content: str | bytes, *, encoding: str = "utf-8") -> None:
         """Append to a file. The whole file is read and written again."""
-        before = await self.read_bytes(path) if await self.exists(path) else b""
-        await self.write_file(path, before + (content.encode(encoding) if isinstance(content, str) else content))
+        old_content = await self.read_bytes(path) if await self.exists(path) else b""
+        await self.write_file(path, old_content + (content.encode(encoding) if isinstance(content, str) else content))
 
     async def delete(self, path: str) -> None:
         """Remove a file, a link or an empty folder."""
@@ -263,15 +264,14 @@ class BackedFiles(FileOperator):
     async def _copied(self, source: str, target: str) -> None:
         remaining = [(source, target)]
         while remaining:
-            old, new = remaining.pop()
-            await self.inside(old)
-            if (await self._remote.stat(old)).is_dir:
-                await self._remote.make_dir(new)
-                remaining += [
-                    (entry.path, posixpath.join(new, entry.name)) for entry in await self._remote.list_dir(old)
-                ]
+            source_path, target_path = remaining.pop()
+            await self.inside(source_path)
+            if (await self._remote.stat(source_path)).is_dir:
+                await self._remote.make_dir(target_path)
+                entries = await self._remote.list_dir(source_path)
+                remaining += [(entry.path, posixpath.join(target_path, entry.name)) for entry in entries]
             else:
-                await self._remote.write_bytes(new, await self._remote.read_bytes(old))
+                await self._remote.write_bytes(target_path, await self._remote.read_bytes(source_path))
 
     async def stat(self, path: str) -> dict[str, Any]:
         """Return ``size``, ``is_file`` and ``is_dir`` of a path. ``mtime`` is None: backends do not report modification
@@ -295,11 +295,11 @@ class BackedFiles(FileOperator):
     async def _below(self, folder: str) -> AsyncIterator[str]:
         remaining = [folder]
         while remaining:
-            place = remaining.pop()
+            path = remaining.pop()
             try:
-                if await self.inside(place) != place:  # links are not followed
+                if await self.inside(path) != path:  # links are not followed
                     continue
-                entries = await self._remote.list_dir(place)
+                entries = await self._remote.list_dir(path)
             except OSError:
                 continue
             for entry in entries:
@@ -615,7 +615,9 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
             await self._require_there()
             raise
         await self._require_there()
+        # divebook reports a signal as a negative exit code, pydantic-ai as 128 plus its number.
         code = result.exit_code if result.exit_code >= 0 else _KILLED - result.exit_code
+        # A container that ends kills its commands, so check whether it still runs.
         if code == _KILLED + signal.SIGKILL:
             await self._require_alive()
         if result.truncated:

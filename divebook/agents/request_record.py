@@ -199,38 +199,41 @@ def _with_unique_id(part: ModelResponsePart, used_ids: set[str]) -> ModelRespons
 
 def concise(recorded: Mapping[str, Any]) -> dict[str, Any]:
     """Return a recorded response without fields that have default values, and without its time, which the event has."""
-    silent = {"kind": "response", "state": "complete", COST: None, "timestamp": recorded.get("timestamp")}
-    return {name: value for name, value in recorded.items() if name not in silent or silent[name] != value}
+    default_values = {"kind": "response", "state": "complete", COST: None, "timestamp": recorded.get("timestamp")}
+    return {
+        name: value for name, value in recorded.items() if name not in default_values or default_values[name] != value
+    }
 
 
 def usage_of(recorded: Mapping[str, Any]) -> dict[str, int]:
     """Return the consumption of a recorded response: requests, tokens and cost in nanodollars, as recorded in the
     log.
     """
-    used = recorded["usage"]
+    usage = recorded["usage"]
     names = ("input_tokens", "output_tokens", "cache_write_tokens", "cache_read_tokens")
     cost = {"cost": recorded[COST]} if recorded.get(COST) else {}
-    return {"requests": 1} | {name: used[name] for name in names if used.get(name)} | cost
+    return {"requests": 1} | {name: usage[name] for name in names if usage.get(name)} | cost
 
 
 def settings_of(definition: AgentDefinition) -> ModelSettings:
     """Convert the model settings of an agent's definition to pydantic-ai's form."""
     settings = ModelSettings(timeout=definition.response_timeout, max_retries=0)
-    declared = definition.model_settings
-    if declared is None:
+    definition_settings = definition.model_settings
+    if definition_settings is None:
         return settings
     for name in ("temperature", "presence_penalty", "frequency_penalty", "max_tokens", "parallel_tool_calls"):
-        value = getattr(declared, name)
+        value = getattr(definition_settings, name)
         if value is not None:
             settings[name] = value
-    return _with_special_settings(settings, declared)
+    return _with_special_settings(settings, definition_settings)
 
 
-def _with_special_settings(settings: ModelSettings, declared: SettingsDefinition) -> ModelSettings:
-    if declared.reasoning_effort:
-        settings["thinking"] = cast("ThinkingLevel", declared.reasoning_effort)
-    if declared.request_headers:
-        settings["extra_headers"] = {name: ", ".join(values) for name, values in declared.request_headers.items()}
+def _with_special_settings(settings: ModelSettings, definition_settings: SettingsDefinition) -> ModelSettings:
+    if definition_settings.reasoning_effort:
+        settings["thinking"] = cast("ThinkingLevel", definition_settings.reasoning_effort)
+    if definition_settings.request_headers:
+        headers = definition_settings.request_headers.items()
+        settings["extra_headers"] = {name: ", ".join(values) for name, values in headers}
     return settings
 
 
@@ -341,15 +344,15 @@ class RequestRecord:
         compared with the previous request, and the first difference determines how many are kept.
         """
         self.requests += 1
-        before = self._marks
+        previous_marks = self._marks
         if self._dumped and self._extends_previous(messages):
             added = [self._dump(message) for message in messages[len(self._dumped) :]]
             self._dumped += added
             self._sent += messages[len(self._sent) :]
             self._tokens += sum(entry.tokens for entry in added)
             self._copied_content.add(entry.content for entry in added)
-            self._marks = [*before, *(entry.mark for entry in added)]
-            same_count = len(before)
+            self._marks = [*previous_marks, *(entry.mark for entry in added)]
+            same_count = len(previous_marks)
         else:
             cached = {id(entry.message): entry for entry in self._dumped}
             self._dumped = [self._dump(message, cached.get(id(message))) for message in messages]
@@ -357,21 +360,23 @@ class RequestRecord:
             self._marks = [entry.mark for entry in self._dumped]
             self._sent = [*messages]
             self._tokens = sum(entry.tokens for entry in self._dumped)
-            same_count = _same(before, self._marks)
+            same_count = _same(previous_marks, self._marks)
         parameters_of_request: dict[str, Any] = {"agent": self.agent, "request": self.requests}
-        new = self._marks[same_count:]
-        if same_count < len(before) or new != self._usual(messages[same_count:]):
-            parameters_of_request |= {"kept": same_count, "new": new}
+        new_marks = self._marks[same_count:]
+        # The usual case is left out of the record, which keeps most records short.
+        if same_count < len(previous_marks) or new_marks != self._usual(messages[same_count:]):
+            parameters_of_request |= {"kept": same_count, "new": new_marks}
         setting = self._settings.tell(messages, settings, parameters, model)
         return Described(self.requests, parameters_of_request, setting, self._tokens)
 
-    def _usual(self, added: Sequence[ModelMessage]) -> list[Mapping[str, Any]]:
+    def _usual(self, new_messages: Sequence[ModelMessage]) -> list[Mapping[str, Any]]:
         """Return the recorded form of the usual new messages: the previous response and the results of its tool calls.
         These are left out of the record.
         """
-        calls = [call for answer in added[:1] if isinstance(answer, ModelResponse) for call in answer.tool_calls]
-        returned = [{"tool": call.tool_call_id} for call in calls]
-        return [{"response": self.requests - 1}, {"parts": returned, "kind": "request"}]
+        first = new_messages[0] if new_messages else None
+        calls = first.tool_calls if isinstance(first, ModelResponse) else []
+        result_marks = [{"tool": call.tool_call_id} for call in calls]
+        return [{"response": self.requests - 1}, {"parts": result_marks, "kind": "request"}]
 
     def answered(self, number: int, response: ModelResponse) -> None:
         """Remember the response to request `number`, so that later requests can refer to the response by that
@@ -381,8 +386,8 @@ class RequestRecord:
 
     def called(self, tool_call_id: str, tool: str, result: Mapping[str, Any]) -> None:
         """Remember the result of a tool call, so that later requests can refer to the result by the call's id."""
-        returned = (tool, result.get("result")) if "kind" not in result else None
-        self._results[tool_call_id] = None if tool_call_id in self._results else returned
+        tool_and_result = (tool, result.get("result")) if "kind" not in result else None
+        self._results[tool_call_id] = None if tool_call_id in self._results else tool_and_result
 
     def _extends_previous(self, messages: Sequence[ModelMessage]) -> bool:
         """Return True if the messages begin with all messages of the previous request, unchanged. This is the usual
@@ -395,6 +400,7 @@ class RequestRecord:
         """Convert a message to its recorded form. If the message is unchanged since `cached` was made, return
         `cached`.
         """
+        # The same object may have been edited in place, so its content is compared, not its identity.
         if cached is not None and cached.content.is_unchanged():
             return cached
         return _DumpedMessage(message, self._mark(message), _ContentCopy(message), tokens_of(message))
@@ -402,10 +408,11 @@ class RequestRecord:
     def _mark(self, message: ModelMessage) -> Mapping[str, Any]:
         """Return the recorded form of a message. An unchanged response is recorded as a reference to its request."""
         if isinstance(message, ModelResponse):
-            picture = _copy_of_content(message)
-            same = (number for number, held in reversed(self._answers.items()) if held == picture)
-            number = next(same, None)
-            return whole(message) if number is None else {"response": number}
+            content = _copy_of_content(message)
+            for number, response_content in reversed(self._answers.items()):
+                if response_content == content:
+                    return {"response": number}
+            return whole(message)
         dumped = whole(message)
         return {**dumped, "parts": [self._part(part) for part in dumped["parts"]]}
 
@@ -416,8 +423,8 @@ class RequestRecord:
         if part["part_kind"] != "tool-return" or part.keys() - _RETURNED or part.get("content_file_digests"):
             return part
         result = self._results.get(part["tool_call_id"])
-        is_same = result is not None and result == (part["tool_name"], part.get("content"))
-        return {"tool": part["tool_call_id"]} if is_same else part
+        is_unchanged = result is not None and result == (part["tool_name"], part.get("content"))
+        return {"tool": part["tool_call_id"]} if is_unchanged else part
 
 
 class Described(NamedTuple):
@@ -473,18 +480,19 @@ class _Settings:
         None without a change.
         """
         instructions = _instructions(messages, parameters)
+        # Equal inputs may hide an edit in place, so the copied content is compared as well.
         inputs = model, instructions, settings, parameters
         if inputs == self._inputs and self._copied_content.is_unchanged():
             return None
-        full = _setting(settings, parameters, instructions, model)
-        changed = {name: value for name, value in full.items() if self._recorded.get(name) != value}
-        gone = dict.fromkeys(self._recorded.keys() - full.keys())
-        compared = {name: value for name, value in full.items() if name not in _FREE}
-        self._recorded = full
+        setting = _setting(settings, parameters, instructions, model)
+        changed = {name: value for name, value in setting.items() if self._recorded.get(name) != value}
+        removed = dict.fromkeys(self._recorded.keys() - setting.keys())
+        compared = {name: value for name, value in setting.items() if name not in _FREE}
+        self._recorded = setting
         self._hash = short_hash(compared, "setting")
         self._inputs = inputs
         self._copied_content = _ContentCopy(inputs)
-        return Setting({**changed, **gone}, self._hash) if changed or gone else None
+        return Setting({**changed, **removed}, self._hash) if changed or removed else None
 
 
 def complete_setting(
@@ -502,18 +510,21 @@ def _setting(
     """
     dumped = _shortened(parameters, _PARAMETERS.dump_python(parameters, mode="json", exclude=_UNSEEN))
     tools = [
-        _shortened(tool, declared)
-        for tool, declared in zip(parameters.function_tools, dumped.pop("function_tools", ()), strict=True)
+        _shortened(tool, dumped_tool)
+        for tool, dumped_tool in zip(parameters.function_tools, dumped.pop("function_tools", ()), strict=True)
     ]
     dumped.update({name: sorted(dumped[name]) for name in _SETS if name in dumped})
-    declared = _plain_settings(settings)
-    return {
-        "model": model,
-        **({"settings": declared} if declared else {}),
-        **({"instructions": by_hash(instructions, "instructions")} if instructions else {}),
-        **({"tools": by_hash(tools, "tools")} if tools else {}),
-        **({"output": by_hash(dumped, "output")} if dumped else {}),
-    }
+    plain_settings = _plain_settings(settings)
+    setting: dict[str, Any] = {"model": model}
+    if plain_settings:
+        setting["settings"] = plain_settings
+    if instructions:
+        setting["instructions"] = by_hash(instructions, "instructions")
+    if tools:
+        setting["tools"] = by_hash(tools, "tools")
+    if dumped:
+        setting["output"] = by_hash(dumped, "output")
+    return setting
 
 
 def _plain_settings(settings: ModelSettings | None) -> dict[str, Any]:
@@ -553,11 +564,11 @@ def messages_of(recorded: Sequence[Mapping[str, Any]]) -> list[ModelMessage]:
 
 def _shortened(value: Any, dumped: Mapping[str, Any]) -> dict[str, Any]:
     """Return a dumped object without default values and without fields that differ between runs."""
-    silent = _defaults(cast("Any", type(value)))
+    default_values = _defaults(cast("Any", type(value)))
     return {
         name: item
         for name, item in dumped.items()
-        if name not in UNSTABLE and (name not in silent or silent[name] != item)
+        if name not in UNSTABLE and (name not in default_values or default_values[name] != item)
     }
 
 
@@ -576,12 +587,12 @@ def _defaults(cls: Any) -> Mapping[str, Any]:
 class _ContentCopy:
     """Detector of changes in a value: keeps a copy of each dict and list inside the value, and compares them later."""
 
-    __slots__ = ("now", "then")
+    __slots__ = ("containers", "copies")
 
     def __init__(self, value: Any) -> None:
-        self.now: list[Any] = []
+        self.containers: list[Any] = []
         self._take(value)
-        self.then = [held.copy() for held in self.now]
+        self.copies = [container.copy() for container in self.containers]
 
     @classmethod
     def of_all(cls, parts: Iterable[_ContentCopy]) -> Self:
@@ -593,8 +604,8 @@ class _ContentCopy:
     def add(self, parts: Iterable[_ContentCopy]) -> None:
         """Add the values of other detectors to this detector."""
         for part in parts:
-            self.now += part.now
-            self.then += part.then
+            self.containers += part.containers
+            self.copies += part.copies
 
     def _take(self, value: Any) -> None:
         """Collect the dicts and lists inside a value, at any depth. A tuple is not collected itself, but its items are
@@ -602,10 +613,10 @@ class _ContentCopy:
 
         A container comes before its parts. Values of types in `_UNTOUCHED` are skipped without a call.
         """
-        held = _container(value)
-        if held is not None:
-            self.now.append(held)
-            for item in held if type(held) is list else held.values():
+        container = _container(value)
+        if container is not None:
+            self.containers.append(container)
+            for item in container if type(container) is list else container.values():
                 if type(item) not in _UNTOUCHED:
                     self._take(item)
         elif type(value) is tuple:
@@ -614,7 +625,7 @@ class _ContentCopy:
 
     def is_unchanged(self) -> bool:
         """Return True if no collected dict or list has changed since it was copied. The cost is one comparison."""
-        return self.now == self.then
+        return self.containers == self.copies
 
 
 def _copy_of_content(value: Any) -> Any:
@@ -623,14 +634,15 @@ def _copy_of_content(value: Any) -> Any:
 
     Objects become pairs of class and fields, so that equal copies mean equal messages of the same classes.
     """
-    held = _container(value)
-    if held is None:
+    container = _container(value)
+    if container is None:
         return tuple(map(_copy_of_content, value)) if type(value) is tuple else value
-    if type(held) is list:
-        return [item if type(item) in _ATOMS else _copy_of_content(item) for item in held]
-    if held is value:
-        return {name: item if type(item) in _ATOMS else _copy_of_content(item) for name, item in held.items()}
-    return type(value), {name: _copy_of_content(item) for name, item in held.items() if name not in UNSTABLE}
+    if type(container) is list:
+        return [item if type(item) in _ATOMS else _copy_of_content(item) for item in container]
+    # A dict. Otherwise the container is the `__dict__` of a dataclass.
+    if container is value:
+        return {name: item if type(item) in _ATOMS else _copy_of_content(item) for name, item in container.items()}
+    return type(value), {name: _copy_of_content(item) for name, item in container.items() if name not in UNSTABLE}
 
 
 def _container(value: Any) -> Any:
@@ -643,12 +655,12 @@ def _container(value: Any) -> Any:
     return vars(value) if "__dataclass_fields__" in vars(kind) else None
 
 
-def _same(before: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]) -> int:
+def _same(old_marks: Sequence[Mapping[str, Any]], new_marks: Sequence[Mapping[str, Any]]) -> int:
     """Return the length of the common prefix of two lists of recorded messages."""
-    for number, (old, new) in enumerate(zip(before, now, strict=False)):
+    for number, (old, new) in enumerate(zip(old_marks, new_marks, strict=False)):
         if old is not new and old != new:
             return number
-    return min(len(before), len(now))
+    return min(len(old_marks), len(new_marks))
 
 
 # --- other sources of responses -------------------------------------------------------------------------------------
@@ -742,6 +754,7 @@ def make_keepable(error: ModelAPIError) -> None:
     """Remove from a model error, in place, everything that must not be recorded: headers, secrets, and the end of a
     long body.
     """
+    # Reduce the error in place, because its class and traceback must stay.
     fields = vars(error)
     for name in [name for name in fields if name.startswith("_")]:
         del fields[name]  # attached by pydantic-ai, valid in this process only

@@ -100,8 +100,10 @@ class AgentTurn:
     @property
     def unknown_tools(self) -> list[str]:
         """Names of tools that the latest response calls although the request did not offer them."""
-        with_it = self.latest_parameters
-        offered = {tool.name for tool in (*with_it.function_tools, *with_it.output_tools)} if with_it else set()
+        parameters = self.latest_parameters
+        if parameters is None:
+            return [*self.call_counts]
+        offered = {tool.name for tool in (*parameters.function_tools, *parameters.output_tools)}
         return [name for name in self.call_counts if name not in offered]
 
     def call(self, tool_call_id: str) -> CallPlace:
@@ -134,8 +136,8 @@ class AgentTurn:
         """
         if CREDENTIALS in self.policy.allowed:
             return shared().without_named(value)
-        certain = shared().without_certain(value)
-        if what not in self.cleaned and certain not in (value, shared().without_named(value)):
+        cleaned_value = shared().without_certain(value)
+        if what not in self.cleaned and cleaned_value not in (value, shared().without_named(value)):
             self.cleaned.add(what)
             _log.warning(
                 "%s had what looks like a credential: agent %s and the log have [redacted] in its place; name keys by "
@@ -143,7 +145,7 @@ class AgentTurn:
                 what,
                 self.record.agent,
             )
-        return certain
+        return cleaned_value
 
     def share(self, tool: str, recorded: Mapping[str, Any] | None, *, is_again: bool) -> Mapping[str, Any] | None:
         """Return the bounds for one of several tasks that a response delegates at once; None if the response delegates
@@ -153,16 +155,17 @@ class AgentTurn:
         call, and the calls beside it get the same. A task that failed and is run again gets a share of the current
         rest, because the bounds of its agent may have been raised for it.
         """
-        place = (self.record.requests, is_again)
+        share_key = (self.record.requests, is_again)
         count = self.call_counts[tool]
+        # Tasks of one response share equally, so one recorded share is the share of all.
         if recorded is not None and not is_again:
-            self._shares.setdefault(place, recorded)
+            self._shares.setdefault(share_key, recorded)
             return recorded
         if self.budget is None or count == 1:
             return None
-        if place not in self._shares:
-            self._shares[place] = share_of(self.budget.remaining, count).to_dict()
-        return self._shares[place]
+        if share_key not in self._shares:
+            self._shares[share_key] = share_of(self.budget.remaining, count).to_dict()
+        return self._shares[share_key]
 
     @asynccontextmanager
     async def spending(self, key: str, reserved: Reserved) -> AsyncIterator[None]:
@@ -174,6 +177,7 @@ class AgentTurn:
             if self.budget is None:
                 yield
                 return
+            # A request in the log was admitted when it was made.
             if self.context.recorded_type(key) is None:
                 await self.budget.admit(self.context, reserved)
             with self.budget.holding(reserved):
@@ -210,8 +214,8 @@ class CallPlace:
     @property
     def repeated_call(self) -> str | None:
         """Name of the first attempt of a call that is made again after a person's approval; None for other calls."""
-        name, again, _ = self.name.partition(SECOND)
-        return name if again else None
+        name, suffix, _ = self.name.partition(SECOND)
+        return name if suffix else None
 
     @property
     def setting(self) -> Setting | None:
@@ -237,9 +241,9 @@ def consumed_by(response: Mapping[str, Any]) -> dict[str, int]:
     """Return the consumption of a recorded response for a budget: calls, tokens, and cost in nanodollars."""
     from divebook.agents.request_record import usage_of  # already loaded: only code that reads a log runs without it
 
-    used = usage_of(response)
-    tokens = used.get("input_tokens", 0) + used.get("output_tokens", 0)
-    return {"calls": 1, "tokens": tokens, "cost": used.get("cost", 0)}
+    usage = usage_of(response)
+    tokens = usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
+    return {"calls": 1, "tokens": tokens, "cost": usage.get("cost", 0)}
 
 
 def count_spent(spent: Mapping[str, int]) -> None:
@@ -277,10 +281,10 @@ _SCALARS = str, bytes, int, float, complex, type(None)
 @contextmanager
 def watched(deps: Any, turn: AgentTurn, tool: str) -> Iterator[None]:
     """Warn if a tool call inside the block changes the dependencies ``ctx.deps``, at most once per turn and tool."""
-    before = None if tool in turn.changing else seen_in(deps)
+    old_state = None if tool in turn.changing else seen_in(deps)
     yield
-    after = None if before is None else seen_in(deps)
-    if after not in (None, before):
+    new_state = None if old_state is None else seen_in(deps)
+    if new_state not in (None, old_state):
         turn.changing.add(tool)
         _log.warning(
             "tool %s of agent %s changed ctx.deps, which is not recorded: a run that is resumed has it as it was "

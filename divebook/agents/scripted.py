@@ -173,6 +173,7 @@ class ScriptedModel:
         if self.error is not None:
             self.calls += 1
             return ScriptedReply(error=self.error)
+        # Without a turn, the number of answered requests of this process is the position in the script.
         if run_id is None:
             turn = None
             place = self.calls - self._failed.total()
@@ -187,6 +188,7 @@ class ScriptedModel:
     def _next(self, turn: int | None, place: int, rounds: Sequence[Round]) -> ScriptedReply:
         current = rounds[min(place, len(rounds) - 1)]
         failed = self._failed[turn, place]
+        # The last reply repeats without its failures. Other failures come first, each once.
         if current.reply is not None and (place >= len(rounds) or failed >= len(current.failures)):
             return current.reply
         self._failed[turn, place] += 1
@@ -242,13 +244,14 @@ class ScriptedReply:
         if isinstance(written, str):
             return cls(say=written)
         if isinstance(written, Sequence):
-            return _together([cls.read(each) for each in written], written)
+            return _together([cls.read(reply) for reply in written], written)
         if not written or not isinstance(written, Mapping):
             raise SetupError(f"a reply of a script cannot be {written!r}; write {FORMS}")
         for key in written:
             if key not in KEYS:
                 advice = did_you_mean(str(key), KEYS) or f"write {FORMS}"
                 raise SetupError(f"a reply of a script has no {key!r}; {advice}")
+        # An error excludes all other keys.
         if "error" in written:
             return _failing(written)
         for key in ("status", "retry_after"):
@@ -280,8 +283,8 @@ async def made_for(reply: ScriptedReply, prompt: str, messages: Sequence[Any]) -
     if reply.function is None:
         return reply
     arguments = (prompt, list(messages)) if _takes_messages(reply.function) else (prompt,)
-    returned = reply.function(*arguments)
-    reply_of_function = ScriptedReply.read(await returned if inspect.isawaitable(returned) else returned)
+    result = reply.function(*arguments)
+    reply_of_function = ScriptedReply.read(await result if inspect.isawaitable(result) else result)
     if reply_of_function.function is not None:
         raise SetupError(f"the function {reply.function!r} of a script returned a function; return {FORMS}")
     return reply_of_function
@@ -290,9 +293,10 @@ async def made_for(reply: ScriptedReply, prompt: str, messages: Sequence[Any]) -
 def _takes_messages(function: ReplyFunction) -> bool:
     """Return True if the function of a reply takes two arguments: the prompt and the messages."""
     parameters = inspect.signature(function).parameters.values()
-    by_position = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
-    required = [each for each in by_position if each.default is each.empty]
-    return len(required) > 1 or any(each.kind is each.VAR_POSITIONAL for each in parameters)
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    by_position = [parameter for parameter in parameters if parameter.kind in kinds]
+    required = [parameter for parameter in by_position if parameter.default is parameter.empty]
+    return len(required) > 1 or any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)
 
 
 class Round(NamedTuple):
@@ -341,10 +345,10 @@ def _failing(written: Mapping[str, Any]) -> ScriptedReply:
     if set(written) - {"error", "status", "retry_after"}:
         raise SetupError(f"a reply with `error` has no answer, but this says {dict(written)!r}; make two replies of it")
     status = written.get("status")
-    after = written.get("retry_after")
-    if after is not None and status is None:
+    retry_after = written.get("retry_after")
+    if retry_after is not None and status is None:
         raise SetupError(f"only a provider says `retry_after`: {dict(written)!r} needs a `status` such as 429")
-    return ScriptedReply(error=_text(written, "error"), status=status, retry_after=after)
+    return ScriptedReply(error=_text(written, "error"), status=status, retry_after=retry_after)
 
 
 def _text(written: Mapping[str, Any], key: str) -> str:

@@ -79,7 +79,7 @@ class ScriptedFunction(FunctionModel):
     ) -> ModelResponse:
         """Return the script's reply to a request."""
         response = await super().request(messages, model_settings, model_request_parameters)
-        response.usage = _claimed(self.script)
+        response.usage = _stated_usage(self.script)
         response.provider_details = {COST: int(Decimal(str(self.script.price)) * NANODOLLARS)}
         return response
 
@@ -92,8 +92,8 @@ class ScriptedFunction(FunctionModel):
     ) -> ModelResponse:
         """Return the script's reply to a request, and pass its words to `write` one at a time."""
         response = await self.request(messages, model_settings, model_request_parameters)
-        for place, (word, part) in enumerate(_pieces(response)):
-            if place and self.script.pace is not None:
+        for index, (word, part) in enumerate(_pieces(response)):
+            if index and self.script.pace is not None:
                 await self.script.pace()
             write(word, part)
         return response
@@ -122,7 +122,9 @@ def _pieces(response: ModelResponse) -> Iterator[tuple[str, str]]:
 
 def written_arguments(call: ToolCallPart) -> str:
     """Return the arguments of a tool call as JSON text, in the form in which the model wrote them."""
-    return call.args if isinstance(call.args, str) else call.args_as_json_str() if call.args else ""
+    if isinstance(call.args, str):
+        return call.args
+    return call.args_as_json_str() if call.args else ""
 
 
 def _position(messages: Sequence[ModelMessage]) -> tuple[str | None, int]:
@@ -163,16 +165,18 @@ def _output(output: Any, info: AgentInfo, tool_call_id: str) -> ModelResponsePar
     """
     if not info.output_tools or (isinstance(output, str) and info.allow_text_output):
         return TextPart(output if isinstance(output, str) else json.dumps(output, ensure_ascii=False))
+    # Try the wrapped answer first, then the answer as the arguments themselves.
     for tool in info.output_tools:
         name = _wrapper(tool)
         for arguments in ([] if name is None else [{name: output}]) + [output]:
             if complaint(tool.parameters_json_schema, arguments) is None:
                 return ToolCallPart(tool.name, arguments, tool_call_id=tool_call_id)
+    # No tool accepts the answer: pass it on, so that pydantic-ai reports the mistake.
     tool = info.output_tools[0]
     name = _wrapper(tool)
     arguments = output if name is None or isinstance(output, Mapping) else {name: output}
-    written = arguments if isinstance(arguments, dict) else json.dumps(arguments, ensure_ascii=False)
-    return ToolCallPart(tool.name, written, tool_call_id=tool_call_id)
+    raw_arguments = arguments if isinstance(arguments, dict) else json.dumps(arguments, ensure_ascii=False)
+    return ToolCallPart(tool.name, raw_arguments, tool_call_id=tool_call_id)
 
 
 def _wrapper(tool: ToolDefinition) -> str | None:
@@ -200,7 +204,7 @@ def _failure(reply: ScriptedReply) -> Exception:
     )
 
 
-def _claimed(script: ScriptedModel) -> RequestUsage:
+def _stated_usage(script: ScriptedModel) -> RequestUsage:
     usage = RequestUsage()
     for name, tokens in script.usage.items():
         setattr(usage, name, tokens)

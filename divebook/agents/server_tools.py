@@ -93,8 +93,8 @@ async def discover_tools(
         if usable and discovered.instructions:
             notes.append(f"About the tools of {server.name}: {discovered.instructions}")
     if servers and requested_names:
-        unknown = f"agent {definition.name} names an unknown tool: {min(requested_names)}"
-        raise NotFoundError("tool", min(requested_names), {*used_names, *(tool.name for _, tool in chosen)}, unknown)
+        message = f"agent {definition.name} names an unknown tool: {min(requested_names)}"
+        raise NotFoundError("tool", min(requested_names), {*used_names, *(tool.name for _, tool in chosen)}, message)
     # A name shared by several tools is ambiguous: prefix each with its server.
     counts = Counter([*used_names, *(tool.name for _, tool in chosen)])
     if not context.qualifies_tools:
@@ -139,6 +139,7 @@ def server_tool(server: ToolServer, tool: OfferedTool, *, is_shared: bool = Fals
     repeatable = bool(hints.idempotent or hints.read_only)
 
     async def call(**arguments: Any) -> Any:
+        # Set if `answer_questions` repeats the call with answers.
         answers, state = _ROUND.get() or (None, None)
         outcome = await server.call(
             tool.name,
@@ -188,13 +189,13 @@ async def sample(turn: AgentTurn, call: str, request: Mapping[str, Any]) -> dict
     agent = context.sampler(request["agent"]).with_settings(
         temperature=request.get("temperature"), max_tokens=request["max_tokens"]
     )
-    *before, last = request[MESSAGES]
+    *earlier_messages, last_message = request[MESSAGES]
     texts = [request["system"]] if request.get("system") else []
-    texts += [f"{message['role']}: {message['text']}" for message in before]
+    texts += [f"{message['role']}: {message['text']}" for message in earlier_messages]
     content = [{"type": "text", "text": "\n\n".join(texts)}] if texts else []
     key = turn.key(f"sample-{call}-{short_hash(request)}")
     try:
-        text = await agent.respond(last["text"], _recorded_request(turn, agent, key), context=content)
+        text = await agent.respond(last_message["text"], _recorded_request(turn, agent, key), context=content)
     except OperationError as error:
         return {"error": str(error)}
     return {"text": text, "model": agent.model_name}
@@ -361,11 +362,13 @@ async def answer_questions(
     remaining = MOST_ASKED
     while payload.get("kind") == INPUT_REQUIRED:
         outcome = CallOutcome.from_dict({key: value for key, value in payload.items() if key != "kind"})
+        # A round without a question counts too, so that the loop ends.
         remaining -= max(1, len(outcome.requests))
         if remaining < 0:
             return {"kind": "tool_failed", "message": f"the server {tool.server} asks {_TOO_MUCH.format(MOST_ASKED)}"}
         answers = {}
         for index, (request, question) in enumerate(outcome.requests.items()):
+            # Sampling requests go to a model, all other questions to a person.
             key = f"elicit-{name}-{number}" + (f"-{index}" if index else "")
             if MESSAGES in question:
                 answers[request] = await sample(place.turn, name, question)
@@ -392,11 +395,11 @@ async def elicit(
     within
         Seconds until the waiting call times out. An unanswered question is declined before that.
     """
-    whole = {**request["schema"], "type": "object"}
-    accepted = embedded(whole, "#/anyOf/0") if request["schema"].get("properties") else {"const": ACCEPT}
-    form = {"anyOf": [accepted, {"const": DECLINE}]}
+    answer_schema = {**request["schema"], "type": "object"}
+    accepted_form = embedded(answer_schema, "#/anyOf/0") if request["schema"].get("properties") else {"const": ACCEPT}
+    form = {"anyOf": [accepted_form, {"const": DECLINE}]}
     try:
-        require_possible_schema(whole)
+        require_possible_schema(answer_schema)
     except DefinitionError as error:
         reason = error.problems[0].message
         _log.warning("tool %s of MCP server %s asks what cannot be answered: %s", tool.name, tool.server, reason)

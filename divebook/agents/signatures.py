@@ -51,23 +51,23 @@ def library_tool(tool: ToolFunction, call: Call) -> Tool[Any]:
         A parameter has a type that has no JSON schema.
     """
 
-    async def called(**arguments: Any) -> Any:
+    async def call_tool(**arguments: Any) -> Any:
         return await call(tool, arguments)
 
     if tool.schema is not None:
-        declared = Tool.from_schema(called, tool.name, tool.description, dict(tool.schema), takes_ctx=False)
+        schema_tool = Tool.from_schema(call_tool, tool.name, tool.description, dict(tool.schema), takes_ctx=False)
         if tool.result_schema is not None:
-            declared.function_schema.return_schema = dict(tool.result_schema)
-            declared.function_schema.validator = _filling(tool.schema)
-        return declared
-    _take_on(called, tool.function)
+            schema_tool.function_schema.return_schema = dict(tool.result_schema)
+            schema_tool.function_schema.validator = _filling(tool.schema)
+        return schema_tool
+    _copy_signature(call_tool, tool.function)
     code = getattr(inspect.unwrap(tool.function), "__code__", None)
-    shape = _shape(called)
+    shape = _shape(call_tool)
     cached_shape, cached_schema = _SCHEMAS.get(code, (None, None)) if code is not None else (None, None)
-    schema = replace(cached_schema, function=called) if cached_schema is not None and cached_shape == shape else None
+    schema = replace(cached_schema, function=call_tool) if cached_schema is not None and cached_shape == shape else None
     try:
-        converted = Tool(
-            called, takes_ctx=False, name=tool.name, description=_explicit_description(tool), function_schema=schema
+        function_tool = Tool(
+            call_tool, takes_ctx=False, name=tool.name, description=_explicit_description(tool), function_schema=schema
         )
     except (UserError, PydanticUserError, NameError) as error:
         message = f"{tool.label} cannot be shown to a model: {error}"
@@ -75,8 +75,8 @@ def library_tool(tool: ToolFunction, call: Call) -> Tool[Any]:
         raise DefinitionError([Problem(message, hint=hint)]) from error
     if schema is None and code is not None and shape is not None:
         # The cached schema must not keep the tool's function alive, so it refers to another function.
-        _SCHEMAS[code] = (shape, replace(converted.function_schema, function=_shape))
-    return converted
+        _SCHEMAS[code] = (shape, replace(function_tool.function_schema, function=_shape))
+    return function_tool
 
 
 _SCHEMAS: WeakKeyDictionary[CodeType, tuple[Hashable, Any]] = WeakKeyDictionary()
@@ -97,18 +97,18 @@ def _filling(schema: Mapping[str, Any]) -> Any:
     return TypeAdapter(Annotated[dict[str, Any], filled]).validator
 
 
-def _shape(called: Any) -> Hashable:
+def _shape(wrapper: Any) -> Hashable:
     """Return a hashable value that changes whenever the JSON schema of a function would change; None if a part of the
     function cannot be hashed.
 
     A string annotation may refer to another class after a notebook cell has run again, so the resolved type is part of
     it.
     """
-    signature: inspect.Signature = called.__signature__
-    kinds = tuple(type(each.default) for each in signature.parameters.values())
+    signature: inspect.Signature = wrapper.__signature__
+    kinds = tuple(type(parameter.default) for parameter in signature.parameters.values())
     try:
-        hints = tuple(typing.get_type_hints(called, include_extras=True).items())
-        shape = (called.__qualname__, called.__doc__, signature, kinds, hints)
+        hints = tuple(typing.get_type_hints(wrapper, include_extras=True).items())
+        shape = (wrapper.__qualname__, wrapper.__doc__, signature, kinds, hints)
         hash(shape)
     except (TypeError, NameError):  # an unhashable default, or an unresolvable annotation
         return None
@@ -120,12 +120,12 @@ def _explicit_description(tool: ToolFunction) -> str | None:
     return tool.description if tool.description != (inspect.getdoc(tool.function) or "") else None
 
 
-def _take_on(called: Any, function: Callable[..., Any]) -> None:
+def _copy_signature(wrapper: Any, function: Callable[..., Any]) -> None:
     """Copy the signature and metadata of a function to a wrapper. Parameters that the engine supplies are left out."""
     signature = signature_of(function)
     parameters = [parameter for name, parameter in signature.parameters.items() if name != IDEMPOTENCY_KEY]
-    called.__signature__ = signature.replace(parameters=parameters)
-    functools.update_wrapper(called, inspect.unwrap(function))
+    wrapper.__signature__ = signature.replace(parameters=parameters)
+    functools.update_wrapper(wrapper, inspect.unwrap(function))
 
 
 # --- results as data ------------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def plain_result(result: Any) -> Any:
     >>> plain_result({"when": range(3), "rate": float("nan"), "raw": b"\xff", "kind": object})
     {'when': [0, 1, 2], 'rate': None, 'raw': '/w==', 'kind': "type: <class 'object'>"}
     """
-    # `isinstance` asks a value that is no instance for its `__class__`, and a dead `weakref.proxy` raises then.
+    # `isinstance` reads `__class__` of a value that is not an instance, which raises for a dead `weakref.proxy`.
     if issubclass(type(result), ToolReturn):
         result.return_value = plain_result(result.return_value)
         result.metadata = plain_data(result.metadata)
@@ -190,6 +190,7 @@ def plain_data(value: Any, above: tuple[int, ...] = ()) -> Any:
 
 
 def _in_parts(value: Any, above: tuple[int, ...]) -> Any:
+    # The value contains itself, or is too deep for the log.
     if id(value) in above or len(above) == _DEEPEST:
         return _described(value)
     try:
@@ -261,6 +262,7 @@ def shortened(result: Any, most: int) -> Any:
     if isinstance(result, BinaryContent):
         size = len(result.data)
         return result if size <= MOST_BYTES else f"a file of {size:,} bytes ({result.media_type}), which is in the log"
+    # Shorten texts and files separately, because they cannot be measured together.
     if isinstance(result, list) and any(isinstance(part, BinaryContent) for part in result):
         return [shortened(part, most) for part in result]
     text = result if isinstance(result, str) else _written(result)
@@ -354,8 +356,8 @@ class ToolNames:
         """Wrap a function that receives streamed text, so that the function receives the real tool names."""
 
         def renamed(text: str, part: str) -> None:
-            kind, _, rest = part.partition(":")
-            name, _, call = rest.partition(":")
+            kind, _, name_and_call = part.partition(":")
+            name, _, call = name_and_call.partition(":")
             write(text, arguments_part(self._real[name], call) if kind == _ARGUMENTS and name in self._real else part)
 
         return lambda text, part="": renamed(text, part) if part else write(text)

@@ -99,6 +99,16 @@ class OperationOptions(TypedDict, total=False):
     done: Callable[[Any], Any]
 
 
+class QuestionOptions(TypedDict, total=False):
+    """Optional keyword arguments of `TurnContext.question`; see `divebook.runtime.context.StepContext.interrupt`."""
+
+    data: Mapping[str, Any] | None
+    schema: Mapping[str, Any] | None
+    message: str | None
+    expires_in: float | None
+    default: Any
+
+
 class TurnContext(Protocol):
     """Protocol for the services of the engine that an agent's turn uses. `divebook.steps.step_turn.StepTurn` implements
     it.
@@ -177,18 +187,7 @@ class TurnContext(Protocol):
         is derived from `key`.
         """
 
-    async def question(
-        self,
-        kind: str,
-        text: str,
-        *,
-        key: str,
-        data: Mapping[str, Any] | None = None,
-        schema: Mapping[str, Any] | None = None,
-        message: str | None = None,
-        expires_in: float | None = None,
-        default: Any = None,
-    ) -> Question:
+    async def question(self, kind: str, text: str, *, key: str, **options: Unpack[QuestionOptions]) -> Question:
         """Ask a person; return the question with its answer."""
 
     async def withdraw(self, key: str) -> None:
@@ -253,17 +252,17 @@ async def side_by_side(context: TurnContext, calls: Sequence[Awaitable[T]]) -> l
 
     Wait until all calls have ended. If calls raised errors, raise the error of the first failed call in that order.
     """
-    stacks = [ExitStack() for _ in calls]
+    counts = [ExitStack() for _ in calls]
 
-    async def awaited(stack: ExitStack, call: Awaitable[T]) -> T:
-        with stack:
+    async def await_call(count: ExitStack, call: Awaitable[T]) -> T:
+        with count:
             return await call
 
     with ExitStack() as open_counts:  # ends the count of calls that are cancelled before they start
-        for strand in stacks:
-            strand.enter_context(context.calling())
-            open_counts.callback(strand.close)
-        results = await asyncio.gather(*map(awaited, stacks, calls), return_exceptions=True)
+        for count in counts:
+            count.enter_context(context.calling())
+            open_counts.callback(count.close)
+        results = await asyncio.gather(*map(await_call, counts, calls), return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
             raise result

@@ -67,13 +67,14 @@ class TurnCompatibility:
         recorded_digest = self.context.recorded_digest(request.key)
         if recorded_digest is None or recorded_digest == request.setting.digest:
             return
-        before = opened((await self.context.recorded_start(request.key))[1])
-        now = opened(request.setting.told)
-        self.before = before
-        self.changes = _changes(before, now)
-        schemas = _schemas(now)
-        are_there = all(schemas.get(name) == schema for name, schema in _schemas(before).items())
-        self.can_finish = before.get(OUTPUT) == now.get(OUTPUT) and (self.can_replace_tools or are_there)
+        recorded_setting = opened((await self.context.recorded_start(request.key))[1])
+        current_setting = opened(request.setting.told)
+        self.before = recorded_setting
+        self.changes = _changes(recorded_setting, current_setting)
+        schemas = _schemas(current_setting)
+        has_all_tools = all(schemas.get(name) == schema for name, schema in _schemas(recorded_setting).items())
+        has_same_output = recorded_setting.get(OUTPUT) == current_setting.get(OUTPUT)
+        self.can_finish = has_same_output and (self.can_replace_tools or has_all_tools)
         if self.changes:
             raise AgentError(self.agent, request.number, "it is not what it was when the turn began")
 
@@ -99,6 +100,7 @@ async def run_or_ask(context: TurnContext, agent: str, begin: Begin, *, can_repl
         if recorded_question is None:
             try:
                 result = await begin(place, compatibility, {})
+            # A hook of the agent may have converted the error of `check`, so its `changes` decide.
             except Exception:
                 if not compatibility.changes:
                     raise
@@ -132,17 +134,20 @@ async def _ask(
     return await place.question(AGENT_CHANGED, text, key=key, data=data)
 
 
-def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def _changes(old_setting: Mapping[str, Any], new_setting: Mapping[str, Any]) -> list[str]:
     """Return the differences between two settings of an agent, as texts for people."""
-    old = _tools(before)
-    new = _tools(now)
-    return [
-        *(f"{name} differ" for name in (INSTRUCTIONS,) if before.get(name) != now.get(name)),
-        *(f"tool {name} is gone" for name in old if name not in new),
-        *(f"tool {name} is new" for name in new if name not in old),
-        *(f"tool {name} is described otherwise" for name in old if name in new and old[name] != new[name]),
-        *(f"{name} differs" for name in (OUTPUT,) if before.get(name) != now.get(name)),
-    ]
+    old_tools = _tools(old_setting)
+    new_tools = _tools(new_setting)
+    common_tools = [name for name in old_tools if name in new_tools]
+    changes: list[str] = []
+    if old_setting.get(INSTRUCTIONS) != new_setting.get(INSTRUCTIONS):
+        changes.append(f"{INSTRUCTIONS} differ")
+    changes += [f"tool {name} is gone" for name in old_tools if name not in new_tools]
+    changes += [f"tool {name} is new" for name in new_tools if name not in old_tools]
+    changes += [f"tool {name} is described otherwise" for name in common_tools if old_tools[name] != new_tools[name]]
+    if old_setting.get(OUTPUT) != new_setting.get(OUTPUT):
+        changes.append(f"{OUTPUT} differs")
+    return changes
 
 
 def _tools(setting: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -185,18 +190,20 @@ def accept_original_calls(tool: Tool[Any], setting: Mapping[str, Any]) -> Tool[A
 
     Recorded calls are not validated against the current form. New calls must be valid in it.
     """
-    before = _schemas(setting).get(tool.name)
-    if before in (None, tool.tool_def.parameters_json_schema):
+    original_schema = _schemas(setting).get(tool.name)
+    if original_schema in (None, tool.tool_def.parameters_json_schema):
         return tool
 
-    async def called(ctx: RunContext[Any], /, **arguments: Any) -> Any:
+    async def call_current_tool(ctx: RunContext[Any], /, **arguments: Any) -> Any:
         try:
-            fitting = tool.function_schema.validator.validate_python(arguments)
+            valid_arguments = tool.function_schema.validator.validate_python(arguments)
         except ValidationError as error:
             raise ToolFailed(f"{tool.name} takes other arguments by now: {error}") from error
-        return await tool.function_schema.call(fitting, ctx)
+        return await tool.function_schema.call(valid_arguments, ctx)
 
-    replacement = Tool.from_schema(called, tool.name, tool.description, dict(before), takes_ctx=True)
+    replacement = Tool.from_schema(
+        call_current_tool, tool.name, tool.description, dict(original_schema), takes_ctx=True
+    )
     replacement.metadata = tool.metadata
     return replacement
 
@@ -205,15 +212,16 @@ def placeholders(setting: Mapping[str, Any], current_tools: Mapping[str, Any]) -
     """Return substitutes for tools that no longer exist, so that their recorded results can be replayed. New calls of
     these tools fail.
     """
-    gone = (tool for name, tool in _tools(setting).items() if name not in current_tools)
-    return [
-        Tool.from_schema(_gone(tool["name"]), tool["name"], tool.get("description"), tool["parameters_json_schema"])
-        for tool in gone
-    ]
+    tools: list[Tool[Any]] = []
+    for name, tool in _tools(setting).items():
+        if name not in current_tools:
+            schema = tool["parameters_json_schema"]
+            tools.append(Tool.from_schema(_failing_function(name), name, tool.get("description"), schema))
+    return tools
 
 
-def _gone(name: str) -> Callable[..., Any]:
-    async def gone(**_arguments: Any) -> None:
+def _failing_function(name: str) -> Callable[..., Any]:
+    async def fail(**_arguments: Any) -> None:
         raise ToolFailed(f"{name} is not there any more")
 
-    return gone
+    return fail

@@ -67,27 +67,31 @@ async def approve(
         Id of the operation that waits for the answer; see `StepContext.enclosing`.
     """
     call = replace(call, defaults=_defaults(schema))
-    denied = functools.partial(_denied, context, call, f"{key}-denied", within)
+    deny = functools.partial(_denied, context, call, f"{key}-denied", within)
+    # A recorded denial stands, whatever the rules say now.
     if context.record_of(f"{key}-denied") is not None:
-        return await denied(Verdict(DENY, rule="a rule that held before"))
+        return await deny(Verdict(DENY, rule="a rule that held before"))
     ask = functools.partial(context.interrupt, CONFIRMATION, f"Run {call.tool}?", key=key, within=within)
+    # A recorded question is asked again with its recorded wording, so that the log matches.
     question_before = context.question_of(key)
     if question_before is not None:
         data = {**(question_before.data or {}), call.kind: call.tool, "parameters": dict(call.arguments)}
         answer = await ask(message=question_before.message, data=data, schema=question_before.schema)
-        return await _decision_of(context, call, answer, operation, denied)
+        return await _decision_of(context, call, answer, operation, deny)
+    # The call itself is in the log, so it was allowed when it was made.
     if context.record_of(operation) is not None:
         return Approved(dict(call.arguments))
+    # Only now the current rules decide.
     mode_of_dialect = context.workflow.manner.confirmation_mode
     verdict = await context.approving.verdict(replace(call, mode=mode_of_dialect) if mode_of_dialect else call)
     if verdict.outcome == DENY:
-        return await denied(verdict)
+        return await deny(verdict)
     if verdict.outcome != ASK:
         return Approved(dict(call.arguments), verdict.rule)
     data = shown_on_card(call, verdict.rule)
     answer_schema = schema_of_answer(_valid_schema(schema))
     answer = await ask(message=verdict.reason or description or None, data=data, schema=answer_schema)
-    return await _decision_of(context, call, answer, operation, denied)
+    return await _decision_of(context, call, answer, operation, deny)
 
 
 async def _decision_of(
@@ -95,7 +99,7 @@ async def _decision_of(
     call: ToolCall,
     question: Question,
     operation: str | int,
-    denied: Callable[[Verdict], Awaitable[Denied]],
+    deny: Callable[[Verdict], Awaitable[Denied]],
 ) -> Approved | Denied:
     """Convert a person's answer to an approval or a denial. Even after an approval, deny the call if the current rules
     deny it or deny the arguments that the person edited.
@@ -105,10 +109,12 @@ async def _decision_of(
         reason = response.get("text") or ""
         return Denied(f"{BY_PERSON}{_with_reason(reason)}", reason)
     arguments = _arguments(question, response, call)
+    # The person may have edited the arguments, and a rule may have been added while the question was open.
     if context.record_of(operation) is None:
         verdict = await context.approving.verdict(replace(call, arguments=arguments))
         if verdict.outcome == DENY:
-            return await denied(verdict)
+            return await deny(verdict)
+    # A replay or trial must not create permanent rules from recorded answers.
     if context.miss_policy is None or context.miss_policy.writes:
         await context.approving.keep(question)
     return Approved(arguments, f"question {question.id}")
@@ -121,9 +127,9 @@ async def _denied(context: StepContext, call: ToolCall, key: str, within: str | 
         return {"rule": verdict.rule, **({"reason": verdict.reason} if verdict.reason else {})}
 
     parameters = {call.kind: call.tool}
-    recorded = await context.operation(VERDICT, parameters, reasons, key=key, repeatable=True, within=within)
-    reason = recorded.get("reason", "")
-    return Denied(f"{BY_RULE} {call.tool}{_with_reason(reason)}", reason, recorded["rule"])
+    denial = await context.operation(VERDICT, parameters, reasons, key=key, repeatable=True, within=within)
+    reason = denial.get("reason", "")
+    return Denied(f"{BY_RULE} {call.tool}{_with_reason(reason)}", reason, denial["rule"])
 
 
 def _with_reason(reason: str) -> str:
@@ -136,8 +142,8 @@ def _arguments(question: Question, response: Mapping[str, Any], call: ToolCall) 
 
     The arguments of the question take precedence because the code that asked the question may have changed since.
     """
-    edited = response.get("data") or {}
-    return dict(edited.get("parameters", (question.data or {}).get("parameters", call.arguments)))
+    edits = response.get("data") or {}
+    return dict(edits.get("parameters", (question.data or {}).get("parameters", call.arguments)))
 
 
 def _defaults(schema: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -250,14 +256,14 @@ class EnvironmentApprovalPolicy:
 def rules_in(entries: Iterable[Entry]) -> list[StandingRule]:
     """Read the permanent approval rules from their durable log; return the rules that are not revoked, oldest first."""
     rules: dict[str, StandingRule] = {}
-    revoked: set[str] = set()
+    revoked_ids: set[str] = set()
     for entry in entries:
         if ADDED in entry.value:
             fields = {name: value for name, value in entry.value[ADDED].items() if name in StandingRule._fields}
             rules[fields["rule_id"]] = StandingRule(**fields)
         elif REVOKED in entry.value:
-            revoked.add(entry.value[REVOKED])
-    return [rule for rule in rules.values() if rule.rule_id not in revoked]
+            revoked_ids.add(entry.value[REVOKED])
+    return [rule for rule in rules.values() if rule.rule_id not in revoked_ids]
 
 
 def rule_in_words(rule: StandingRule, execution_id: str | None) -> str:
@@ -267,6 +273,6 @@ def rule_in_words(rule: StandingRule, execution_id: str | None) -> str:
     server = f" of {rule.server}" if rule.server else ""
     agent = f" by agent {rule.agent}" if rule.agent else ""
     until = "" if rule.expires_us is None else f", until {local_time(to_datetime(rule.expires_us))}"
-    where = "every run" if execution_id is None else execution_id
+    scope = "every run" if execution_id is None else execution_id
     author = f" (made by {rule.by})" if rule.by else ""
-    return f"{rule.outcome} {rule.kind} {rule.tool}{server}{agent} with {rule.arguments} in {where}{until}{author}"
+    return f"{rule.outcome} {rule.kind} {rule.tool}{server}{agent} with {rule.arguments} in {scope}{until}{author}"

@@ -115,13 +115,15 @@ class BatchedRows:
         first = 0
         failed = 0
         try:
+            # All batches are submitted first, because the provider processes them concurrently.
             while first < len(self._rows):
-                submitted.append((first, await self._submitted(first, [batch for _, batch in submitted])))
+                submitted.append((first, await self._submit(first, [batch for _, batch in submitted])))
                 first = submitted[-1][1]["last"] + 1
             while submitted:
-                failed += await self._collected(*submitted[0])
+                failed += await self._collect_when_ended(*submitted[0])
                 submitted.pop(0)
         except asyncio.CancelledError:
+            # Only a cancelled execution gives its batches up. A parked one continues with them later.
             if self._context.is_given_up():
                 with anyio.move_on_after(MOST_SECONDS, shield=True):
                     for _, batch in submitted:
@@ -129,11 +131,11 @@ class BatchedRows:
             raise
         return failed
 
-    def _name(self, first: int, at: int) -> str:
+    def _request_id(self, first: int, at: int) -> str:
         """Return the request id of a row within a batch. A repeated submission uses the same id."""
         return f"{short_hash(self._context.idempotency_key(_key('submit', first)))}-{at}"
 
-    async def _submitted(self, first: int, before: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    async def _submit(self, first: int, earlier_batches: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         """Return the submitted batch whose first row is `first`; submit the batch if the log does not have it.
 
         The result has the provider's handle, the position of the last row, the errors of rows whose prompt could not be
@@ -146,7 +148,7 @@ class BatchedRows:
         pause = FIRST_PAUSE
         may_exist = False
         while True:
-            submission = await self._submission(first, before, tries, may_exist=may_exist)
+            submission = await self._try_to_submit(first, earlier_batches, tries, may_exist=may_exist)
             if LATER not in submission:
                 return submission
             may_exist = submission["may_exist"]
@@ -154,10 +156,10 @@ class BatchedRows:
             tries = tries + 1
             pause = min(pause * GROWTH, LONGEST_PAUSE)
 
-    async def _submission(
-        self, first: int, before: Sequence[Mapping[str, Any]], tries: int, *, may_exist: bool
+    async def _try_to_submit(
+        self, first: int, earlier_batches: Sequence[Mapping[str, Any]], tries: int, *, may_exist: bool
     ) -> Mapping[str, Any]:
-        """Try once to submit the batch whose first row is `first`. Return the batch in the form of `_submitted`, or the
+        """Try once to submit the batch whose first row is `first`. Return the batch in the form of `_submit`, or the
         delay before the next try under the key `LATER`.
 
         `may_exist` is True if an earlier try may have created the batch at the provider.
@@ -167,14 +169,14 @@ class BatchedRows:
         context = self._context
         parameters = {"agent": self._agent.name, "first": first, "model": self._agent.model_name}
         record = context.record_of(key)
-        is_made = record is not None and record.status == COMPLETED
+        is_recorded = record is not None and record.status == COMPLETED
         prompts: dict[str, str] = {}
         errors: dict[str, str] = {}
         requests: list[Any] = []
-        if not is_made:
+        if not is_recorded:
             prompts, errors = await self._prompts(first)
             requests = await batches.encode(prompts, MOST)
-        last = _last(requests, first + len(prompts) + len(errors) - 1, len(prompts))
+        last = _last_position(requests, first + len(prompts) + len(errors) - 1, len(prompts))
         reserved = batches.reserved(list(prompts.values())[: len(requests)])
         result = {
             "last": last,
@@ -190,7 +192,7 @@ class BatchedRows:
                 return {**result, "batch": None}
             # Always search the provider's list, because a resumed run forgets failed submissions, which may have
             # created the batch (test_a_batch_that_was_made_though_the_provider_failed_is_found_there).
-            other_ids = [batch["batch"]["id"] for batch in before if batch["batch"] is not None]
+            other_ids = [batch["batch"]["id"] for batch in earlier_batches if batch["batch"] is not None]
             may_exist_now = unchecked.pop() if unchecked else record is not None and await batches.can_list()
             outcome = await batches.submit(
                 requests, since, other_ids, may_exist=may_exist_now, leaves_unknown=leaves_outcome_unknown
@@ -203,13 +205,16 @@ class BatchedRows:
             is_id = isinstance(batch_id, str) and batch_id
             return {**result, "batch": batches.handle(batch_id, requests, since) if is_id else None}
 
+        total_reserved = reserved
+        for batch in earlier_batches:
+            total_reserved = total_reserved.plus(Reserved(**batch["held"]))
         submitted: Mapping[str, Any] = await context.operation(
             BATCH_SUBMISSION,
             parameters,
             submit,
             key=key,
-            repeatable=not is_made and await batches.can_list(),
-            reserved=functools.reduce(lambda total, batch: total.plus(Reserved(**batch["held"])), before, reserved),
+            repeatable=not is_recorded and await batches.can_list(),
+            reserved=total_reserved,
             done=done,
         )
         return submitted
@@ -226,36 +231,38 @@ class BatchedRows:
                 (text,) = await render_texts(
                     [self._context.step.prompt or ""], {**names, "state": {**names["state"], "row": row}, "row": row}
                 )
-                prompts[self._name(first, at)] = text
+                prompts[self._request_id(first, at)] = text
             except (StepError, ScriptError, TemplateError) as error:
                 errors[str(at)] = error_text(error)
         return prompts, errors
 
-    async def _collected(self, first: int, batch: Mapping[str, Any]) -> int:
+    async def _collect_when_ended(self, first: int, batch: Mapping[str, Any]) -> int:
         """Wait until the provider has processed a batch, and record the results; return the number of failed rows."""
         handle = batch["batch"]
         pause = FIRST_PAUSE
-        looks = 0
-        unread = 0
+        checks = 0
+        unreadable_count = 0
         parameters = {"agent": self._agent.name, "first": first}
         while True:
+            # The handle is None for a batch without requests: all its prompts failed to render.
             if handle is not None and handle["status"] != ENDED:
-                look = functools.partial(self._batches.refresh, handle)
-                key = _key("look", first, looks)
-                handle = await self._context.operation(BATCH_LOOK, parameters, look, key=key, repeatable=True)
+                check = functools.partial(self._batches.refresh, handle)
+                key = _key("look", first, checks)
+                handle = await self._context.operation(BATCH_LOOK, parameters, check, key=key, repeatable=True)
             if handle is None or handle["status"] == ENDED:
-                key = _key("results", first, looks)
-                ended = {**batch, "batch": handle}
-                collect = functools.partial(self._collect, key, first, ended, is_last=unread >= MOST_UNREAD)
+                key = _key("results", first, checks)
+                ended_batch = {**batch, "batch": handle}
+                is_last = unreadable_count >= MOST_UNREAD
+                collect = functools.partial(self._collect, key, first, ended_batch, is_last=is_last)
                 result = await self._context.operation(
                     BATCH_RESULTS, parameters, collect, key=key, usage=_usage_in, repeatable=True
                 )
                 if result is not None:
                     return int(result["failed"])
-                unread += 1
+                unreadable_count += 1
             await self._context.sleep(pause)
             pause = min(pause * GROWTH, LONGEST_PAUSE)
-            looks = looks + 1
+            checks = checks + 1
 
     async def _collect(self, key: str, first: int, batch: Mapping[str, Any], *, is_last: bool) -> dict[str, Any] | None:
         """Fetch the results of a processed batch and record a row result for each; return None while the provider
@@ -265,26 +272,26 @@ class BatchedRows:
 
         errors = batch["unsaid"]
         rows = range(first, batch["last"] + 1)
-        names = {at: self._name(first, at) for at in rows if str(at) not in errors}
+        names = {at: self._request_id(first, at) for at in rows if str(at) not in errors}
         if batch["batch"] is None:
             answers: Mapping[str, Any] | None = {}
         else:
             answers = await self._batches.answers(batch["batch"], list(names.values()), is_last=is_last)
         if answers is None:
             return None
-        ended = [_ended(at, errors.get(str(at)), answers.get(names.get(at, ""))) for at in rows]
-        written = failures_by_position(list(self._context.items.values()))
-        if not written.keys() & set(rows):  # otherwise a process died after it recorded the rows
-            failed = sum(error is not None for *_, error in ended)
+        results = [_row_result(at, errors.get(str(at)), answers.get(names.get(at, ""))) for at in rows]
+        recorded_rows = failures_by_position(list(self._context.items.values()))
+        failed = sum(error is not None for *_, error in results)
+        if not recorded_rows.keys() & set(rows):  # otherwise a process died after it recorded the rows
             number = len(self._context.items)
             operation_id = self._context.place(key).operation_id
-            result = storable(frame_of(ended), "rows")
-            fact = catalog.RowsCompleted(number, operation_id, result, len(ended), failed, len(self._rows))
-            self._context.note(fact)
-        return {"rows": len(rows), "failed": sum(error is not None for *_, error in ended), "usage": _summed(answers)}
+            result = storable(frame_of(results), "rows")
+            event = catalog.RowsCompleted(number, operation_id, result, len(results), failed, len(self._rows))
+            self._context.note(event)
+        return {"rows": len(rows), "failed": failed, "usage": _total_usage(answers)}
 
 
-def _ended(at: int, error: str | None, answer: Any) -> RowResult:
+def _row_result(at: int, error: str | None, answer: Any) -> RowResult:
     """Return the recorded form of a row's result: the error of its prompt, the batch answer, or "outcome unknown" if
     the provider returned no answer.
     """
@@ -293,7 +300,7 @@ def _ended(at: int, error: str | None, answer: Any) -> RowResult:
     return (at, None, UNKNOWN) if answer is None else (at, answer.value, answer.error)
 
 
-def _last(requests: list[Any], last: int, prompts: int) -> int:
+def _last_position(requests: list[Any], last: int, prompts: int) -> int:
     """Return the position of the last row of a batch. A provider may accept fewer requests than there are prompts; the
     batch then ends at its last request.
     """
@@ -304,7 +311,7 @@ def _key(kind: str, first: int, number: int | None = None) -> str:
     return f"batch-{kind}-{first}" + ("" if number is None else f"-{number}")
 
 
-def _summed(answers: Mapping[str, Any]) -> dict[str, int]:
+def _total_usage(answers: Mapping[str, Any]) -> dict[str, int]:
     total: dict[str, int] = {}
     for answer in answers.values():
         for name, amount in answer.usage.items():

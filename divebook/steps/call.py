@@ -84,6 +84,7 @@ async def call(
         The error of the last attempt; an `OperationError` if it comes from the log.
     """
     name = context.next_key() if key is None else key
+    # The action records its operations itself.
     if function.makes_calls:
         return await function.function(context, workspace_of(context, function), arguments, name)
     if function.approval:
@@ -93,22 +94,30 @@ async def call(
     compute = compute_for(context, function, arguments)
 
     workspace = workspace_of(context, function)
-    undone = function if isinstance(function, StepFunction) and function.rollback is not None else None
-    rollback_event = None if undone is None else functools.partial(_rollback_event, undone, arguments)
+    step_function = function if isinstance(function, StepFunction) and function.rollback is not None else None
+    rollback_event = None if step_function is None else functools.partial(_rollback_event, step_function, arguments)
     is_of_step = context.step.rollback is not None and context.step.type == "action"
-    by = BY_CALL if undone is not None else BY_STEP if is_of_step else None
+    rollback_owner = None
+    if step_function is not None:
+        rollback_owner = BY_CALL
+    elif is_of_step:
+        rollback_owner = BY_STEP
 
+    # A call with a time limit waits for a slot of its executor first, so that waiting does not use up the time.
     is_limited = function.timeout is not None or context.is_limited
 
     def attempt(failures: int) -> Awaitable[Any]:
-        invoked = functools.partial(invoke, context, function, arguments, name, compute, failures=failures)
-        if undone is not None:
-            invoked = functools.partial(_call_with_own_rollback, undone, invoked)
+        run_function = functools.partial(invoke, context, function, arguments, name, compute, failures=failures)
+        # Checked before each attempt, because a cell may define the rollback function again meanwhile.
+        if step_function is not None:
+            run_function = functools.partial(_call_with_own_rollback, step_function, run_function)
         slot = compute.slot(repeatable=function.is_repeatable, limited=is_limited)
+        if convert is not None or slot is not None:
+            run_function = functools.partial(call_in_slot, run_function, slot, convert)
         return context.operation(
             operation_type,
             parameters,
-            invoked if convert is None and slot is None else functools.partial(call_in_slot, invoked, slot, convert),
+            run_function,
             key=name,
             repeatable=function.is_repeatable,
             attempt=failures,
@@ -116,18 +125,19 @@ async def call(
             noted=rollback_event,
             slot=slot,
             workspace=workspace,
-            undone=by,
+            undone=rollback_owner,
         )
 
+    # A step with a retry policy is repeated as a whole, so its calls are not retried as well.
     policy = function.retry if context.step.retry is None else None
     return await context.retried(name, policy, attempt)
 
 
-async def _call_with_own_rollback(function: StepFunction, invoked: Callable[[], Awaitable[Any]]) -> Any:
+async def _call_with_own_rollback(function: StepFunction, run_function: Callable[[], Awaitable[Any]]) -> Any:
     """Call a function; raise an error first if the name of its rollback function now refers to another function."""
     assert function.rollback is not None  # noqa: S101 - callers check this
     require_itself(function.rollback)
-    return await invoked()
+    return await run_function()
 
 
 def _rollback_event(function: StepFunction, arguments: Mapping[str, Any], result: Any) -> catalog.RollbackAdded:
@@ -161,13 +171,13 @@ def named_workspace(context: StepContext, label: str, name: str = "") -> str:
 
 
 async def call_in_slot(
-    invoked: Callable[[], Awaitable[Any]], slot: Slot | None, convert: Callable[[Any], Any] | None = None
+    run_function: Callable[[], Awaitable[Any]], slot: Slot | None, convert: Callable[[Any], Any] | None = None
 ) -> Any:
     """Run a function call, convert its result, and release its concurrency slot as soon as the function has
     returned.
     """
     try:
-        result = await invoked()
+        result = await run_function()
     finally:
         if slot is not None:
             slot.release()  # a later question about this call must not delay other calls
@@ -210,6 +220,7 @@ def compute_for(context: StepContext, function: UserFunction, arguments: Mapping
     executor = context.step.executor or function.executor
     takes = function.takes
     is_here = function.workspace is not None
+    # Objects of this process, such as a workspace or a context, cannot be sent to another process.
     is_bound = function.stays_here or is_here or (takes.context and CONTEXT not in arguments)
     if executor is None:
         return THREADS if takes.is_async or is_bound else context.executors.default
@@ -260,6 +271,7 @@ async def invoke(
         args, kwargs = function.bound(values)
     except TypeError as error:
         raise StepError(f"{function.label} {error}") from error
+    # Without a current workflow context, `@step` functions that the function calls run as ordinary functions.
     token = CURRENT.set(None)
     try:
         if takes.is_async:

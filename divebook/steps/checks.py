@@ -145,6 +145,7 @@ def _check_names(agent: Agent, tools: Iterable[ToolFunction], environment_tools:
                 "with @tool(name=...)"
             )
         by_name[tool.name] = tool
+    # An agent that names a tool of the environment and brings another one of that name would be ambiguous.
     for tool in agent.tools:
         other = environment_tools.get(tool.name)
         if other is not None and not _is_same(tool.function, other.function):
@@ -155,13 +156,13 @@ def _check_names(agent: Agent, tools: Iterable[ToolFunction], environment_tools:
             )
 
 
-def _is_same(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
+def _is_same(first: Callable[..., Any], second: Callable[..., Any]) -> bool:
     """Return True if two functions are the same, or one is a newer definition of the other from running a cell again.
 
     Functions that are defined inside another function are never considered the same, because each function call creates
     a different one.
     """
-    return one == other or (_place(one) == _place(other) and "<locals>" not in _place(one))
+    return first == second or (_place(first) == _place(second) and "<locals>" not in _place(first))
 
 
 def _place(function: Callable[..., Any]) -> str:
@@ -194,6 +195,7 @@ def check_model(model: Any, whose: str, store: EventStore) -> None:
 
     A missing library or key is reported when the model is used: it can be fixed while the run waits.
     """
+    # Model objects and names without a provider need no check here.
     if not isinstance(model, str) or ":" not in model:
         return
     provider, _, name = model.partition(":")
@@ -203,8 +205,8 @@ def check_model(model: Any, whose: str, store: EventStore) -> None:
         except ExecutionNotFoundError as error:
             raise SetupError(f"{whose}: {model} names a run that is not there: {error}") from error
     elif provider not in DEFAULT_MODELS and not is_known_provider(provider):
-        close = nearest(provider, DEFAULT_MODELS)
-        advice = f"did you mean {close}:{name}?" if close else f"use one of pydantic-ai's, such as openai:{name}"
+        similar = nearest(provider, DEFAULT_MODELS)
+        advice = f"did you mean {similar}:{name}?" if similar else f"use one of pydantic-ai's, such as openai:{name}"
         raise SetupError(f"{whose}: no provider of models is called {provider!r}, as {model!r} says; {advice}")
 
 
@@ -290,6 +292,7 @@ class Naming:
         ) or f"{existing}; add it to Inputs"
 
     def _no_variable(self, name: str, step: Step, code: CodeText) -> tuple[str, str] | None:
+        # Some script sets variables whose names only running it shows, so any name may exist.
         if not self._is_known:
             return None
         setters = self._setters.get(name, ())
@@ -314,8 +317,10 @@ class Naming:
             is_of_all = code.is_of_item and step.each is not None and step.each.as_ != name  # its items have not ended
             is_there = not is_of_all and (code.is_after or step.each is not None)
             return is_there or step.name in reachable_from(self._steps, step.name)
+        # An earlier step may run first. For large workflows, assume so without a search.
         if self._order[setter] < self._order[step.name] or len(self._steps) > MOST_STEPS:
             return True
+        # If every path to the setter leads through this step, the setter cannot have run before its first visit.
         without = {name: value for name, value in self._steps.items() if name != step.name}
         is_behind = self._start == step.name or setter not in reachable_from(without, self._start)
         return not is_behind or step.name in reachable_from(self._steps, setter)
@@ -374,11 +379,13 @@ def _pipeline(definitions: Definitions, index: int) -> Iterator[Problem]:
         yield from _mistakes(definitions, code, place, f"stage {stage.name!r}", "envelope")
 
 
-def _mistakes(definitions: Definitions, code: CodeText, above: Place, owner: str, name: str) -> Iterator[Problem]:
+def _mistakes(
+    definitions: Definitions, code: CodeText, parent_place: Place, owner: str, name: str
+) -> Iterator[Problem]:
     """Yield the problems in code that may use a single name, `name`. `owner` describes the part of the definition for
     people.
     """
-    place = (*above, *code.place)
+    place = (*parent_place, *code.place)
     hint = None
     try:
         for program in code.check(code.text):
@@ -391,7 +398,7 @@ def _mistakes(definitions: Definitions, code: CodeText, above: Place, owner: str
 
 def workflow_problems(workflow: Workflow) -> Iterator[Problem]:
     """Yield the problems in the code of one workflow. Their places are relative to the workflow."""
-    naming = Naming(workflow)
+    names = Naming(workflow)
     for index, step in enumerate(workflow.steps):
         for code in code_texts(step):
             place = ("Steps", index, *code.place)
@@ -401,5 +408,5 @@ def workflow_problems(workflow: Workflow) -> Iterator[Problem]:
                 message = f"{code.key} of step {step.name!r}: {error}"
                 yield workflow.written.located(Problem(message, key=code.key, place=place))
                 continue
-            for mistake in naming.mistakes(step, code, programs):
+            for mistake in names.mistakes(step, code, programs):
                 yield workflow.written.located(mistake.problem(place), mistake.pattern)

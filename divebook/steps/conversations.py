@@ -67,8 +67,8 @@ class DurableLog:
 
     def entries(self, name: str) -> list[Entry]:
         """Return the entries of the log called `name`, oldest first; an empty list if the log does not exist."""
-        book = self._found(name)
-        return [] if book is None else [_entry(message) for message in self._store.inbox(book)]
+        execution_id = self._execution_id(name)
+        return [] if execution_id is None else [_entry(message) for message in self._store.inbox(execution_id)]
 
     def names(self, beginning: str) -> list[str]:
         """Return the names of the durable logs that begin with a prefix. The returned names do not contain the
@@ -86,11 +86,12 @@ class DurableLog:
             The store is busy, so that the execution of the log does not exist yet. Try again, as `on_loop` does
             (test_a_book_that_a_busy_store_holds_up_is_waited_for).
         """
-        book = self._found(name) or self._starting.get(name)
-        if book is None:
-            book = self._starting[name] = self._begin(name)
+        # A log that this process has just started may not be visible in the store yet.
+        execution_id = self._execution_id(name) or self._starting.get(name)
+        if execution_id is None:
+            execution_id = self._starting[name] = self._begin(name)
         try:
-            self._store.post(Message(book, SIGNAL, key, signal_payload(ENTRY, value), by, self._clock.now()))
+            self._store.post(Message(execution_id, SIGNAL, key, signal_payload(ENTRY, value), by, self._clock.now()))
         except ExecutionNotFoundError as error:
             raise StoreBusyError(f"the book {name!r} is not in the store yet; try again") from error
         self._starting.pop(name, None)
@@ -102,7 +103,7 @@ class DurableLog:
         """
         return await self._calls.work(work)
 
-    def _found(self, name: str) -> str | None:
+    def _execution_id(self, name: str) -> str | None:
         return next((record.execution_id for record in self._store.records(key=name, limit=1)), None)
 
 
@@ -188,8 +189,9 @@ class Thread:
         name = id or f"{self.id.replace(_BRANCH, '-')}@{at}"
         chunks = [chunk for _, chunk, _ in turns[:at]]
         key = f"{self.id}@{at}"
-        there = self._threads.lines(name).get(name)
-        if there is None or (there.keys and key not in there.keys):
+        # The same branch may be created twice: its entry has the same key. Any other content is a different thread.
+        existing = self._threads.lines(name).get(name)
+        if existing is None or (existing.keys and key not in existing.keys):
             raise SetupError(
                 f"what goes on after turn {at} of thread {self.id} cannot be called {name!r}, which is another thread: "
                 "give it an id that none has, or none at all"
@@ -303,19 +305,20 @@ def lines_of(name: str, entries: Sequence[Entry]) -> dict[str, ThreadLine]:
     the entry with the lowest number continues the thread or branch, and each other entry starts a new branch. Branches
     are numbered in the order of the entries that started them.
     """
-    after: dict[str | None, list[Entry]] = {}
+    followers: dict[str | None, list[Entry]] = {}
     for entry in entries:
-        after.setdefault(entry.value.get(AFTER), []).append(entry)
+        followers.setdefault(entry.value.get(AFTER), []).append(entry)
     open_lines: list[tuple[int, ThreadLine]] = [(0, ThreadLine())]
     lines: list[tuple[int, ThreadLine]] = []
     while open_lines:
         number, line = open_lines.pop()
-        while following := after.get(line.head):
-            open_lines += [(entry.number, line.with_entry(entry)) for entry in following[1:]]
-            line = line.with_entry(following[0])
+        while next_entries := followers.get(line.head):
+            open_lines += [(entry.number, line.with_entry(entry)) for entry in next_entries[1:]]
+            line = line.with_entry(next_entries[0])
         lines.append((number, line))
-    names = (name if place == 1 else f"{name}{_BRANCH}{place}" for place in range(1, len(lines) + 1))
-    return dict(zip(names, (line for _, line in sorted(lines, key=lambda one: one[0])), strict=True))
+    lines.sort(key=lambda numbered: numbered[0])
+    names = [name, *(f"{name}{_BRANCH}{number}" for number in range(2, len(lines) + 1))]
+    return dict(zip(names, (line for _, line in lines), strict=True))
 
 
 def _book_of(thread: str) -> str:

@@ -72,7 +72,7 @@ class CallTasks:
         self._gathered: set[asyncio.Task[object] | None] = set()
         """Tasks of `ctx.gather`, which are counted already."""
         self._created: set[asyncio.Task[object]] = set()
-        self._under_way = CallCounter(strands)
+        self._running_calls = CallCounter(strands)
         self._has_ended = False
         """True once the function has returned or raised."""
 
@@ -117,7 +117,7 @@ class CallTasks:
             raise asyncio.CancelledError("the workflow function has ended")
         task = self._present()
         if task not in self._gathered:
-            self._under_way.begin()
+            self._running_calls.begin()
         is_created_task = task not in self._ordered_tasks
         if is_created_task:  # the function's other tasks may run on meanwhile
             self._strands.forbid_parking()
@@ -125,7 +125,7 @@ class CallTasks:
 
     def __exit__(self, *_: object) -> None:
         if self._present() not in self._gathered:
-            self._under_way.end()
+            self._running_calls.end()
 
     async def stop(self) -> None:
         """Cancel the tasks that the function created and did not await, and wait for their end. They can make no
@@ -256,10 +256,10 @@ def _remembered_call(method: F) -> F:
     """
 
     @functools.wraps(method)
-    def called(context: WorkflowContext, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
+    def wrapper(context: WorkflowContext, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
         return context._remember(f"ctx.{method.__name__}()", method(context, *args, **kwargs))  # noqa: SLF001
 
-    return cast("F", called)
+    return cast("F", wrapper)
 
 
 AskAgent = Callable[[StepContext, str, AgentTask], Awaitable[Answer]]
@@ -364,26 +364,26 @@ class WorkflowContext:
         """
         checked(catalog.VersionDecision(change_id, max_version, min_version, max_version))
         key = f"version-{change_id}"
-        passed = self._context.record_of(key) is None and self._context.has_history_ahead()
+        is_past = self._context.record_of(key) is None and self._context.has_history_ahead()
 
         async def decide() -> int:
-            return min_version if passed else max_version
+            return min_version if is_past else max_version
 
         def decision_event(version: int) -> catalog.Payload:
             return catalog.VersionDecision(change_id, version, min_version, max_version)
 
         parameters = {"change_id": change_id}
-        decided = int(
+        chosen_version = int(
             await self._context.operation(
                 VERSION_DECISION, parameters, decide, key=key, repeatable=True, noted=decision_event
             )
         )
-        if not min_version <= decided <= max_version:
+        if not min_version <= chosen_version <= max_version:
             raise StepError(
-                f"this execution follows version {decided} of {change_id!r}, and the function supports "
+                f"this execution follows version {chosen_version} of {change_id!r}, and the function supports "
                 f"{min_version} to {max_version}; run it with the function it was started with"
             )
-        return decided
+        return chosen_version
 
     @_remembered_call
     async def interrupt(
@@ -421,7 +421,7 @@ class WorkflowContext:
         """
         self.tasks.require_place("a question")
         with self.tasks:
-            answered = await self._context.interrupt(
+            answered_question = await self._context.interrupt(
                 kind,
                 question,
                 message=message,
@@ -430,7 +430,7 @@ class WorkflowContext:
                 expires_in=expires_in,
                 default=default,
             )
-        return dict(opened(answered.response or {}))
+        return dict(opened(answered_question.response or {}))
 
     @_remembered_call
     async def ask(self, question: str, answer: Any = None, **options: Any) -> Any:
@@ -470,22 +470,25 @@ class WorkflowContext:
         """
         self.tasks.require_place("ctx.gather()")
         results: list[Any] = [None] * len(calls)
-        suspended: list[Suspended] = []
-        failed: list[Exception] = []
+        suspensions: list[Suspended] = []
+        errors: list[Exception] = []
         gathering = self._next_key("gather")
 
-        async def keep(strand: Callable[[], AbstractContextManager[None]], index: int, call: Awaitable[Any]) -> None:
+        async def store_result(
+            strand: Callable[[], AbstractContextManager[None]], index: int, call: Awaitable[Any]
+        ) -> None:
             STRAND.set(f"{gathering}.{index}-")
             with strand(), self.tasks.gathering():
                 try:
                     results[index] = await call
-                except Suspended as stopped:
-                    suspended.append(stopped)
+                except Suspended as suspension:
+                    suspensions.append(suspension)
                 except Exception as error:
                     if not return_exceptions or isinstance(error, THROUGH):
+                        # If the outcome of a call with a rollback is unknown, the failure waits until that is settled.
                         if not self._context.has_unknown():
                             raise
-                        failed.append(error)
+                        errors.append(error)
                         self._failing.add(gathering)
                     results[index] = error
 
@@ -493,11 +496,11 @@ class WorkflowContext:
         with self.tasks, self._context.strands().side_by_side(len(calls)) as strand:
             async with group.running():
                 for index, call in enumerate(calls):
-                    group.start(keep(strand, index, call))
-        if failed and not self._context.has_unknown():
-            raise failed[0]
-        if suspended:
-            raise suspended[0]
+                    group.start(store_result(strand, index, call))
+        if errors and not self._context.has_unknown():
+            raise errors[0]
+        if suspensions:
+            raise suspensions[0]
         return results
 
     @_remembered_call
@@ -583,8 +586,8 @@ class WorkflowContext:
     async def _work(self, workspace: str, name: str, parameters: Mapping[str, Any]) -> Any:
         self.tasks.require_place("a call in a workspace")
         key = self._next_key()
-        there = replace(WORKSPACE_ACTIONS[name], workspace=workspace)
-        return await self._perform(name, lambda: call(self._context, there, parameters, key), key)
+        action = replace(WORKSPACE_ACTIONS[name], workspace=workspace)
+        return await self._perform(name, lambda: call(self._context, action, parameters, key), key)
 
     def emit(self, name: str, data: Any = None) -> None:
         """Record an application event, once. `Execution.subscribe`, frames and timelines include application events."""
@@ -601,9 +604,7 @@ class WorkflowContext:
     def _remember(self, label: str, call: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         """Return a coroutine unchanged, and remember it so that `unawaited` can report a missing ``await``."""
         if len(self._remembered_calls) >= _MOST_REMEMBERED:
-            self._remembered_calls = [
-                remembered for remembered in self._remembered_calls if _is_not_started(remembered[1])
-            ]
+            self._remembered_calls = [entry for entry in self._remembered_calls if _is_not_started(entry[1])]
         self._remembered_calls.append((label, call))
         return call
 
@@ -631,18 +632,22 @@ class WorkflowContext:
             raise StepError(f"step {step.name}: {error}") from error
         return await self._perform(step.name, lambda: call(self._context, step, arguments, key), key)
 
-    async def _perform(self, called: str, make: Callable[[], Awaitable[Any]], key: str) -> Any:
-        if any(key.startswith(f"{failing}.") and self._context.record_of(key) is None for failing in self._failing):
+    async def _perform(self, name: str, make: Callable[[], Awaitable[Any]], key: str) -> Any:
+        # After a failure in `gather`, its other branches make no new calls; only calls in the log are replayed.
+        if any(
+            key.startswith(f"{gather_key}.") and self._context.record_of(key) is None for gather_key in self._failing
+        ):
             raise Suspended
         try:
             with self.tasks as is_created_task:
+                # Tasks that were created together must all have started before the first of them can be parked.
                 if is_created_task:
                     await self.tasks.let_others_start()
                 result = await make()
         except ApprovalDeniedError:
             raise
         except OperationError as error:
-            error.called = called
+            error.called = name
             raise
         except Exception as error:
             raise as_recorded(error) from error
@@ -762,14 +767,21 @@ def changed_since(code: Mapping[str, str], workflow_name: str, environment: HasF
     if not code or workflow is None:
         return []
     parts = parts_of(roots_of(workflow, environment.actions))
-    before = dict(code)
-    now = {label: part.digest for label, part in parts.items()}
-    different = sorted(label for label in before | now if before.get(label) != now.get(label))
-    return [_changed(label, before, parts) for label in different]
+    old_digests = dict(code)
+    new_digests = {label: part.digest for label, part in parts.items()}
+    changed_labels = sorted(
+        label for label in old_digests | new_digests if old_digests.get(label) != new_digests.get(label)
+    )
+    return [_changed(label, old_digests, parts) for label in changed_labels]
 
 
-def _changed(label: str, before: Mapping[str, str], parts: Mapping[str, Any]) -> ChangedFunction:
-    change = "gone" if label not in parts else "changed" if label in before else "new"
+def _changed(label: str, old_digests: Mapping[str, str], parts: Mapping[str, Any]) -> ChangedFunction:
+    if label not in parts:
+        change = "gone"
+    elif label in old_digests:
+        change = "changed"
+    else:
+        change = "new"
     users = sorted(name for name in reaching(parts, label) if name.startswith(CALLED))
     parts_of_function = {name: part for name, part in parts.items() if not name.startswith(CALLED[1:])}
     uses_it = label in parts_of_function and any(

@@ -43,17 +43,18 @@ async def wait_step(context: StepContext) -> Outcome:
 
 async def _seconds(context: StepContext) -> float | None:
     """Return the waiting time of a wait step in seconds; None if the step has no `Seconds`. Render a template first."""
-    written = context.step.seconds
-    if written is None:
+    value = context.step.seconds
+    if value is None:
         return None
-    if isinstance(written, str):
-        (written,) = await render_texts([written], context.names)
+    if isinstance(value, str):
+        (value,) = await render_texts([value], context.names)
     try:
-        seconds = float(written or 0)
+        seconds = float(value or 0)
+    # NaN fits no range, so that one check reports all invalid values.
     except (ValueError, OverflowError):
         seconds = math.nan
     if not SECONDS.fits(seconds):
-        raise StepError(f'Seconds of wait step "{context.step.name}" must be {SECONDS}, got {written!r:.60}')
+        raise StepError(f'Seconds of wait step "{context.step.name}" must be {SECONDS}, got {value!r:.60}')
     return seconds
 
 
@@ -70,7 +71,7 @@ async def interrupt_step(context: StepContext) -> Outcome:
     if ask.schema is not None:
         require_schema(ask.schema)
     question, message = await render_texts([ask.question, ask.message or ""], context.names)
-    answered = await context.interrupt(
+    answered_question = await context.interrupt(
         ask.kind,
         question,
         message=message or None,
@@ -81,9 +82,9 @@ async def interrupt_step(context: StepContext) -> Outcome:
         has_default=ask.has_default,
         optional=ask.optional,
     )
-    value = value_of(answered)
+    value = value_of(answered_question)
     if ask.kind == CONFIRMATION and value is not True and not _looks_itself(context.step):
-        raise ApprovalDeniedError(question, (answered.response or {}).get("text") or "")
+        raise ApprovalDeniedError(question, (answered_question.response or {}).get("text") or "")
     return Outcome(value_text(value), value)
 
 

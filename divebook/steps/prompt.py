@@ -118,10 +118,10 @@ class ContentBuilder:
             result = await anyio.to_thread.run_sync(self._interpreter.run_script, script, names, host)
             return blocks_from_script_result(result)
 
-        recorded: list[Block] = await context.operation(
+        blocks: list[Block] = await context.operation(
             DYNAMIC_CONTENT, {"script": script}, call, repeatable=True, key=key
         )
-        return recorded
+        return blocks
 
     async def _from_program(self, program: str, context: StepContext, agent: str, key: str | None) -> list[Block]:
         variables = {
@@ -136,10 +136,10 @@ class ContentBuilder:
             self._policy.program(program)
             return await anyio.to_thread.run_sync(run_program, program, variables)
 
-        recorded: list[Block] = await context.operation(
+        blocks: list[Block] = await context.operation(
             DYNAMIC_CONTENT, {"program": program}, call, repeatable=True, key=key
         )
-        return recorded
+        return blocks
 
 
 def run_program(program: str, variables: dict[str, Any]) -> list[Block]:
@@ -210,12 +210,8 @@ def work_tool(agents: Sequence[Agent], above: Iterable[str], delegate: Delegate)
         are not delegated to them.
     """
     chain = list(above)
-    available = (
-        {candidate.name: candidate for candidate in agents if candidate.name not in chain}
-        if len(chain) < MOST_DEEP
-        else {}
-    )
-    if not available:
+    available = {candidate.name: candidate for candidate in agents if candidate.name not in chain}
+    if not available or len(chain) >= MOST_DEEP:
         return None
 
     async def assign_work(  # noqa: PLR0917 - a model passes the arguments by name
@@ -344,9 +340,11 @@ async def run_turn(
             AGENT_TURN, parameters, recorded_turn.run, key=key, setting=setting, within=chain.within
         )
     finally:
+        # The turn did not run here, so its requests have not been counted in the budget of the delegating turn.
         if not recorded_turn.has_run:
             for spent in _consumption_of(context, context.record_of(key)):
                 count_spent(spent)
+    # A replay must not change the conversation, which is shared with other runs.
     if task.thread is not None and (context.miss_policy is None or context.miss_policy.writes):
         await _append_to_thread(context, services, conditions["thread"], key, result["messages"])
     return Answer(result.get("text", result["output"]), result["output"])
@@ -378,14 +376,14 @@ def _at(context: StepContext, requests: Sequence[RequestView], turn: str) -> lis
     """Select from the requests of another run those of the same turn. If that run has no such turn, return the requests
     of agents without tools at the same place (path, step, visit and item).
     """
-    same = [request for request in requests if request.span.within == turn]
+    of_same_turn = [request for request in requests if request.span.within == turn]
     place = context.place("", 0)
-    where = place.path, place.step, place.visit, place.iteration_index
-    plain = [request for request in requests if request.span.within is None]
-    return same or [
+    place_of_step = place.path, place.step, place.visit, place.iteration_index
+    without_turn = [request for request in requests if request.span.within is None]
+    return of_same_turn or [
         request
-        for request in plain
-        if (request.span.path, request.span.step, request.span.visit, request.span.iteration) == where
+        for request in without_turn
+        if (request.span.path, request.span.step, request.span.visit, request.span.iteration) == place_of_step
     ]
 
 
@@ -435,25 +433,25 @@ class _RecordedTurn:
         unless another tool has that name.
         """
         definition = self.agent.definition
-        below = DelegationChain(turn, (*self.chain.agents, self.agent.name))
+        chain = DelegationChain(turn, (*self.chain.agents, self.agent.name))
         tools = [*self.services.tools_for(definition)]
-        work = work_tool(
-            self.services.subordinates_for(definition), below.agents, functools.partial(self._delegate, below)
+        assign_work = work_tool(
+            self.services.subordinates_for(definition), chain.agents, functools.partial(self._delegate, chain)
         )
-        if work is None or any(tool.name == work.name for tool in (*tools, *self.agent.tools)):
+        if assign_work is None or any(tool.name == assign_work.name for tool in (*tools, *self.agent.tools)):
             return tools
-        return [*tools, work]
+        return [*tools, assign_work]
 
-    async def _delegate(self, below: DelegationChain, other: Agent, work: str) -> str:
+    async def _delegate(self, chain: DelegationChain, subordinate: Agent, description: str) -> str:
         """Run a turn of another agent for a delegated task; return that agent's answer. The operation keys begin with
         the key of the tool call.
         """
         call = CALL.get()
         assert call is not None  # noqa: S101 - the guard around all tools has set it
         prefix = f"{call.turn.context.prefix}{call.key}/"
-        task = AgentTask(work, context=await self.blocks(other, prefix), prefix=prefix)
-        other = agent_for_run(self.context, other, self.services)
-        return (await run_turn(self.context, other, task, self.services, self.blocks, chain=below)).text
+        task = AgentTask(description, context=await self.blocks(subordinate, prefix), prefix=prefix)
+        subordinate = agent_for_run(self.context, subordinate, self.services)
+        return (await run_turn(self.context, subordinate, task, self.services, self.blocks, chain=chain)).text
 
 
 def _consumption_of(context: StepContext, record: OperationRecord | None) -> Iterator[Mapping[str, int]]:
@@ -468,8 +466,8 @@ def _consumption_of(context: StepContext, record: OperationRecord | None) -> Ite
     if record.operation_type == AGENT_TURN and record.status == COMPLETED:
         yield opened(record.result).get(SPENT, {})
     elif record.operation_type == AGENT_TURN:
-        for held in context.records_in(record):
-            yield from _consumption_of(context, held)
+        for inner in context.records_in(record):
+            yield from _consumption_of(context, inner)
     elif record.operation_type == AGENT_RESPONSE:
         yield {"calls": 1} if record.status == FAILED else consumed_by(opened(record.result))
 
@@ -486,18 +484,20 @@ async def _turn_conditions(
     """
     conditions: dict[str, Any] = {"model": agent.model_name}
     record = context.record_of(key)
-    above = present()
-    recorded = {} if record is None else (await context.start_of(key))[1]
-    if above is not None and (SHARE in recorded or record is None):
+    delegating_turn = present()
+    recorded_conditions = {} if record is None else (await context.start_of(key))[1]
+    # A turn that began without a share keeps none.
+    if delegating_turn is not None and (SHARE in recorded_conditions or record is None):
         is_again = record is not None and record.status == PENDING
-        share = above.share(ASSIGN_WORK, recorded.get(SHARE), is_again=is_again)
+        share = delegating_turn.share(ASSIGN_WORK, recorded_conditions.get(SHARE), is_again=is_again)
         conditions |= {} if share is None else {SHARE: share}
+    # A what-if continues the script and the conversation where the original run did.
     if record is None and context.miss_policy is not None:
-        recorded = context.miss_policy.setting_of(context.place(key).operation_id)
+        recorded_conditions = context.miss_policy.setting_of(context.place(key).operation_id)
     if isinstance(agent.model, ScriptedModel) and not agent.model.is_texts:
-        conditions["script"] = agent.model.turn(run_id_of(context, key), recorded.get("script"))
+        conditions["script"] = agent.model.turn(run_id_of(context, key), recorded_conditions.get("script"))
     if task.thread is not None:
-        conditions["thread"] = recorded.get("thread") or await services.threads.begin(task.thread)
+        conditions["thread"] = recorded_conditions.get("thread") or await services.threads.begin(task.thread)
     return conditions
 
 
@@ -507,9 +507,9 @@ async def _append_to_thread(
     """Append a turn to its conversation, once. If another turn has been appended at the same place, the turn becomes a
     branch, and an event records which.
     """
-    stands_in = await services.threads.append(thread, run_id_of(context, key), messages, context.execution_id)
-    if stands_in != thread["id"]:
-        context.emit(BRANCHED, {"thread": thread["id"], "branch": stands_in}, key=f"{key}-branched")
+    branch_id = await services.threads.append(thread, run_id_of(context, key), messages, context.execution_id)
+    if branch_id != thread["id"]:
+        context.emit(BRANCHED, {"thread": thread["id"], "branch": branch_id}, key=f"{key}-branched")
 
 
 async def _none(*_: object) -> Sequence[Mapping[str, Any]]:

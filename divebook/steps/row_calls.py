@@ -75,8 +75,8 @@ async def run_rows(context: StepContext, action: UserFunction, parameters: Mappi
     _require_fit(action)
     from divebook.events.arrow.rows import columns_of, count_of
 
-    whole = opened(frame)
-    rows = arguments_of(action, columns_of(whole), opened(dict(parameters)), count_of(whole))
+    opened_frame = opened(frame)
+    rows = arguments_of(action, columns_of(opened_frame), opened(dict(parameters)), count_of(opened_frame))
     failed = await RowCalls(context, action, rows).run()
     text = f"{len(rows):,} rows" + (f", {failed:,} of which failed" if failed else "")
     return Outcome(text, {"rows": len(rows), "failed": failed})
@@ -105,7 +105,7 @@ def arguments_of(
     Parameters
     ----------
     count
-        Rows of the frame: one without columns has an index only.
+        Number of rows of the frame. It cannot be derived from `columns` if the frame has only an index.
     """
     parameters = inspect.signature(action.function).parameters
     takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
@@ -117,33 +117,31 @@ def arguments_of(
         for name in names_of_parameters
         if name not in fixed and parameters[name].default is inspect.Parameter.empty
     ]
-    unnamed = [name for name, each in parameters.items() if each.kind is each.POSITIONAL_ONLY]
-    if unnamed:
+    positional_only = [name for name, each in parameters.items() if each.kind is each.POSITIONAL_ONLY]
+    if positional_only:
         raise StepError(
-            f"{action.label} takes {', '.join(unnamed)} by position only, and columns are given by their names; call "
-            "it in a function of yours, whose parameters are named as the columns are"
+            f"{action.label} takes {', '.join(positional_only)} by position only, and columns are given by their "
+            "names; call it in a function of yours, whose parameters are named as the columns are"
         )
-    positions = range(count)
     missing = [name for name in needed if name not in columns]
+    # A function of one parameter, which is not a column, takes the whole row.
     if missing and not takes_any and len(needed) == 1:
         names = list(columns)
-        whole = zip(*columns.values(), strict=True) if columns else [()] * count
-        return [
-            (at, {**fixed, needed[0]: dict(zip(names, row, strict=True))})
-            for at, row in zip(positions, whole, strict=True)
-        ]
-    unknown = [name for name in fixed if name not in names_of_parameters and not takes_any]
-    if missing or unknown:
-        wrong = f"takes {', '.join(missing)}" if missing else f"does not take {', '.join(unknown)}"
+        all_rows = zip(*columns.values(), strict=True) if columns else [()] * count
+        dicts = (dict(zip(names, row, strict=True)) for row in all_rows)
+        return [(at, {**fixed, needed[0]: row}) for at, row in enumerate(dicts)]
+    unknown_names = [name for name in fixed if name not in names_of_parameters and not takes_any]
+    if missing or unknown_names:
+        problem = f"takes {', '.join(missing)}" if missing else f"does not take {', '.join(unknown_names)}"
         raise StepError(
-            f"{action.label} {wrong}; the frame has the columns {', '.join(columns) or 'none'}: "
+            f"{action.label} {problem}; the frame has the columns {', '.join(columns) or 'none'}: "
             "name its parameters as they are called there"
         )
     names = [name for name in columns if (takes_any or name in names_of_parameters) and name not in fixed]
     if not names:
-        return [(at, dict(fixed)) for at in positions]
-    chosen = zip(*(columns[name] for name in names), strict=True)
-    return [(at, {**fixed, **dict(zip(names, row, strict=True))}) for at, row in zip(positions, chosen, strict=True)]
+        return [(at, dict(fixed)) for at in range(count)]
+    selected_rows = zip(*(columns[name] for name in names), strict=True)
+    return [(at, {**fixed, **dict(zip(names, row, strict=True))}) for at, row in enumerate(selected_rows)]
 
 
 class RowCalls:
@@ -168,6 +166,7 @@ class RowCalls:
         """Call the action for all rows, one range after the other; return the number of failed rows."""
         from divebook.events.arrow.rows import failures_by_position
 
+        # Short ranges keep the number of rows small about which a person would be asked.
         size = RANGE if self._action.is_repeatable else ASKED_RANGE
         self._recorded = failures_by_position(list(self._context.items.values()))
         failed = 0
@@ -184,6 +183,7 @@ class RowCalls:
                 repeatable=self._action.is_repeatable,
                 seen=functools.partial(self._question_note, first, last),
             )
+            # An answer of a person about an interrupted range has another form.
             is_ours = isinstance(result, dict) and result.keys() == RESULT_KEYS and result["rows"] == last + 1 - first
             failed += result["failed"] if is_ours else self._mark_unknown(key, first, last)
         return failed
@@ -193,13 +193,13 @@ class RowCalls:
         called.
         """
         open_rows = [at for at in range(first, last + 1) if at not in self._recorded]
-        listed = ", ".join(map(str, open_rows[:MOST_NAMED]))
+        row_list = ", ".join(map(str, open_rows[:MOST_NAMED]))
         if len(open_rows) > MOST_NAMED:
-            listed += f" and {len(open_rows) - MOST_NAMED:,} more"
-        count = last + 1 - first - len(open_rows)
+            row_list += f" and {len(open_rows) - MOST_NAMED:,} more"
+        ended_count = last + 1 - first - len(open_rows)
         return (
-            f" Of its rows {count:,} have ended and are written; {len(open_rows):,} may have been called, or not: "
-            f"{listed}. Retry calls these; done, with null as its result, leaves them without one."
+            f" Of its rows {ended_count:,} have ended and are written; {len(open_rows):,} may have been called, or not:"
+            f" {row_list}. Retry calls these; done, with null as its result, leaves them without one."
         )
 
     def _mark_unknown(self, key: str, first: int, last: int) -> int:
@@ -279,20 +279,21 @@ class RowCalls:
                 self._note(key, ended[:half])
                 self._note(key, ended[half:])
                 return
-            ((at, value, why),) = ended
-            if why is not None:
+            ((at, value, reason),) = ended
+            if reason is not None:
                 raise
             # The call took effect, so the row is called again only if a person decides so.
-            is_lost = not self._action.is_repeatable
-            self._note(
-                key, [(at, None, f"{LOST_ROW} {told_of(described(value))}: {error}" if is_lost else error_text(error))]
-            )
+            if self._action.is_repeatable:
+                problem = error_text(error)
+            else:
+                problem = f"{LOST_ROW} {told_of(described(value))}: {error}"
+            self._note(key, [(at, None, problem)])
             return
         failed = sum(error is not None for *_, error in ended)
         number = len(self._context.items)
         operation_id = self._context.place(key).operation_id
-        fact = catalog.RowsCompleted(number, operation_id, result, len(ended), failed, len(self._rows))
-        self._context.note(fact)
+        event = catalog.RowsCompleted(number, operation_id, result, len(ended), failed, len(self._rows))
+        self._context.note(event)
         self._recorded.update((at, error is not None) for at, _, error in ended)
 
     def _add_result(self, row: RowResult) -> None:
@@ -314,7 +315,7 @@ class RowCalls:
         function = self._action.function
         policy = self._policy
         seconds = self._action.timeout
-        yielded = time.monotonic()
+        last_yield = time.monotonic()
         while self._waiting and not self._stopped:
             at, arguments = self._waiting.popleft()
             failures = 0
@@ -332,9 +333,9 @@ class RowCalls:
                     self._add_result((at, value, None))
                     break
                 await asyncio.sleep(pause)
-            if time.monotonic() - yielded > MOMENT_SECONDS:  # a function that never waits would block the event loop
+            if time.monotonic() - last_yield > MOMENT_SECONDS:  # a function that never waits would block the event loop
                 await asyncio.sleep(0)
-                yielded = time.monotonic()
+                last_yield = time.monotonic()
 
     def _call_in_thread(self) -> None:
         function = self._action.function
@@ -348,6 +349,7 @@ class RowCalls:
 
     async def _call_elsewhere(self, compute: Compute) -> None:
         """Send rows in chunks to an executor; one row at a time if the action has a time limit."""
+        # The time limit is that of a single row.
         size = 1 if self._action.timeout is not None else CHUNK
         while self._waiting and not self._stopped:
             rows = [self._waiting.popleft() for _ in range(min(size, len(self._waiting)))]
@@ -374,9 +376,9 @@ class RowCalls:
         """Return the id of an executor task for some rows. The id contains a hash of the positions, because a later try
         may group the rows differently.
         """
-        held = crc32(repr(positions).encode())
+        checksum = crc32(repr(positions).encode())
         place = self._context.place("rows").operation_id
-        return f"{self._context.execution_id}/{place}/{positions[0]}-{held:08x}"
+        return f"{self._context.execution_id}/{place}/{positions[0]}-{checksum:08x}"
 
     @property
     def _policy(self) -> Retry | None:

@@ -59,6 +59,7 @@ class ScriptStep:
         limits = DEFAULT_LIMITS if seconds is None else replace(DEFAULT_LIMITS, seconds=seconds)
 
         async def call() -> Any:
+            # Reset for each attempt: a failed attempt changes no variables.
             host.mutations = [] if manner.writes_state else None
             try:
                 result = await anyio.to_thread.run_sync(self._interpreter.run_script, source, names, host, limits)

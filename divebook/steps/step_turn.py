@@ -17,7 +17,7 @@ import anyio
 from divebook.agents import Agent
 from divebook.agents.agent import unasked
 from divebook.agents.cache import ResponseCache
-from divebook.agents.turn import OperationOptions
+from divebook.agents.turn import OperationOptions, QuestionOptions
 from divebook.documents import Policy
 from divebook.documents.policy import FileArguments
 from divebook.engine.approvals import Approved, Denied, ToolCall
@@ -69,7 +69,7 @@ class StepTurn:
         self._context = context
         self._turn = turn
         self._services = services
-        self._under_way = CallCounter(context.strands())
+        self._running_calls = CallCounter(context.strands())
         self._suspension: Suspended | None = None
         self._failures: dict[str, int] = {}
         """Number of earlier failures of each running call, by name."""
@@ -112,7 +112,7 @@ class StepTurn:
         """Return a context manager that counts one more running call inside its block. A step with running calls is not
         parked.
         """
-        return self._under_way.call()
+        return self._running_calls.call()
 
     def open_call(self) -> AbstractContextManager[None]:
         """Return a context manager for a tool call that waits for an answer: the call stays open and is not unwound."""
@@ -147,7 +147,7 @@ class StepTurn:
         """Decide whether a tool call may be made, and with which arguments, by rules or by asking a person. A denial by
         a rule is recorded.
         """
-        judged = approve(
+        decision = approve(
             self._context,
             call,
             schema,
@@ -156,7 +156,7 @@ class StepTurn:
             description=description,
             within=self._turn,
         )
-        return await self._note_suspension(judged)
+        return await self._note_suspension(decision)
 
     def files_of(self, tool: ToolFunction) -> FileSpellings | None:
         """Return which arguments of a tool are file paths, so that approval rules can compare the files; None if no
@@ -191,6 +191,7 @@ class StepTurn:
         """
         if self._suspension is not None:
             raise self._suspension
+        # A subordinate turn may have suspended the step as well.
         for turn in self._below:
             turn.raise_suspension()
 
@@ -237,6 +238,7 @@ class StepTurn:
 
         def attempt(failures: int) -> Awaitable[Any]:
             slot = _slot(tool, compute, limited=is_limited)
+            # `invoke` needs this number for the id of the executor's task.
             self._failures[name] = failures
             return self._context.operation(
                 TOOL_CALL,
@@ -261,36 +263,15 @@ class StepTurn:
             return await tool.function(**arguments)
         compute = self._compute(tool, arguments)
         name = self.prefix + key
-        called = invoke(self._context, tool, arguments, name, compute, failures=self._failures.get(name))
-        return await self._note_suspension(called)
+        result = invoke(self._context, tool, arguments, name, compute, failures=self._failures.get(name))
+        return await self._note_suspension(result)
 
     def _compute(self, tool: ToolFunction, arguments: Mapping[str, Any]) -> Compute:
         return compute_for(self._context, tool, arguments)
 
-    async def question(
-        self,
-        kind: str,
-        text: str,
-        *,
-        key: str,
-        data: Mapping[str, Any] | None = None,
-        schema: Mapping[str, Any] | None = None,
-        message: str | None = None,
-        expires_in: float | None = None,
-        default: Any = None,
-    ) -> Question:
+    async def question(self, kind: str, text: str, *, key: str, **options: Unpack[QuestionOptions]) -> Question:
         """Ask a person; return the question with its answer."""
-        question = self._context.interrupt(
-            kind,
-            text,
-            message=message,
-            data=data,
-            schema=schema,
-            expires_in=expires_in,
-            default=default,
-            key=self.prefix + key,
-            within=self._turn,
-        )
+        question = self._context.interrupt(kind, text, key=self.prefix + key, within=self._turn, **options)
         return await self._note_suspension(question)
 
     def _retried(self, name: str, policy: Retry | None, attempt: Callable[[int], Awaitable[Any]]) -> Awaitable[Any]:
@@ -301,8 +282,8 @@ class StepTurn:
         """Await a call and return its result. Remember the exception if the call suspends the step."""
         try:
             return await call
-        except Suspended as stopped:
-            self._suspension = stopped
+        except Suspended as suspension:
+            self._suspension = suspension
             raise
 
 
@@ -348,7 +329,7 @@ class AgentServices(AgentToolkit, Protocol):
 T = TypeVar("T")
 
 
-_PLACES: dict[tuple[str, int], anyio.CapacityLimiter] = {}
+_LIMITERS: dict[tuple[str, int], anyio.CapacityLimiter] = {}
 """Concurrency limits of tools in this process, by name and limit."""
 
 
@@ -375,10 +356,11 @@ def _slot(tool: ToolFunction, compute: Compute, *, limited: bool) -> Slot | None
     """Return the concurrency slot that a tool call must hold while it runs; None if neither the tool nor its executor
     has a limit.
     """
+    # A call may need two slots: one of its executor and one of the tool itself.
     executor_slot = compute.slot(repeatable=tool.is_repeatable, limited=limited)
     slots = [] if executor_slot is None else [executor_slot]
     if tool.concurrency is not None:
-        place = tool.name, tool.concurrency
-        places = _PLACES.get(place) or _PLACES.setdefault(place, anyio.CapacityLimiter(tool.concurrency))
-        slots.append(LimitedSlot(places))
+        limit_key = tool.name, tool.concurrency
+        limiter = _LIMITERS.get(limit_key) or _LIMITERS.setdefault(limit_key, anyio.CapacityLimiter(tool.concurrency))
+        slots.append(LimitedSlot(limiter))
     return Slots(slots) if len(slots) > 1 else next(iter(slots), None)

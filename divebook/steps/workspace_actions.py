@@ -66,6 +66,7 @@ async def apply_changes(
     if not asks and context.step.type != FUNCTION:  # a step of a definition; code of a person decides by itself
         asks = not context.workspaces.may_go_unasked(workspace)
     tree: str | None = None
+    # A call in the log needs no new question, but a recorded question must be replayed.
     if (asks and context.record_of(key) is None) or context.question_of(f"{key}-files") is not None:
         paths, tree = await _ask_for_paths(context, workspace, paths, f"{key}-files")
 
@@ -76,14 +77,14 @@ async def apply_changes(
         requested_paths = set(paths or ())
         # With all of the visible files go the folders, which no question lists.
         is_all = paths is None or requested_paths | protected >= set(changed_paths)
-        done = changes.take_over(None if is_all else paths, by_name=requested_paths & protected)
-        handled = {*done.written, *done.there}
+        applied = changes.take_over(None if is_all else paths, by_name=requested_paths & protected)
+        present_paths = {*applied.written, *applied.there}
         result = {
-            "written": done.written,
-            "there": done.there,
-            "left": [path for path in changed_paths if path not in handled],
+            "written": applied.written,
+            "there": applied.there,
+            "left": [path for path in changed_paths if path not in present_paths],
         }
-        left_out = left_out_text(done.left_out, f"{_PATHS}: [{{}}]") if paths is None else ""
+        left_out = left_out_text(applied.left_out, f"{_PATHS}: [{{}}]") if paths is None else ""
         return {**result, "left_out": left_out} if left_out else result
 
     recorded_parameters = {**({} if paths is None else {_PATHS: list(paths)}), "workspace": workspace}
@@ -138,7 +139,7 @@ def _question(
 ) -> tuple[str, dict[str, Any]]:
     names = [diff.path for diff in diffs]
     protected = changes.protected() - set(by_name)
-    added, removed = (sum(getattr(diff, way) or 0 for diff in diffs) for way in ("added", "removed"))
+    added, removed = (sum(getattr(diff, field) or 0 for diff in diffs) for field in ("added", "removed"))
     message = f"{plural(len(diffs), 'file')} changed in workspace {workspace} (+{added} -{removed})"
     if unselected := [name for name in names if name in protected]:
         message += f". {left_out_text(unselected, 'select {}')}"
