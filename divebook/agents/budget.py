@@ -1,8 +1,8 @@
 """Budget of one agent turn: the bounds of the agent, which apply in addition to the bounds of the execution.
 
 The consumption of subordinate agents counts as well. Before each request that is not in the log, the budget must have
-room for the maximum that the request may consume. If the budget is too small, a person is asked, as for the bounds of the
-execution, or the turn fails. Example: with 1000 tokens allowed, 700 spent and 200 reserved by a running request, a
+room for the maximum that the request may consume. If the budget is too small, a person is asked, as for the bounds of
+the execution, or the turn fails. Example: with 1000 tokens allowed, 700 spent and 200 reserved by a running request, a
 request for up to 200 tokens waits until the running request ends and releases the part of its reservation that it did
 not use.
 """
