@@ -95,8 +95,8 @@ def _require_one_request(agent: Agent, services: AgentServices) -> None:
 
 
 class BatchedRows:
-    """Batches of one step that has rows. Each batch is submitted once; results that the log already has are not
-    requested again.
+    """Batches of prompts for one step, with one prompt per row of a frame. A batch that the log already has is not
+    submitted again.
     """
 
     def __init__(self, context: StepContext, agent: Agent, batches: Any, rows: list[dict[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""Function calls of users' code from steps: approval, retries, time limit, and one recorded operation per attempt.
+"""Calls of users' functions as recorded operations: approval, retries, time limit, and one operation per attempt.
 
 `call` is used for action steps, functions with ``@step``, functions of pipeline stages, and all other code that passes
 arguments to users' functions.

@@ -176,7 +176,7 @@ def built_in_handlers(
 
 
 class ActionStep:
-    """Handler of action steps.
+    """Handler of action steps, which call a named Python function.
 
     Parameters
     ----------

@@ -85,8 +85,10 @@ def ask(call: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 class ScriptHost:
-    """Functions that a script can call outside its sandbox, such as the clock. Each call is a recorded operation, made
-    from the script's thread.
+    """Functions with which a script reaches outside its sandbox: clock, random numbers, documents, variables and
+    printing. They run in the script's thread.
+
+    The clock, random numbers, sleeping and documents are recorded operations.
     """
 
     def __init__(self, context: StepContext, documents: DocumentRepository, printer: Callable[[str], None]) -> None:
