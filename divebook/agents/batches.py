@@ -380,7 +380,7 @@ class AgentBatches:
             return False
         if self._can_list is None:
             try:
-                await self._listed(1).__anext__()
+                await self._list_batches(1).__anext__()
             except StopAsyncIteration:
                 pass
             except ModelAPIError as error:
@@ -457,7 +457,7 @@ class AgentBatches:
         can_list = await self.can_list()
         has_asked = False
         try:
-            if can_list and (existing := await self._existing(requests, since, other_ids)) is not None:
+            if can_list and (existing := await self._find_existing(requests, since, other_ids)) is not None:
                 return existing
             # Without a list, a second submission might pay for the same batch twice.
             if may_exist and not can_list:
@@ -489,13 +489,13 @@ class AgentBatches:
                 ) from error
             return SubmitLater(0, error_line(error), may_exist=has_asked or may_exist)
 
-    async def _existing(
+    async def _find_existing(
         self, requests: Sequence[EncodedBatchRequest], since: datetime, other_ids: Collection[str]
     ) -> dict[str, Any] | None:
         """Search the provider's list for a batch with these requests; return its handle, or None. Skip the batches in
         `other_ids`.
         """
-        async for batch in self._listed(100):
+        async for batch in self._list_batches(100):
             if batch.created_at < (since - _BEFORE).timestamp():
                 break
             if batch.id in other_ids:
@@ -506,7 +506,7 @@ class AgentBatches:
                 return self.handle(batch.id, requests, since, input_file_id=batch.input_file_id)
         return None
 
-    async def _listed(self, at_once: int) -> AsyncIterator[Any]:
+    async def _list_batches(self, at_once: int) -> AsyncIterator[Any]:
         """Yield the batches that the provider lists, latest first. `at_once` is the page size."""
         with self._converted_errors():
             async for batch in _innermost(self._model).client.batches.list(limit=at_once):
@@ -595,7 +595,7 @@ class AgentBatches:
             return self._without(names, f"batch {name} has no results ({error_line(error)})")
         except UNREADABLE as error:
             # One malformed line makes the client fail for the whole file, so parse the lines one by one.
-            results = await self._readable(handle)
+            results = await self._readable_results(handle)
             if not results and not is_last:
                 return None
             if not results:
@@ -608,7 +608,7 @@ class AgentBatches:
         answer = BatchAnswer(None, f"StepError: {why}: look for it at {self._model.system}; {AGAIN}", {})
         return dict.fromkeys(names, answer)
 
-    async def _readable(self, handle: Mapping[str, Any]) -> list[BatchResult]:
+    async def _readable_results(self, handle: Mapping[str, Any]) -> list[BatchResult]:
         """Return the results in OpenAI's result files, without malformed lines; an empty list for other providers."""
         details = handle.get("provider_details") or {}
         files = getattr(getattr(_innermost(self._model), "client", None), "files", None)

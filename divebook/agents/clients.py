@@ -120,7 +120,7 @@ class ModelClients:
                 created = (
                     infer_provider(provider) if secret is None else _with_key(infer_provider_class(provider), secret)
                 )
-                provider_client = self._providers[provider_key] = _known_to_redactor(created)
+                provider_client = self._providers[provider_key] = _with_hidden_key(created)
             return provider_client
 
         try:
@@ -151,7 +151,7 @@ class ModelClients:
         await open_clients.aclose()
 
 
-def _known_to_redactor(provider: Provider[Any]) -> Provider[Any]:
+def _with_hidden_key(provider: Provider[Any]) -> Provider[Any]:
     """Register the key of a provider's client as a secret, so that the key is hidden in errors of the provider. Return
     the provider.
     """

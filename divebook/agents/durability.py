@@ -304,7 +304,7 @@ class BoundRequest(_BoundOperation):
     async def __call__(self, params: ModelRequestParams, *, config: object | None = None) -> ModelResponse:
         """Return the recorded response to a model request; if the log has none, send the request."""
         del config
-        turn = _required()
+        turn = _current_turn()
         executed = False
         turn.latest_parameters = params.model_request_parameters
         model_name = params.model_id or turn.model
@@ -563,7 +563,7 @@ class BoundStep(_BoundOperation):
     async def __call__(self, params: Any, *, config: object | None = None) -> Any:
         """Return the recorded result of an operation; if the log has none, run the operation."""
         del config
-        turn = _required()
+        turn = _current_turn()
         kind, name, parameters = self._described(params)
         key = turn.key(name)
 
@@ -628,7 +628,7 @@ def _with_values(params: ModelRequestParams, policy: Policy) -> ModelRequestPara
     )
 
 
-def _required() -> AgentTurn:
+def _current_turn() -> AgentTurn:
     turn = present()
     assert turn is not None  # noqa: S101 - callers check `in_durable_context`
     return turn

@@ -33,34 +33,35 @@ def output_type(declared: Any) -> Any:
     if not isinstance(declared, Mapping):
         return str if declared is None else declared
     require_schema(declared, "Output")
-    is_object = declared.get("type") == "object"
     try:
-        return _fitting(dict(declared) if is_object else _as_object(declared), declared, None if is_object else ITEM)
+        if declared.get("type") == "object":
+            return _validating_type(dict(declared), declared, None)
+        return _validating_type(_as_object(declared), declared, ITEM)
     except UserError as error:
         raise SetupError(f"this Output cannot be asked of a model: {error}") from error
 
 
 def _as_object(schema: Mapping[str, Any]) -> dict[str, Any]:
-    inner = {name: value for name, value in schema.items() if name != "$defs"}
-    around = {"type": "object", "properties": {ITEM: inner}, "required": [ITEM], "additionalProperties": False}
-    return {**around, "$defs": schema["$defs"]} if "$defs" in schema else around
+    value_schema = {name: value for name, value in schema.items() if name != "$defs"}
+    wrapper = {"type": "object", "properties": {ITEM: value_schema}, "required": [ITEM], "additionalProperties": False}
+    return {**wrapper, "$defs": schema["$defs"]} if "$defs" in schema else wrapper
 
 
-def _fitting(object_schema: dict[str, Any], schema: Mapping[str, Any], item: str | None) -> Any:
-    def fitting(value: dict[str, Any]) -> Any:
+def _validating_type(object_schema: dict[str, Any], schema: Mapping[str, Any], item: str | None) -> Any:
+    def validate(value: dict[str, Any]) -> Any:
         answer = value if item is None else value.get(item)
         problem = complaint(schema, answer)
         if problem is not None:
             raise ValueError(problem)
         return answer
 
-    base = StructuredDict(object_schema, name=None if "title" in object_schema else "output")
-    return type("Output", (base,), {"__get_pydantic_core_schema__": classmethod(_checked_by(fitting))})
+    base_type = StructuredDict(object_schema, name=None if "title" in object_schema else "output")
+    return type("Output", (base_type,), {"__get_pydantic_core_schema__": classmethod(_core_schema_with(validate))})
 
 
-def _checked_by(fitting: Callable[[dict[str, Any]], Any]) -> Callable[..., Any]:
+def _core_schema_with(validate: Callable[[dict[str, Any]], Any]) -> Callable[..., Any]:
     def core_schema(_cls: type, _source: Any, handler: GetCoreSchemaHandler) -> Any:
-        return handler.generate_schema(Annotated[dict[str, Any], AfterValidator(fitting)])
+        return handler.generate_schema(Annotated[dict[str, Any], AfterValidator(validate)])
 
     return core_schema
 

@@ -239,7 +239,7 @@ class BackedFiles(FileOperator):
             target = await self._into(src, dst)
             if target == source or target.startswith(f"{source}/"):
                 raise FileOperationError("move", src, "a folder cannot be moved into itself")
-            await self._copied(source, target)
+            await self._copy_tree(source, target)
             await self._remote.remove(source)
 
     async def copy(self, src: str, dst: str) -> None:
@@ -252,7 +252,7 @@ class BackedFiles(FileOperator):
                 raise FileOperationError("copy", src, "it cannot be copied onto or into itself")
             if is_folder and await self._remote.exists(target):
                 raise FileExistsError(target)
-            await self._copied(source, target)
+            await self._copy_tree(source, target)
 
     async def _into(self, source: str, target: str) -> str:
         real = await self.inside(target)
@@ -261,7 +261,7 @@ class BackedFiles(FileOperator):
         await self._require_folder(posixpath.dirname(real))
         return real
 
-    async def _copied(self, source: str, target: str) -> None:
+    async def _copy_tree(self, source: str, target: str) -> None:
         remaining = [(source, target)]
         while remaining:
             source_path, target_path = remaining.pop()
@@ -285,10 +285,12 @@ class BackedFiles(FileOperator):
         """Return the paths in the working folder that match a pattern, sorted."""
         if not pattern:
             raise FileOperationError("glob", pattern, "the pattern is empty")
-        whole = posixpath.normpath(posixpath.join(self._folder, pattern))
-        parts = whole.split("/")
-        plain = next((at for at, part in enumerate(parts) if has_wildcards(part)), len(parts) - 1)
-        paths = sorted([path async for path in self._below("/".join(parts[:plain]) or "/") if matches(whole, path)])
+        full_pattern = posixpath.normpath(posixpath.join(self._folder, pattern))
+        parts = full_pattern.split("/")
+        # Search below the folders before the first wildcard only.
+        first_wildcard = next((at for at, part in enumerate(parts) if has_wildcards(part)), len(parts) - 1)
+        folder = "/".join(parts[:first_wildcard]) or "/"
+        paths = sorted([path async for path in self._below(folder) if matches(full_pattern, path)])
         prefix = f"{self._folder.rstrip('/')}/"
         return paths if pattern.startswith("/") else [path.removeprefix(prefix) for path in paths]
 
@@ -340,13 +342,13 @@ class BackedShell(Shell):
         if not command.inherit_env:
             argv = ["env", "-i", *(f"{name}={value}" for name, value in command.environ.items()), *argv]
         cwd = None if command.cwd is None else await self._files.inside(command.cwd)
-        result = await self._ended(argv, shown, command, cwd)
+        result = await self._run_to_end(argv, shown, command, cwd)
         for stream, text in (("stdout", result.stdout), ("stderr", result.stderr)):
             if command.listen is not None and text:
                 command.listen(stream, text)
         return result
 
-    async def _ended(self, argv: list[str], shown: str, command: CommandRequest, cwd: str | None) -> ShellResult:
+    async def _run_to_end(self, argv: list[str], shown: str, command: CommandRequest, cwd: str | None) -> ShellResult:
         try:
             result_of_backend = await self._remote.run(argv, env=command.environ, timeout=command.seconds, cwd=cwd)
         except WorkspaceTimeoutError as error:
@@ -491,9 +493,9 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
         except _GONE as error:
             raise WorkspaceUnavailableError(str(error)) from error
         self._entered_here = True
-        self._opened()
+        self._mark_open()
 
-    def _opened(self) -> None:
+    def _mark_open(self) -> None:
         self._ref = _reference(self._workspace)
         self._is_open = True
 
@@ -503,7 +505,7 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
         """
         async with self._lock:
             if not self._is_open and self._workspace.is_entered:
-                self._opened()
+                self._mark_open()
             elif not self._is_open:
                 await shielded(self._enter())  # a cancelled caller must not lose what was created
         if not self._workspace.is_entered:
@@ -538,12 +540,12 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
 
     # --- files -----------------------------------------------------------------------------------------------------
 
-    async def _done(self, act: Callable[[Disk], T]) -> T:
+    async def _on_disk(self, act: Callable[[Disk], T]) -> T:
         return await asyncio.to_thread(act, await self._disk())
 
     async def read_bytes(self, path: str) -> bytes:
         """Return the content of a file."""
-        return await self._done(lambda disk: disk.read(path))
+        return await self._on_disk(lambda disk: disk.read(path))
 
     async def write_bytes(self, path: str, data: bytes) -> None:
         """Replace the content of a file atomically. Links are followed, and parent folders are created."""
@@ -555,35 +557,35 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
                 raise NotADirectoryError(*error.args) from error
             disk.write(path, data)
 
-        await self._done(write)
+        await self._on_disk(write)
 
     async def stat(self, path: str) -> FileEntry:
         """Return name, path, kind and size of a file or folder. Links are followed."""
-        return await self._done(lambda disk: _entry(disk, path))
+        return await self._on_disk(lambda disk: _entry(disk, path))
 
     async def list_dir(self, path: str) -> Sequence[FileEntry]:
         """Return the entries of a folder. A link that leads out of the workspace, in circles or nowhere is listed as a
         file.
         """
-        return await self._done(lambda disk: _entries(disk, path))
+        return await self._on_disk(lambda disk: _entries(disk, path))
 
     async def make_dir(self, path: str) -> None:
         """Create a folder and its parents. An existing folder is not an error."""
-        await self._done(lambda disk: disk.make_folder(path, parents=True))
+        await self._on_disk(lambda disk: disk.make_folder(path, parents=True))
 
     async def remove(self, path: str) -> None:
         """Remove a file, a link, or a folder with its content; raise ValueError for the working folder and the folders
         above.
         """
-        await self._done(lambda disk: _remove(disk, path))
+        await self._on_disk(lambda disk: _remove(disk, path))
 
     async def exists(self, path: str) -> bool:
         """Return True if a path exists; raise an error if the path is outside the workspace."""
-        return await self._done(lambda disk: disk.exists(path))
+        return await self._on_disk(lambda disk: disk.exists(path))
 
     async def realpath(self, path: str) -> str:
         """Return a path with all links resolved."""
-        return await self._done(lambda disk: disk.policy.real(path))
+        return await self._on_disk(lambda disk: disk.policy.real(path))
 
     # --- commands --------------------------------------------------------------------------------------------------
 
