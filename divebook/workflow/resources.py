@@ -1,7 +1,7 @@
 """Definitions of agents, tools, documents, triggers and schedules, and settings of the environment.
 
-Each class is a table of keys: a field's `Key` describes it for the reference (``divebook keys``) and for error
-messages.
+Each class is a table of keys: the `Key` of a field describes the key for the reference (``divebook keys``) and for
+error messages.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _BY_TRIGGER = "a trigger is fired by its Name: environment.fire(name)"
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings(Definition):
-    """Settings for requests to an agent's model. None means the default of the provider."""
+    """Settings for requests to the model of an agent. None means the default of the provider."""
 
     temperature: Annotated[float | None, Key("How freely words are chosen.", example="0.2")] = None
     presence_penalty: Annotated[float | None, Key("How much new subjects are preferred.", example="0.5")] = None
@@ -94,7 +94,7 @@ class ProviderSettings(Definition):
 
 @dataclass(frozen=True, slots=True)
 class Config(Definition):
-    """Settings of a whole environment. An empty string means that a setting is not set."""
+    """Settings of a whole environment. An empty string means that the setting is not set."""
 
     names = ("default_workflow",)
     default_provider: Annotated[str, Key("The provider of agents that name none.", example="anthropic")] = ""
@@ -147,7 +147,7 @@ class Config(Definition):
 
 @dataclass(frozen=True, slots=True)
 class AgentDefinition(Definition):
-    """A model with a role, instructions and tools.
+    """Definition of an agent: a model with a role, instructions and tools.
 
     Examples
     --------
@@ -284,7 +284,7 @@ class AgentDefinition(Definition):
 
 @dataclass(frozen=True, slots=True)
 class ToolDefinition(Definition):
-    """Options and limits of a tool."""
+    """Options and limits of a tool, which apply to all agents that use it."""
 
     name: Annotated[str, Key("Its name.", required="tool name is required", example="read_file")]
     enabled: Annotated[bool, Key("Whether it may be used.")] = True
@@ -332,7 +332,7 @@ class ToolDefinition(Definition):
 
 @dataclass(frozen=True, slots=True)
 class DocumentDefinition(Definition):
-    """A document with a name that steps can use."""
+    """Definition of a document: a name under which steps can use a file."""
 
     name: Annotated[str, Key("The name that steps use.", required="document name is required", example="style-guide")]
     id: Annotated[str | None, Key("Another name.", ignored=_BY_NAME)] = None
@@ -351,7 +351,7 @@ class DocumentDefinition(Definition):
 
 @dataclass(frozen=True, slots=True)
 class TriggerDefinition(Definition):
-    """Trigger of a workflow: a name under which it can be started."""
+    """Definition of a trigger: a name under which a workflow can be started."""
 
     name: Annotated[str, Key("The name it is fired by.", example="nightly")]
     type: Annotated[str | None, Key("What fires it.", ignored=_BY_TRIGGER)] = None
@@ -366,7 +366,7 @@ class TriggerDefinition(Definition):
 
 @dataclass(frozen=True, slots=True)
 class ScheduleDefinition(Definition):
-    """Schedule of starts of a workflow.
+    """Definition of a schedule: the times at which a workflow is started.
 
     ``divebook keys Schedule`` describes each field.
     """
