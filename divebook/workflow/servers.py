@@ -1,7 +1,7 @@
 """Definitions of MCP servers, workspaces and approval rules.
 
 All classes are data. `divebook.tools.mcp` connects to servers, `divebook.workspace` creates workspaces, and
-`divebook.engine.approvals` applies the rules.
+`divebook.engine.approvals` applies the approval rules to calls of tools.
 """
 
 from __future__ import annotations
@@ -27,46 +27,49 @@ from divebook.workflow.table import Key, require_numbers
 
 
 SCHEME = "mcp://"
-"""Prefix of ids of resources: ``mcp://server/address``."""
+"""Prefix of the ids of an MCP server's resources: ``mcp://server/address``."""
 Answers: TypeAlias = Mapping[str, Mapping[str, Any]]
-"""Answers by the name of each request: ``{"action": "accept" | "decline" | "cancel", "content": {...}}``. The answer of
-a model is ``{"text", "model"}`` or ``{"error"}``."""
+"""Answers to the requests of an MCP server, by the name of each request.
+
+A person's answer is ``{"action": "accept" | "decline" | "cancel", "content": {...}}``, a model's answer ``{"text",
+"model"}`` or ``{"error"}``.
+"""
 
 
 class Elicit(Protocol):
-    """Function that asks a person, or a model, during a call."""
+    """Callback for requests of an MCP server during a tool call (elicitation). It asks a person or a model."""
 
     async def __call__(self, request: Mapping[str, Any], /) -> Mapping[str, Any]:
-        """Return the answer to one of the `CallOutcome.requests`."""
+        """Ask a person or a model one of the `CallOutcome.requests`. Return the answer."""
 
     async def withdraw(self) -> None:
-        """Close the open question, because the call has ended without the answer."""
+        """Withdraw the open question, because the tool call has ended without the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class OfferedTool(Definition):
-    """One tool of a server."""
+    """Description of one tool of an MCP server."""
 
     name: str
     description: str = ""
     input_schema: Mapping[str, Any] = field(default_factory=dict)
     hints: Mapping[str, bool] = field(default_factory=dict)
-    """Hints of the server that are trusted, by the names of `ToolHints`."""
+    """Hints about effects of the tool, if the server is trusted. Keys are the fields of `ToolHints`."""
     output_schema: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Discovered(Definition):
-    """Tools and instructions of a server for a turn. `to_dict` is the recorded form."""
+    """Tools and instructions of an MCP server, as an agent's turn records them. `to_dict` is the recorded form."""
 
     tools: tuple[OfferedTool, ...] = ()
     instructions: str = ""
-    """Instructions of the server for its users, which become part of an agent's instructions."""
+    """Instructions of the server for the users of its tools. They become part of an agent's instructions."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallOutcome(Definition):
-    """Result of a tool call: content, or requests that must be answered first.
+    """Result of calling a tool of an MCP server: content, or requests that must be answered first.
 
     Examples
     --------
@@ -75,7 +78,7 @@ class CallOutcome(Definition):
     """
 
     content: Any = None
-    """Text, JSON, or a list of them. Bytes have the form ``{"media_type": ..., "base64": ...}``."""
+    """A string, JSON, or a list of strings and JSON. Bytes have the form ``{"media_type": ..., "base64": ...}``."""
     is_error: bool = False
     requests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Requests by name: ``{"message", "schema"}``. The schema is empty if there is nothing to fill in.
@@ -84,16 +87,16 @@ class CallOutcome(Definition):
 
     Requests are answered by another call with `Answers` and the `state`."""
     state: str | None = None
-    """Opaque state of the server, which must be returned to it with the answers."""
+    """Opaque state of the server. The next call must return it to the server together with the answers."""
 
     @property
     def needs_input(self) -> bool:
-        """True if the tool must be called again with answers."""
+        """True if the server has sent requests, so that the tool must be called again with answers."""
         return bool(self.requests) or self.state is not None
 
 
 class ToolServer(Protocol):
-    """A server of tools, which is started when it is first used."""
+    """Interface of an MCP server for agents. The server is started, or connected, when it is first used."""
 
     @property
     def name(self) -> str:
@@ -105,10 +108,12 @@ class ToolServer(Protocol):
 
     @property
     def sampling(self) -> str | None:
-        """Agent that answers the server's requests to a model; None refuses them."""
+        """Name of the agent that answers the server's requests to a model (sampling). None refuses such requests."""
 
     async def discover(self) -> Discovered:
-        """Return the current tools and instructions. Raise `ServerError` if the server cannot be reached."""
+        """Return the current tools and instructions of the server. Raise `ServerError` if the server cannot be
+        reached.
+        """
 
     async def call(
         self,
@@ -120,7 +125,7 @@ class ToolServer(Protocol):
         elicit: Elicit | None = None,
         repeatable: bool = False,
     ) -> CallOutcome:
-        """Call a tool. After requests, call it again with the answers and the state of the previous outcome.
+        """Call a tool of the server. If the outcome contains requests, call again with answers and the outcome's state.
 
         Parameters
         ----------
@@ -146,9 +151,11 @@ FENCED = "fenced"
 VIRTUALENV = "virtualenv"
 DOCKER = "docker"
 WORKSPACE_KINDS = (LOCAL, FENCED, VIRTUALENV, DOCKER)
-"""Place of a workspace's commands: this machine, a fence on it, a Python environment, a container."""
+"""Kinds of workspaces: commands run on this machine, on this machine with restrictions, in a Python environment, or in
+a container.
+"""
 CONTAINED = frozenset({FENCED, DOCKER})
-"""Kinds whose commands can access only the workspace."""
+"""Kinds of workspaces whose commands can access only the workspace."""
 COMMAND_TIMEOUT = 180.0
 """Default time limit of a command in seconds."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -167,9 +174,9 @@ _OF_KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceDefinition(Definition):
-    """A place with files and a shell for agents and workflows.
+    """Definition of a workspace: a place with files and a shell for agents and workflows.
 
-    An execution works on its private copy of the folder, unless `in_place` is True. Its changes are shown, and applied
+    An execution works on its private copy of the folder, unless `in_place` is True. Changed files are shown, and copied
     to the folder when a person decides so. ``divebook keys Workspace`` describes each field.
 
     Examples
@@ -280,7 +287,7 @@ class WorkspaceDefinition(Definition):
 
 
 def is_memory(value: object) -> bool:
-    """Return whether a string is an amount of memory above 0: ``512m``."""
+    """Return True if a value is a string that states an amount of memory above 0, such as ``512m``."""
     return isinstance(value, str) and len(value) <= MOST_MEMORY_DIGITS and _MEMORY.fullmatch(value) is not None
 
 
@@ -304,19 +311,19 @@ IF_NOT_READ_ONLY = "if-not-read-only"
 IF_DESTRUCTIVE = "if-destructive"
 NEVER = "never"
 CONFIRMATION_MODES: Final = (ALWAYS, IF_NOT_READ_ONLY, IF_DESTRUCTIVE, NEVER)
-"""Modes that determine whether a person is asked if no rule matches."""
+"""Approval modes: they determine for which calls without a matching rule a person is asked."""
 READ_ONLY = "read-only"
 DESTRUCTIVE = "destructive"
 UNKNOWN = "unknown"
 EFFECTS: Final = (READ_ONLY, DESTRUCTIVE, UNKNOWN)
-"""Effects of a tool according to its hints, for `When`."""
+"""Effects of a tool according to its hints, for the key `When` of a rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRule(Definition):
-    """Approval rule for calls of some tools. If several rules match, the strictest decides.
+    """Approval rule: allows or denies calls of certain tools, or requires that a person is asked.
 
-    ``divebook keys ApprovalRule`` describes each field.
+    If several rules match, the strictest decides. ``divebook keys ApprovalRule`` describes each field.
 
     A rule that allows is interpreted narrowly: case, types and Unicode forms matter, ``*`` matches any text without
     ``/`` and ``**`` any text, and a call with an argument that `Arguments` does not contain is not allowed. A rule that
@@ -385,19 +392,19 @@ class ApprovalRule(Definition):
 
     @property
     def expires_us(self) -> int | None:
-        """Time of expiry in microseconds since 1970; None for never."""
+        """Time of expiry in microseconds since 1970; None if the rule never expires."""
         return None if self.expires is None else to_microseconds(_moment(self.expires))
 
     @property
     def in_words(self) -> str:
-        """The rule in a few words, for people and for the log."""
+        """Description of the rule in a few words, for people and for the log."""
         parts = {"agent": self.agent, "server": self.server, "arguments": self.arguments, "when": self.when}
         conditions = ", ".join(f"{name} {value}" for name, value in parts.items() if value is not None)
         return f"{self.outcome} {self.tool}{f' ({conditions})' if conditions else ''}"
 
 
 def _moment(value: Any) -> datetime:
-    """Parse the time of expiry of a rule. Without a time zone it is UTC. A date stands for its first moment."""
+    """Parse the time of expiry of an approval rule. A time without a zone is UTC; a date means the start of the day."""
     try:
         moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
     except (TypeError, ValueError) as error:
@@ -413,16 +420,19 @@ def _approval_error(key: str, value: Any, hint: str) -> DefinitionError:
 
 @dataclass(frozen=True, slots=True)
 class Approvals:
-    """Approval policy of an environment, or of one agent in it."""
+    """Approval policy of an environment, or of one agent in it: approval rules, and modes for calls that no rule
+    matches.
+    """
 
     rules: tuple[ApprovalRule, ...] = ()
     mode: str = ""
-    """Mode of all tools. Empty means that each tool decides."""
+    """Approval mode for all tools. Empty if each tool decides."""
     servers: Mapping[str, str] = field(default_factory=dict)
-    """Modes of tools of single MCP servers, by name."""
+    """Approval modes for the tools of single MCP servers, by name of the server."""
     stricter: Approvals | None = None
-    """Rules and modes of untrusted definitions. They can turn an allowed call into one that asks or is denied, never
-    the reverse."""
+    """Rules and modes of untrusted definitions. They can restrict an allowed call (ask or deny), but never allow a
+    call.
+    """
 
     def __post_init__(self) -> None:
         for mode in (self.mode, *self.servers.values()):
@@ -432,17 +442,21 @@ class Approvals:
 
     @property
     def relaxations(self) -> list[str]:
-        """Modes and rules that may allow a call without asking, in words."""
+        """Descriptions of the modes and rules that may allow a call without asking a person."""
         modes = (self.mode, *self.servers.values())
         relaxations = [f"the mode {mode}" for mode in modes if mode in (IF_DESTRUCTIVE, NEVER)]
         return relaxations + [f"the rule: {rule.in_words}" for rule in self.rules if rule.outcome == ALLOW]
 
     def mode_for(self, server: str) -> str:
-        """Return the mode for tools of a server; an empty name means no server. Empty means that each tool decides."""
+        """Return the approval mode for the tools of an MCP server (``""``: tools without a server). Empty if each tool
+        decides.
+        """
         return self.servers.get(server) or self.mode
 
     def plus(self, rules: Iterable[ApprovalRule | Mapping[str, Any]], agent: str | None = None) -> Self:
-        """Return the policy with additional rules, which apply to one agent only if `agent` is not None."""
+        """Return a copy of the policy with additional rules. If `agent` is not None, they apply only to calls of this
+        agent.
+        """
         additional = [ApprovalRule.of(rule) for rule in rules]
         if agent is not None:
             additional = [rule.like(agent=agent) for rule in additional]
@@ -453,7 +467,7 @@ class Approvals:
 
 
 CALL_TIMEOUT = 300.0
-"""Default time limit of one call in seconds."""
+"""Default time limit of one tool call in seconds."""
 MEMORY = "memory"
 FILE = "file"
 KEYCHAIN = "keychain"
@@ -467,7 +481,7 @@ def _refused(message: str, key: str, hint: str) -> DefinitionError:
 
 @dataclass(frozen=True, slots=True)
 class TokenStoreDefinition(Definition):
-    """Store of OAuth tokens: ``memory`` or ``file``."""
+    """Storage of OAuth tokens: ``memory`` of the process, or a ``file``. A keychain is refused."""
 
     type: Annotated[
         str | None,
@@ -489,7 +503,7 @@ class TokenStoreDefinition(Definition):
 
 @dataclass(frozen=True, slots=True)
 class OAuthDefinition(Definition):
-    """OAuth settings for a token of an MCP server."""
+    """OAuth settings with which divebook obtains a token for an MCP server."""
 
     client_id: Annotated[
         str | None, Key("The id of the OAuth client; without it, the server is asked for one.", example="divebook")
@@ -515,7 +529,7 @@ class OAuthDefinition(Definition):
 
 @dataclass(frozen=True, slots=True)
 class ApprovalFilterDefinition(Definition):
-    """Tools that always, or never, ask before they run."""
+    """Names of the tools of an MCP server that always, or never, need approval."""
 
     always: Annotated[tuple[str, ...], Key("Tools that always ask.", example="[delete_file]")] = ()
     never: Annotated[tuple[str, ...], Key("Tools that never ask.", example="[read_file]")] = ()
@@ -523,7 +537,7 @@ class ApprovalFilterDefinition(Definition):
 
 @dataclass(frozen=True, slots=True)
 class ToolConfigurationDefinition(Definition):
-    """Usable tools of an MCP server and their approval modes."""
+    """Selection of the tools of an MCP server that agents may use, and approval modes of these tools."""
 
     enabled: Annotated[bool, Key("Whether its tools may be used.")] = True
     allowed_tools: Annotated[tuple[str, ...], Key("Those that may be used; all if empty.", example="[read_file]")] = ()
@@ -540,7 +554,7 @@ class ToolConfigurationDefinition(Definition):
 
 @dataclass(frozen=True, slots=True)
 class MCPServerDefinition(Definition):
-    """An MCP server: a program to start (``stdio``) or an address (``http``).
+    """Definition of an MCP server: a program to start (``stdio``) or an address to connect to (``http``).
 
     ``divebook keys MCPServer`` describes each field.
 
@@ -606,19 +620,21 @@ class MCPServerDefinition(Definition):
             raise _refused(message, "Name", "leave out the *")
 
     def allows(self, tool: str) -> bool:
-        """Return True if a tool of the server may be used."""
+        """Return True if agents may use a tool of the server."""
         settings = self.tool_configuration
         if settings is None:
             return True
         return settings.enabled and (not settings.allowed_tools or tool in settings.allowed_tools)
 
     def _in_rules(self, tool: str) -> str:
-        """Return the name of a tool in rules. A name that contains ``/`` needs the server as its prefix."""
+        """Return the name of a tool in approval rules. A name that contains ``/`` is prefixed with the name of the
+        server.
+        """
         return f"{self.name}/{tool}" if "/" in tool else tool
 
     @property
     def approvals(self) -> Approvals:
-        """Approval policy of the server's tool configuration."""
+        """Approval policy that follows from the server's tool configuration."""
         settings = self.tool_configuration or ToolConfigurationDefinition()
         tools = settings.approval_filter or ApprovalFilterDefinition()
         rules = [ApprovalRule(self._in_rules(tool), server=self.name, outcome=ASK) for tool in tools.always]
