@@ -1,4 +1,6 @@
-"""Interpreter of sandboxed code: small expressions run in reused sessions, each script step in a fresh one."""
+"""Interpreter of sandboxed code: small expressions run in reused sandbox sessions, each script step in a fresh
+session.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,10 @@ _SCRIPTS_AT_ONCE = 16
 
 
 class _Processes:
-    """Sandbox processes of one interpreter in this Python process: started on first use, ended by `close`."""
+    """Sandbox processes and sessions of one interpreter in this Python process.
+
+    The processes are started on first use, and ended by `close`.
+    """
 
     def __init__(self) -> None:
         self._pid = os.getpid()
@@ -53,11 +58,11 @@ class _Processes:
         self._waited = threading.local()
 
     def clock(self) -> float:
-        """Return the time in seconds, minus the time that this thread has waited for a process."""
+        """Return a time in seconds that does not advance while this thread waits for a sandbox session."""
         return time.monotonic() - getattr(self._waited, "seconds", 0.0)
 
     def fresh(self, limits: Limits, prelude: str, *, asks_host: bool) -> SandboxSession:
-        """Return a fresh session. Blocks while too many scripts run."""
+        """Start a fresh sandbox session for a script. Blocks while too many scripts run."""
         self._refuse_after_fork()
         with self._changed:
             if self._sandbox is None:
@@ -74,7 +79,10 @@ class _Processes:
             raise forked()
 
     def lend(self, limits: Limits, *, fresh: bool) -> SandboxSession:
-        """Return a session for expressions, a used one if possible. Blocks while `_WARM_SESSIONS` are in use."""
+        """Take a sandbox session for expressions from the pool, or start one. Blocks while `_WARM_SESSIONS` are in use.
+
+        With `fresh` the session is always a new one.
+        """
         self._refuse_after_fork()
         with self._changed:
             before = time.monotonic()
@@ -94,7 +102,7 @@ class _Processes:
             raise
 
     def take_back(self, session: SandboxSession, *, usable: bool) -> None:
-        """Return a session to the pool, or close it if it is not usable any more."""
+        """Return a session for expressions to the pool, or close the session if it is not usable any more."""
         self._returned(session if usable else None)
         if not usable:
             session.close()
@@ -122,7 +130,7 @@ class _Processes:
 
 
 class Interpreter:
-    """Interpreter of sandboxed Python.
+    """Interpreter of sandboxed Python code: expressions and script steps.
 
     Threads may share an interpreter. Its processes are started when they are first needed.
 
@@ -154,7 +162,8 @@ class Interpreter:
         self._processes.close()
 
     def evaluate(self, context: Context, expressions: Sequence[str], names: Mapping[str, Any]) -> list[Any]:
-        """Return the values of deterministic expressions. All that need the sandbox cross to it together.
+        """Evaluate deterministic expressions and return their values. Expressions that need the sandbox run in it
+        together.
 
         Raises
         ------
@@ -173,13 +182,16 @@ class Interpreter:
         return self._completed(values, programs, names)
 
     def _completed(self, values: list[Any], programs: Sequence[Program], names: Mapping[str, Any]) -> list[Any]:
-        """Return the values, with those that are `NOTHING` evaluated in the sandbox."""
+        """Evaluate in the sandbox all programs whose value is still `NOTHING`. Return the complete list of values."""
         remaining = [program for program, value in zip(programs, values, strict=True) if value is NOTHING]
         answers = iter(self._asked(remaining, names)) if remaining else iter(())
         return [next(answers) if value is NOTHING else value for value in values]
 
     def _outside(self, program: Program, context: Context, names: Mapping[str, Any], work: WorkBudget) -> Any:
-        """Return the value of a reference or a composed expression; `NOTHING` if the sandbox must evaluate it."""
+        """Evaluate a program outside the sandbox, if it is a reference or a composed expression.
+
+        Return `NOTHING` if the sandbox must evaluate the program.
+        """
         if program.reference is not None:
             return program.reference.found(names, context)
         if program.structure is None or context not in (Context.VALUE, Context.EACH):
@@ -187,13 +199,13 @@ class Interpreter:
         return program.structure.value(Scope(context, names, self._parts, work))
 
     def _part(self, context: Context, text: str, names: Mapping[str, Any]) -> Any:
-        """Return the value of a part of an expression."""
+        """Evaluate a part of a composed expression: look up a reference, or run the text in the sandbox."""
         program = compile_expression(text)
         value = NOTHING if program.reference is None else program.reference.found(names, context)
         return self._completed([value], [program], names)[0]
 
     def _asked(self, programs: Sequence[Program], names: Mapping[str, Any]) -> list[Any]:
-        """Evaluate programs in the sandbox, as one list."""
+        """Evaluate several programs in the sandbox in one run, as one list expression."""
         code = f"[{','.join([program.code for program in programs])}]"
         try:
             value = self._evaluate(code, select(programs, names))
@@ -204,7 +216,8 @@ class Interpreter:
     def run_script(
         self, source: str, names: Mapping[str, Any], host: Host | None = None, limits: Limits = DEFAULT_LIMITS
     ) -> Any:
-        """Return the value of the last expression of a script, or None. Blocks until the script ends.
+        """Run a script in a fresh sandbox session. Return the value of its last expression, or None. Blocks until the
+        script ends.
 
         Raises
         ------
@@ -240,7 +253,9 @@ class Interpreter:
             return session.run(program.code, _sendable(names), answers)
 
     def _evaluate(self, code: str, names: dict[str, Any]) -> Any:
-        """Evaluate code in a warm session. If a used session runs out of memory or crashes, repeat in a fresh one."""
+        """Evaluate code in a reused session. If the session runs out of memory or crashes, repeat in a fresh
+        session.
+        """
         try:
             return self._evaluate_once(code, names, fresh=False)
         except SandboxError as failure:
