@@ -51,8 +51,8 @@ from divebook.questions.question import (
 
 
 class Fitting(NamedTuple):
-    """Functions for validating and parsing answers. They are passed in, because they need libraries that this package
-    lacks.
+    """Functions for validating and parsing answers. They are passed in, because this package must not import their
+    libraries.
     """
 
     complaint: Callable[[Mapping[str, Any], Any], str | None]
@@ -160,7 +160,8 @@ def checked_answer(question: Question, response: Any, fitting: Fitting, now: int
 
 
 def _with_arguments(question: Question, answer: Any) -> Any:
-    """Replace edited arguments in an answer that equal the displayed form of recorded values by the recorded values.
+    """Restore recorded values in an answer with arguments: an argument in its displayed form becomes the recorded
+    value.
 
     A card shows, for example, a date as text. See `with_originals`.
     """

@@ -182,7 +182,9 @@ class Interpreter:
         return self._completed(values, programs, names)
 
     def _completed(self, values: list[Any], programs: Sequence[Program], names: Mapping[str, Any]) -> list[Any]:
-        """Evaluate in the sandbox all programs whose value is still `NOTHING`. Return the complete list of values."""
+        """Evaluate in the sandbox the programs that could not be evaluated outside (value `NOTHING`). Return all
+        values.
+        """
         remaining = [program for program, value in zip(programs, values, strict=True) if value is NOTHING]
         answers = iter(self._asked(remaining, names)) if remaining else iter(())
         return [next(answers) if value is NOTHING else value for value in values]

@@ -335,7 +335,7 @@ class ReadKeys(NamedTuple):
     inputs: Keys = frozenset()
 
     def plus(self, other: ReadKeys) -> ReadKeys:
-        """Return the union of two sets of names."""
+        """Return the variables and inputs that this code or other code can read."""
         return ReadKeys(_both(self.state, other.state), _both(self.inputs, other.inputs))
 
 
@@ -413,6 +413,6 @@ def _normal(keys: Keys) -> Keys:
 
 
 def found_in(values: Mapping[str, T], keys: Keys) -> Iterator[T]:
-    """Yield the values of the existing keys, in the order of their names; all values if `keys` is None."""
+    """Yield the values of the keys that a mapping contains, in the order of the keys; all values if `keys` is None."""
     names = values if keys is None else sorted(key for key in keys if isinstance(key, str))
     yield from (values[name] for name in names if name in values)

@@ -241,9 +241,9 @@ documents = Documents()
 
 
 def prelude(code: str | None = None) -> str:
-    """Return the parts of the prelude whose names occur in `code`.
+    """Return the Python code that a sandbox session starts with, reduced to the helpers whose names occur in `code`.
 
-    Return the whole prelude if `code` is None or may evaluate more code.
+    Return all helpers if `code` is None or may evaluate more code.
     """
     words = set(re.findall(r"\w+", code or ""))
     everything = code is None or not words.isdisjoint(MAKE_CODE)

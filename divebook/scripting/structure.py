@@ -144,7 +144,7 @@ class ComposedNode:
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """Node that is evaluated as a whole: a constant, a reference to look up, or an expression for the sandbox."""
+    """Expression node that is evaluated as a whole: a constant, a reference to look up, or code for the sandbox."""
 
     text: str
     constant: Any = NOTHING
@@ -156,7 +156,7 @@ class _Leaf:
 
 @dataclass(frozen=True, slots=True)
 class _List:
-    """Node of a list or tuple. A starred entry (``*value``) adds all items of its value."""
+    """Expression node of a list or tuple. A starred entry (``*value``) adds all items of its value."""
 
     items: tuple[tuple[bool, ExpressionNode], ...]
 
@@ -176,7 +176,7 @@ class _List:
 
 @dataclass(frozen=True, slots=True)
 class _Dict:
-    """Node of a mapping. An entry without a key (``**value``) adds all entries of its value."""
+    """Expression node of a mapping. An entry without a key (``**value``) adds all entries of its value."""
 
     entries: tuple[tuple[ExpressionNode | None, ExpressionNode], ...]
 
@@ -201,7 +201,7 @@ def _is_key(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """Node of ``then if test else other``. Only the branch that the test selects is evaluated."""
+    """Expression node of ``then if test else other``. Only the branch that the test selects is evaluated."""
 
     test: str
     then: ExpressionNode
@@ -213,7 +213,7 @@ class _Choice:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Node of ``.name``, ``[key]`` or ``.get(key)`` after a composed value."""
+    """Expression node that reads ``.name``, ``[key]`` or ``.get(key)`` of a composed value."""
 
     whole: ExpressionNode
     part: Attribute | Item | Get
@@ -224,7 +224,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _ComputedItem:
-    """Node of ``[key]`` after a value, where the key is itself an expression."""
+    """Expression node that reads ``[key]`` of a value, where the key is itself an expression."""
 
     whole: ExpressionNode
     key: ExpressionNode
@@ -237,7 +237,7 @@ class _ComputedItem:
 
 @dataclass(frozen=True, slots=True)
 class _Slice:
-    """Node of ``[first:last:step]`` after a list."""
+    """Expression node that reads a part of a list, ``[first:last:step]``."""
 
     whole: ExpressionNode
     bounds: tuple[ExpressionNode | None, ...]
@@ -255,7 +255,7 @@ class _Slice:
 
 @dataclass(frozen=True, slots=True)
 class _ListSum:
-    """Node of ``a + b`` for lists."""
+    """Expression node that concatenates lists, ``a + b``."""
 
     parts: tuple[ExpressionNode, ...]
 
@@ -301,8 +301,8 @@ class _NoListError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Comprehension:
-    """Node of a list comprehension ``[item for ...]``, or with a key of a dict comprehension ``{key: item for
-    ...}``.
+    """Expression node of a list comprehension ``[item for ...]``, or with a key of a dict comprehension ``{key: item
+    for ...}``.
     """
 
     text: str

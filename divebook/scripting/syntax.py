@@ -428,8 +428,8 @@ def _may_be_code(node: ast.expr, code_names: frozenset[str] | None) -> bool:
 
 
 def is_change(node: ast.AST, *changes: str) -> bool:
-    """Return True if a syntax node is a call of ``state.set`` or ``state.delete``. `changes` limits the test to these
-    methods.
+    """Return True if a syntax node calls ``state.set`` or ``state.delete``. `changes` limits the test to some of these
+    names.
     """
     function = node.func if isinstance(node, ast.Call) else None
     return (

@@ -538,7 +538,8 @@ def _rules() -> tuple[_Rule, ...]:
 
 @cache
 def _signs() -> re.Pattern[str]:
-    """Return one pattern that matches wherever any rule could match, so that most texts are searched only once.
+    """Return one regular expression that matches wherever a rule could match, so that most texts are searched only
+    once.
 
     The signs are grouped by their first character: ``ghp_``, ``glpat-`` and ``sk-`` become ``g(?:hp_|lpat-)|s(?:k-)``.
     `re` then rejects a whole group at its first character.
@@ -553,7 +554,7 @@ def _signs() -> re.Pattern[str]:
 
 
 def _table() -> Iterator[_Rule]:
-    """Yield a rule for each entry of the tables `SHAPED`, `MARKED` and `_IN_CONTEXT`."""
+    """Yield a redaction rule for each entry of the tables `SHAPED`, `MARKED` and `_IN_CONTEXT`."""
     for hints, sign, pattern in SHAPED:
         yield _Rule(hints, (sign,), re.compile(pattern), REDACTED)
     for marks, follows, least in MARKED:

@@ -52,7 +52,7 @@ _MOST_BRACES = 64
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """An expression in a template."""
+    """An expression in a template, without the ``${`` and ``}`` around it."""
 
     expression: str
 
@@ -162,7 +162,8 @@ def _escaped_value(text: str) -> str:
 
 
 def with_escapes(text: str) -> str:
-    """Convert a template of form 0, which had no escapes, to the present syntax with the same meaning.
+    """Convert a template that an early version stored (form 0, without escapes) to the present syntax with the same
+    meaning.
 
     >>> with_escapes("costs $${state.price}")
     'costs ${"$"}${state.price}'

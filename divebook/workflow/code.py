@@ -60,13 +60,15 @@ def parts_of(roots: Mapping[str, Callable[..., Any]]) -> dict[str, Part]:
 
 
 def code_of(roots: Mapping[str, Callable[..., Any]]) -> dict[str, str]:
-    """Return the digests of `parts_of` alone, by label: the form that a log records."""
+    """Return a digest for each of some functions, and for each function and class that they use, by label: the form in
+    a log.
+    """
     return {label: part.digest for label, part in sorted(parts_of(roots).items())}
 
 
 def reaching(parts: Mapping[str, Part], label: str) -> set[str]:
-    """Return the labels of all functions and classes that use the labelled one directly or indirectly, and `label`
-    itself.
+    """Return the label of a function or class, and the labels of all functions and classes that use it directly or
+    indirectly.
     """
     labels = {label}
     while users := {name for name, part in parts.items() if name not in labels and labels.intersection(part.uses)}:
@@ -733,7 +735,9 @@ class _DeterminismVisitor(ast.NodeVisitor):
             self._look_at_iteration(each)
 
     def _look_at_change(self, node: ast.expr, of: ast.expr) -> None:
-        """Add a doubt if an expression changes a list, dict or set that is not a local variable."""
+        """Record a doubt if an expression changes a list, dict or set that is not local, because the change outlives
+        the run.
+        """
         while isinstance(of, ast.Subscript | ast.Attribute):
             of = of.value
         if isinstance(of, ast.Name) and isinstance(self._value(of.id), list | dict | set):

@@ -857,8 +857,8 @@ def bind_inputs(workflow: Workflow, values: Mapping[str, Any], *, coerce_text: b
 
 
 def bind_changed(workflow: Workflow, changed: Mapping[str, Any], *, coerce_text: bool = False) -> dict[str, Any]:
-    """Check and convert new values of some inputs. Raise `InputError` like `bind_inputs`, but omitted inputs are no
-    error.
+    """Check and convert new values of some inputs. Raise `InputError` like `bind_inputs`, but accept that inputs are
+    omitted.
     """
     changed = _by_declared_name(workflow, changed)
     declared = _declared(workflow, changed)

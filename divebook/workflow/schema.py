@@ -87,7 +87,7 @@ def step(parsed: ParsedMapping, reading: Reading) -> Any:
 def _bounds(
     values: dict[str, Any], parsed: ParsedMapping, reading: Reading, read: Callable[[Any], Bounds] = Bounds.read
 ) -> None:
-    """Replace the value of the key ``Bounds`` by its plain form. Add a problem if the bounds are not valid."""
+    """Convert the value of the key ``Bounds`` to plain JSON. Add a problem if the bounds are not valid."""
     if "bounds" not in values:
         return
     try:
@@ -420,7 +420,10 @@ def reference(name: str) -> tuple[str, list[KeyLine]]:
 
 
 def table_called(name: str) -> Table:
-    """Return the table with a name that `reference` accepts. Raise `NotFoundError` if there is none."""
+    """Return the table with a label such as ``step``, or of the definitions under a key such as ``Steps``.
+
+    Raise `NotFoundError` if there is no such table.
+    """
     folded = snake_case(name.replace(" ", "")).replace("_", "").casefold()
     for label, table in TABLES.items():
         names = {label.replace(" ", "").casefold(), *_holders(label)}

@@ -300,7 +300,7 @@ def _own_items(validator: Any, instance: Any, schema: Any, *, is_top: bool) -> s
 
 
 def _in_place(validator: Any, instance: Any, schema: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield each subschema that applies to the same value as a schema and that the value fits, with a validator for it.
+    """Yield the subschemas of a schema that apply to the same value and that the value fits, each with its validator.
 
     References and ``allOf``, ``anyOf``, ``oneOf`` come first, then the branch of ``if``, then ``dependentSchemas`` of
     existing properties.

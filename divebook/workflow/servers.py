@@ -104,7 +104,7 @@ class ToolServer(Protocol):
 
     @property
     def timeout(self) -> float:
-        """Time limit of a call in seconds."""
+        """Time limit of a call to a tool of the server in seconds."""
 
     @property
     def sampling(self) -> str | None:

@@ -39,9 +39,7 @@ MAX_TEXT = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Position in a definition text: line and column from 1 (0 without a text), and the index of the character from
-    0.
-    """
+    """Position in a definition text: line and column from 1 (0 without a text), and index of the character from 0."""
 
     line: int = 0
     column: int = 0
@@ -83,8 +81,8 @@ Node: TypeAlias = Scalar | SequenceNode | MappingNode
 
 
 def size_of(node: Node) -> int:
-    """Return the number of nodes in the tree below `node`, including `node`. A node that occurs repeatedly is counted
-    each time.
+    """Return the number of nodes in the tree below `node`, including `node`. A shared node counts each time it
+    occurs.
     """
     return 1 if isinstance(node, Scalar) else node.size
 
@@ -278,7 +276,7 @@ class Reading:
 
 
 class _Invalid:
-    """Type of the constant `INVALID`."""
+    """Type of the constant `INVALID`, which stands for a value that could not be read."""
 
     def __repr__(self) -> str:
         return "INVALID"
@@ -759,7 +757,7 @@ def number_problems(definition: Definition) -> Iterator[Problem]:
 
 
 def require_numbers(definition: Definition) -> None:
-    """Raise `DefinitionError` if a number of a definition is outside the range of its key. For definitions made in
+    """Raise `DefinitionError` if a number of a definition is outside the range of its key. Called for definitions in
     Python.
     """
     problems = [replace(problem, place=()) for problem in number_problems(definition)]
