@@ -74,7 +74,7 @@ class Typed:
     text: str
 
     def meant(self, question: Question, fitting: Fitting) -> Any:
-        """Interpret the typed text as an answer to a question. Return the text itself, or the data parsed from it."""
+        """Convert the typed text to an answer to a question: the text itself, or the data parsed from the text."""
         if question.kind == OUTCOME_UNKNOWN:
             word, _, result = self.text.strip().partition(" ")
             if word == DONE and result.strip():

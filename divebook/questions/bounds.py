@@ -151,9 +151,7 @@ def edge_key(source: str, target: str) -> str:
 
 
 def exceeded_edge(bounds: Bounds, edge_counts: Mapping[str, int]) -> str | None:
-    """Return the key of the first edge that was passed more often than its bound permits; None if there is no such
-    edge.
-    """
+    """Return the key of the first edge that was passed more often than its bound permits; None if no edge was."""
     return next((edge for edge, limit in bounds.edges.items() if edge_counts.get(edge, 0) > limit), None)
 
 

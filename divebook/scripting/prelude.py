@@ -429,9 +429,7 @@ Part: TypeAlias = Attribute | Item | Get
 
 
 def _spelt(name: Any, names: Any) -> Any:
-    """Return the key of a mapping that equals a name in normalized form. Return the name itself if there is no such
-    key.
-    """
+    """Return the key of a mapping that equals a name in normalized form. Return the name itself if no key equals it."""
     key = same_name(name, names) if isinstance(names, Mapping) else None
     return name if key is None else key
 

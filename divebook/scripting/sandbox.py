@@ -58,7 +58,7 @@ class Shield:
 def _installed_program() -> str | None:
     """Return the path of the sandbox program that is installed beside this Python.
 
-    Return None if there is no program, or no shell to start it with.
+    Return None if the program is missing, or a shell that could start it.
     """
     if os.name != "posix" or "MONTY_BIN" in os.environ:
         return None

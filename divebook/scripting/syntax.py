@@ -370,7 +370,7 @@ class _Edit:
 
 
 def rewrite(source: str, tree: ast.Expression | ast.Module, modules: frozenset[str]) -> str:
-    """Rewrite a source for the sandbox: reading an attribute of data becomes reading a key, and the result is checked.
+    """Translate a source for the sandbox: reading an attribute of data becomes reading a key; the result is checked.
 
     Parameters
     ----------
@@ -386,7 +386,7 @@ def rewrite(source: str, tree: ast.Expression | ast.Module, modules: frozenset[s
 
 
 def _names_dict(node: ast.AST) -> bool:
-    """Return True if a syntax node binds the name ``dict``, so that ``dict`` is no longer the builtin."""
+    """Return True if a syntax node binds the name ``dict``, so that ``dict`` does not mean the builtin any more."""
     if isinstance(node, ast.Name):
         return node.id == "dict" and not isinstance(node.ctx, ast.Load)
     return "dict" in (getattr(node, "name", None), getattr(node, "arg", None), getattr(node, "asname", None))
@@ -403,7 +403,7 @@ def _may_have_equal_keys(node: ast.Dict) -> bool:
 def _result_of(tree: ast.Expression | ast.Module) -> ast.expr | None:
     """Return the expression whose value is the result of the code, if that value must be checked.
 
-    Return None if there is no result, or if the result can only be plain data.
+    Return None if the code has no result, or if the result can only be plain data.
     """
     if isinstance(tree, ast.Expression):
         return tree.body if _may_be_code(tree.body, SAFE_NAMES) else None

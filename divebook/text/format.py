@@ -280,7 +280,7 @@ def in_notebook(verb: str, words: Sequence[str], options: Sequence[str] = ()) ->
 
 
 def quoted(word: str) -> str:
-    """Quote a word for the line of a magic, if the magic would split or interpret the word."""
+    """Put a word into quotes for the line of a magic, if the magic would split or interpret the word."""
     needs = not word or word.startswith(_NEEDS_QUOTES) or any(map(str.isspace, word))
     return "'" + word.replace("'", "''") + "'" if needs else word
 

@@ -299,7 +299,7 @@ def _assignment(text: str, match: re.Match[str], kind: int) -> _Assignment:
 
 
 def _value_of(text: str, assignment: _Assignment) -> _Value | None:
-    """Find the value of an assignment to the name of a secret. Return None if there is no value.
+    """Find the value of an assignment to the name of a secret. Return None if no value follows.
 
     The headers ``Authorization`` and ``Cookie`` have separate rules. A value in quotes ends at the closing quote. Any
     other value ends at a space; inside a line also at a comma or bracket, which separate values there.
@@ -451,7 +451,7 @@ def is_plain(url: str) -> bool:
 
 
 def without_password(url: str) -> str:
-    """Mask the password in a URL for display or storage. A malformed URL is cut off before its password.
+    """Hide the password in a URL for display or storage. A malformed URL is cut off before its password.
 
     Examples
     --------
@@ -466,7 +466,7 @@ def without_password(url: str) -> str:
 
 
 def cut_short(url: str) -> str:
-    """Cut off a malformed URL where its password may begin, and append ``***``."""
+    """Return the part of a malformed URL before the position where its password may begin, with ``***`` appended."""
     beginning = _BEGINNING.match(url)
     return f"{beginning[0]}:{HIDDEN}" if beginning else HIDDEN
 

@@ -39,7 +39,7 @@ _TOKEN = re.compile(
 
 @functools.lru_cache(maxsize=512)
 def compiled(pattern: str) -> regex.Pattern[str]:
-    """Compile a regular expression with the library `regex`. The result is cached.
+    """Return a regular expression compiled by the library `regex`. The result is cached.
 
     Raises
     ------
@@ -237,9 +237,7 @@ class WildcardMatcher:
         return once, looping
 
     def _with_skipped(self, states: int) -> int:
-        """Complete a bit set of parts that may match next: add each part that follows a part which may match the empty
-        text.
-        """
+        """Add the parts that follow an optional part to a set of parts that may match next. The set is a bit set."""
         while True:
             more = states | (states & self._empty) << 1 | (states & self._pairs) << 3
             if more == states:

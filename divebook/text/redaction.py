@@ -635,7 +635,7 @@ after it.
 
 
 def cut(text: str, limit: int) -> str:
-    """Shorten a text to about `limit` characters after redaction, and append the number of missing characters.
+    """Limit a text to about `limit` characters after redaction, and append the number of missing characters.
 
     >>> cut("abcdefgh", 5)
     'abcde… (3 more characters)'
@@ -648,7 +648,7 @@ def cut(text: str, limit: int) -> str:
 
 
 def head_and_tail(text: str, most: int, clean: Callable[[str], str] = str) -> str:
-    r"""Shorten a long text to its beginning and its end. `clean` redacts both parts before they are cut.
+    r"""Reduce a long text to its beginning and its end. `clean` redacts both parts before they are cut.
 
     >>> head_and_tail("a" * 50 + "z" * 50, 20)
     'aaaaaaaaaa\n... 80 characters left out; the whole is in the log ...\nzzzzzzzzzz'

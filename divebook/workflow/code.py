@@ -384,7 +384,7 @@ class Doubt(NamedTuple):
 
 
 def warn_of(function: Callable[..., Any]) -> None:
-    """Issue a `DeterminismWarning` for each line of a workflow function that may give a different result on replay.
+    """Warn (`DeterminismWarning`) about each line of a workflow function that may give a different result on replay.
 
     Functions of the same module that the workflow function uses are checked, too.
     """

@@ -175,7 +175,7 @@ def _word(kind: str, token: str) -> str:
 
 
 def _as_choice(match: re.Match[str]) -> str:
-    """Rewrite the legacy expression ``if a { b } else { c }`` as ``(a ? b : c)``, which `_choice` converts to
+    """Translate the legacy expression ``if a { b } else { c }`` as ``(a ? b : c)``, which `_choice` converts to
     Python.
     """
     return f"({match['test']} ? {match['then']} : {match['other']})"

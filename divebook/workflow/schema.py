@@ -422,7 +422,7 @@ def reference(name: str) -> tuple[str, list[KeyLine]]:
 def table_called(name: str) -> Table:
     """Return the table with a label such as ``step``, or of the definitions under a key such as ``Steps``.
 
-    Raise `NotFoundError` if there is no such table.
+    Raise `NotFoundError` if no table has this name.
     """
     folded = snake_case(name.replace(" ", "")).replace("_", "").casefold()
     for label, table in TABLES.items():

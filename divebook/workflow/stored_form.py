@@ -324,14 +324,14 @@ Data = dict[str, Any]
 
 
 def with_present_templates(workflow: Data) -> Data:
-    """Upgrade a workflow that an early version stored (form 0) to form 1: add escapes to its templates."""
+    """Convert a workflow that an early version stored (form 0) to form 1: add escapes to its templates."""
     has_values = DIALECT_RULES[workflow.get("dialect", OWN)].has_extensions
     steps = workflow.get("steps") or []
     return {**workflow, "steps": [_step(step, has_values=has_values) for step in steps]}
 
 
 def _step(step: Data, *, has_values: bool) -> Data:
-    """Upgrade a step that an early version stored (form 0) to form 1.
+    """Convert a step that an early version stored (form 0) to form 1.
 
     Fields that were templates get escapes (``with_escapes``). Strings inside parameters and inputs, and items of a
     list, were no templates, and are escaped as a whole (``literal``).

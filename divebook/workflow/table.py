@@ -664,7 +664,7 @@ class Table:
         return INVALID if parsed.failed - defaults(self.definition).keys() else self.definition(**parsed.values)
 
     def key(self, spelling: str) -> Key | None:
-        """Return the key with a spelling in Pascal case or snake case; None if there is no such key."""
+        """Return the key with a spelling in Pascal case or snake case; None if no key has this spelling."""
         return self._spellings.get(spelling)
 
     def write(self, value: Any) -> dict[str, Any]:
