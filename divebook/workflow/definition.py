@@ -43,6 +43,7 @@ from divebook.workflow.graph import check_workflow, reachable_from
 from divebook.workflow.pipelines import RESERVED, AgentStage, PipelineConfig, RunMode
 from divebook.workflow.resources import (
     AgentDefinition,
+    ApprovalRule,
     Config,
     DocumentDefinition,
     ModelSettings,
@@ -50,15 +51,14 @@ from divebook.workflow.resources import (
     ScheduleDefinition,
     ToolDefinition,
     TriggerDefinition,
+    WorkspaceDefinition,
 )
 from divebook.workflow.servers import (
     ApprovalFilterDefinition,
-    ApprovalRule,
     MCPServerDefinition,
     OAuthDefinition,
     TokenStoreDefinition,
     ToolConfigurationDefinition,
-    WorkspaceDefinition,
 )
 from divebook.workflow.step import STAGE, Catch, ContentEntry, Each, Edge, Step, chained, require_step
 from divebook.workflow.stored_form import (

@@ -22,6 +22,7 @@ from divebook.workflow.graph import check_workflow, duplicate_names
 from divebook.workflow.pipelines import AgentStage, EdgeLimit, PipelineConfig, RoutingRule
 from divebook.workflow.resources import (
     AgentDefinition,
+    ApprovalRule,
     Config,
     DocumentDefinition,
     ModelSettings,
@@ -29,15 +30,14 @@ from divebook.workflow.resources import (
     ScheduleDefinition,
     ToolDefinition,
     TriggerDefinition,
+    WorkspaceDefinition,
 )
 from divebook.workflow.servers import (
     ApprovalFilterDefinition,
-    ApprovalRule,
     MCPServerDefinition,
     OAuthDefinition,
     TokenStoreDefinition,
     ToolConfigurationDefinition,
-    WorkspaceDefinition,
 )
 from divebook.workflow.step import EXACTLY_ONE, Ask, Catch, ContentEntry, Each, Edge, Retry, Rollback, Step, chained
 from divebook.workflow.stored_form import defaults

@@ -17,7 +17,7 @@ from divebook.errors import DefinitionError, Problem, shown_number
 from divebook.text.ranges import CHARACTERS, COUNT
 from divebook.workflow.code import source_of
 from divebook.workflow.functions import UserFunction, as_function, is_callable
-from divebook.workflow.servers import IF_DESTRUCTIVE
+from divebook.workflow.resources import IF_DESTRUCTIVE
 from divebook.workflow.step import Retry
 
 F = TypeVar("F", bound=Callable[..., Any])
