@@ -175,7 +175,9 @@ def _with_arguments(question: Question, answer: Any) -> Any:
 
 
 def _require_open(question: Question, now: int) -> None:
-    if question.status == EXPIRED or (question.status == PENDING and (question.expires_us or now) < now):
+    # The time may be over before the engine has recorded the expiry. The answer is then too late as well.
+    is_overdue = (question.expires_us or now) < now  # None: the question never expires
+    if question.status == EXPIRED or (question.status == PENDING and is_overdue):
         raise InterruptError(question.id, EXPIRED_ALREADY)
     if question.status != PENDING:
         raise InterruptError(question.id, already_answered(question.answered_by, question.response))
@@ -187,11 +189,11 @@ def _unfit(question: Question, why: str) -> InterruptError:
 
 def _is_empty(value: Any) -> bool:
     if isinstance(value, Mapping) and set(value) <= FIELDS:
-        return all(entry == {} or _says_nothing(entry) for entry in value.values())
-    return _says_nothing(value)
+        return all(entry == {} or _is_blank(entry) for entry in value.values())
+    return _is_blank(value)
 
 
-def _says_nothing(value: Any) -> bool:
+def _is_blank(value: Any) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
 
 

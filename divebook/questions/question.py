@@ -267,6 +267,7 @@ def with_originals(answer: Any, recorded: Any) -> Any:
         return [with_originals(value, original) for value, original in pairs]
     if type(recorded) in _PLAIN:
         return answer
+    # Values are displayed with or without tags for their types, and some as `str` shows them.
     forms = [json.loads(encode_shown(recorded, tagged=tagged)) for tagged in (False, True)]
     if answer in (*forms, str(recorded)):
         return recorded

@@ -53,7 +53,7 @@ class _Processes:
         self._pid = os.getpid()
         self._changed = threading.Condition(threading.Lock())
         self._idle: list[SandboxSession] = []
-        self._lent = 0
+        self._in_use = 0
         self._sandbox: Sandbox | None = None
         self._waited = threading.local()
 
@@ -66,6 +66,7 @@ class _Processes:
         self._refuse_after_fork()
         with self._changed:
             if self._sandbox is None:
+                # Monty is loaded at this point, because many processes never evaluate anything in a sandbox.
                 from divebook.scripting.sandbox import Sandbox
 
                 self._sandbox = Sandbox(_WARM_SESSIONS + _SCRIPTS_AT_ONCE)
@@ -78,19 +79,21 @@ class _Processes:
         if self._sandbox is not None and self._pid != os.getpid():
             raise forked()
 
-    def lend(self, limits: Limits, *, fresh: bool) -> SandboxSession:
+    def acquire(self, limits: Limits, *, fresh: bool) -> SandboxSession:
         """Take a sandbox session for expressions from the pool, or start one. Blocks while `_WARM_SESSIONS` are in use.
 
         With `fresh` the session is always a new one.
         """
         self._refuse_after_fork()
         with self._changed:
+            # Waiting does not count for the time limit of this thread's expressions (see `clock`).
             before = time.monotonic()
-            while self._lent >= _WARM_SESSIONS:
+            while self._in_use >= _WARM_SESSIONS:
                 self._changed.wait()
             self._waited.seconds = getattr(self._waited, "seconds", 0.0) + time.monotonic() - before
-            self._lent += 1
+            self._in_use += 1
             if self._idle:
+                # A fresh session replaces an idle session, so that at most `_WARM_SESSIONS` sessions exist.
                 session = self._idle.pop()
                 if not fresh:
                     return session
@@ -98,10 +101,11 @@ class _Processes:
         try:
             return self.fresh(limits, prelude(), asks_host=False)
         except BaseException:
+            # Without this, another thread could wait for ever for the session that was not started.
             self._returned(None)
             raise
 
-    def take_back(self, session: SandboxSession, *, usable: bool) -> None:
+    def release(self, session: SandboxSession, *, usable: bool) -> None:
         """Return a session for expressions to the pool, or close the session if it is not usable any more."""
         self._returned(session if usable else None)
         if not usable:
@@ -109,7 +113,7 @@ class _Processes:
 
     def _returned(self, session: SandboxSession | None) -> None:
         with self._changed:
-            self._lent -= 1
+            self._in_use -= 1
             if session is not None:
                 self._idle.append(session)
             self._changed.notify()
@@ -178,24 +182,26 @@ class Interpreter:
         for program in programs:
             program.require(names, SAFE_NAMES)
         work = WorkBudget(self.limits.seconds, self._processes.clock)
-        values = [self._outside(program, context, names, work) for program in programs]
-        return self._completed(values, programs, names)
+        values = [self._evaluate_outside(program, context, names, work) for program in programs]
+        return self._evaluate_remaining(values, programs, names)
 
-    def _completed(self, values: list[Any], programs: Sequence[Program], names: Mapping[str, Any]) -> list[Any]:
+    def _evaluate_remaining(
+        self, values: list[Any], programs: Sequence[Program], names: Mapping[str, Any]
+    ) -> list[Any]:
         """Evaluate in the sandbox the programs that could not be evaluated outside (value `NOTHING`). Return all
         values.
         """
         remaining = [program for program, value in zip(programs, values, strict=True) if value is NOTHING]
-        answers = iter(self._asked(remaining, names)) if remaining else iter(())
+        answers = iter(self._evaluate_programs(remaining, names)) if remaining else iter(())
         return [next(answers) if value is NOTHING else value for value in values]
 
-    def _outside(self, program: Program, context: Context, names: Mapping[str, Any], work: WorkBudget) -> Any:
+    def _evaluate_outside(self, program: Program, context: Context, names: Mapping[str, Any], work: WorkBudget) -> Any:
         """Evaluate a program outside the sandbox, if it is a reference or a composed expression.
 
         Return `NOTHING` if the sandbox must evaluate the program.
         """
         if program.reference is not None:
-            return program.reference.found(names, context)
+            return program.reference.resolve(names, context)
         if program.structure is None or context not in (Context.VALUE, Context.EACH):
             return NOTHING
         return program.structure.value(Scope(context, names, self._parts, work))
@@ -203,10 +209,10 @@ class Interpreter:
     def _part(self, context: Context, text: str, names: Mapping[str, Any]) -> Any:
         """Evaluate a part of a composed expression: look up a reference, or run the text in the sandbox."""
         program = compile_expression(text)
-        value = NOTHING if program.reference is None else program.reference.found(names, context)
-        return self._completed([value], [program], names)[0]
+        value = NOTHING if program.reference is None else program.reference.resolve(names, context)
+        return self._evaluate_remaining([value], [program], names)[0]
 
-    def _asked(self, programs: Sequence[Program], names: Mapping[str, Any]) -> list[Any]:
+    def _evaluate_programs(self, programs: Sequence[Program], names: Mapping[str, Any]) -> list[Any]:
         """Evaluate several programs in the sandbox in one run, as one list expression."""
         code = f"[{','.join([program.code for program in programs])}]"
         try:
@@ -268,15 +274,15 @@ class Interpreter:
             raise
 
     def _evaluate_once(self, code: str, names: dict[str, Any], *, fresh: bool) -> Any:
-        session = self._processes.lend(self.limits, fresh=fresh)
+        session = self._processes.acquire(self.limits, fresh=fresh)
         usable = SAFE_NAMES.isdisjoint(names)  # a variable named "len" must not exist for the next expression
         try:
             value = session.evaluate(code, names)
         except BaseException as error:
             survives = isinstance(error, SandboxError) and not error.ends_session
-            self._processes.take_back(session, usable=usable and survives)
+            self._processes.release(session, usable=usable and survives)
             raise
-        self._processes.take_back(session, usable=usable)
+        self._processes.release(session, usable=usable)
         return value
 
 

@@ -88,9 +88,10 @@ def _needs(tree: ast.AST) -> frozenset[Need]:
     itself do not refer to the variables.
     """
     bound = {name for node in ast.walk(tree) for name in _bound_by(node)}
+    # An exception handler may handle a missing key.
     if any(isinstance(node, ast.Try) for node in ast.walk(tree)):
         return frozenset()
-    tested = {need for node in ast.walk(tree) for need in _asked(node)}
+    tested = {need for node in ast.walk(tree) for need in _tested(node)}
     read = {need for node in ast.walk(tree) for need in _read(node)}
     return frozenset(need for need in read - tested if need[0] not in bound)
 
@@ -111,7 +112,7 @@ def _read(node: ast.AST) -> Iterator[Need]:
         yield from _needs_of(node.value, [node.slice])
 
 
-def _asked(node: ast.AST) -> Iterator[Need]:
+def _tested(node: ast.AST) -> Iterator[Need]:
     """Yield the keys whose existence a syntax node tests: ``"total" in state``, ``state.get("total")`` and similar
     code.
     """
@@ -360,8 +361,10 @@ def reads_of(step: Step, *, only_items: bool = False) -> ReadKeys:
     """
     if only_items:
         return _together(code for code in code_texts(step) if code.is_before)
+    # A workflow function gets all inputs, and does not read variables.
     if step.type == FUNCTION:
         return ReadKeys(frozenset(), None)
+    # A program of `DynamicFrom`, and the handler of a custom step type, may read everything.
     if step.type not in KNOWN_TYPES or any(entry.dynamic_from is not None for entry in step.content):
         return EVERYTHING
     item = step.each.as_ if step.each is not None else None

@@ -366,7 +366,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
 # references.
 #
 # An example: `reference_of` returns ``Reference("state", (Attribute("order"), Item("id")))`` for ``state.order["id"]``.
-# `Reference.found` then follows the parts, beginning with the value of ``state``.
+# `Reference.resolve` then follows the parts, beginning with the value of ``state``.
 
 
 NOTHING = object()
@@ -382,11 +382,11 @@ class Attribute(NamedTuple):
 
     name: str
 
-    def named_in(self, names: Any) -> Attribute:
+    def spelled_as_in(self, names: Any) -> Attribute:
         """Return the attribute with its name in the spelling (Unicode form) of the variable or input that it refers
         to.
         """
-        return self if self.name.isascii() else Attribute(_spelt(self.name, names))
+        return self if self.name.isascii() else Attribute(_matching_key(self.name, names))
 
     def of(self, value: Any) -> Any:
         """Return the entry of a mapping under the attribute's name; `NOTHING` if there is none."""
@@ -398,9 +398,9 @@ class Item(NamedTuple):
 
     key: str | int
 
-    def named_in(self, names: Any) -> Item:
+    def spelled_as_in(self, names: Any) -> Item:
         """Return the item with its key in the spelling (Unicode form) of the variable or input that it refers to."""
-        return self if type(self.key) is int or str(self.key).isascii() else Item(_spelt(self.key, names))
+        return self if type(self.key) is int or str(self.key).isascii() else Item(_matching_key(self.key, names))
 
     def of(self, value: Any) -> Any:
         """Return the entry of a mapping, or the item of a list, under the key; `NOTHING` if there is none."""
@@ -416,9 +416,9 @@ class Get(NamedTuple):
     key: str
     default: Any
 
-    def named_in(self, names: Any) -> Get:
+    def spelled_as_in(self, names: Any) -> Get:
         """Return the part with its key in the spelling (Unicode form) of the variable or input that it refers to."""
-        return self if self.key.isascii() else Get(_spelt(self.key, names), self.default)
+        return self if self.key.isascii() else Get(_matching_key(self.key, names), self.default)
 
     def of(self, value: Any) -> Any:
         """Return the entry of a mapping under the key, or the default; `NOTHING` if the value is not a mapping."""
@@ -428,7 +428,7 @@ class Get(NamedTuple):
 Part: TypeAlias = Attribute | Item | Get
 
 
-def _spelt(name: Any, names: Any) -> Any:
+def _matching_key(name: Any, names: Any) -> Any:
     """Return the key of a mapping that equals a name in normalized form. Return the name itself if no key equals it."""
     key = same_name(name, names) if isinstance(names, Mapping) else None
     return name if key is None else key
@@ -448,7 +448,7 @@ class Reference(NamedTuple):
     name: str
     parts: tuple[Part, ...]
 
-    def found(self, names: Mapping[str, Any], context: Context) -> Any:
+    def resolve(self, names: Mapping[str, Any], context: Context) -> Any:
         """Look up the value of the reference among the names. Return `NOTHING` if only the sandbox can compute the
         value.
         """
@@ -456,7 +456,8 @@ class Reference(NamedTuple):
         for number, part in enumerate(self.parts):
             if value is NOTHING:
                 return NOTHING
-            value = (part.named_in(value) if number == 0 else part).of(value)
+            # The first part is the name of a variable or input. Only these names have a normalized spelling.
+            value = (part.spelled_as_in(value) if number == 0 else part).of(value)
         if context is Context.VALUE and isinstance(value, Mapping) and type(value) not in _PLAIN:
             value = dict(value)  # ``$(state)`` as a whole: the state is a mapping of another type
         return value if value is NOTHING or _STAYS[context](value) else NOTHING

@@ -311,6 +311,7 @@ class _Comprehension:
     loops: tuple[_Loop, ...]
 
     def value(self, scope: Scope) -> Any:
+        # For plain data one evaluation in the sandbox gives the same result as one for each item.
         if scope.is_plain(self.text):
             return NOTHING
         turns = _nested(self.loops, scope.of_parts)

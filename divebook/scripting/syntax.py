@@ -382,7 +382,7 @@ def rewrite(source: str, tree: ast.Expression | ast.Module, modules: frozenset[s
     if result is not None:
         editor.wrap(result)
     editor.visit(tree)
-    return editor.applied()
+    return editor.edited_source()
 
 
 def _names_dict(node: ast.AST) -> bool:
@@ -477,7 +477,7 @@ class _Editor(ast.NodeVisitor):
         for line in self._source.split(b"\n"):
             self._line_starts.append(self._line_starts[-1] + len(line) + 1)
 
-    def applied(self) -> str:
+    def edited_source(self) -> str:
         """Apply all collected edits to the source, and return the new source."""
         pieces: list[bytes] = []
         position = 0
@@ -962,13 +962,14 @@ def look_up(expression: str, names: Mapping[str, Any]) -> Any:
     expressions.
     """
     reference = compile_expression(expression).reference
-    return NOTHING if reference is None else reference.found(names, Context.VALUE)
+    return NOTHING if reference is None else reference.resolve(names, Context.VALUE)
 
 
 def select(programs: Iterable[Program], names: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of `names` that some programs can read. The cost does not depend on the size of the state."""
     reached: dict[str, set[str | int] | None] = {}
     for program in programs:
+        # ``eval`` may read any name, so that all values are sent.
         if program.makes_code:
             return {name: _part(value, None) for name, value in names.items()}
         for name, keys in program.uses.items():
@@ -996,7 +997,7 @@ def _part(value: Any, keys: set[str | int] | None) -> Any:
 # --- errors: failures of the sandbox, with line numbers of the script ------------------------------------------------
 
 
-_GROWN = 64
+_MAX_GROWTH = 64
 """Largest ratio between the memory that a value takes inside the sandbox and the size of its JSON form."""
 _MISSING_KEY = re.compile(r"(?P<before>(?P<path>[\w.]+) has no key '(?P<key>.*)') \(keys: .*\)", re.DOTALL)
 
@@ -1048,7 +1049,7 @@ def script_error(
         return ScriptLimitError(_needs_more(programs, names, limits.memory), failure.line)
     if failure.kind is FailureKind.CRASHED:
         return ScriptError(f"the sandbox process ended while it ran the script ({failure.text}); run it again")
-    line, spans_lines = _own_line(failure.line, programs)
+    line, spans_lines = _program_line(failure.line, programs)
     where = f" (line {line})" if line and spans_lines else ""
     kind = ScriptSyntaxError if failure.kind is FailureKind.SYNTAX else ScriptError
     return kind(f"{_with_nearest_key(failure.text, names)}{where}", line)
@@ -1062,10 +1063,14 @@ def _needs_more(programs: Sequence[Program], names: Mapping[str, Any], memory: i
     weights = {place: _weight(value) for place, value in values.items()}
     place = max(weights, key=weights.__getitem__, default="")
     message = f"script needs more than {memory / 2**20:g} MiB of memory"
-    if not place or weights[place] * _GROWN < memory:
+    if not place or weights[place] * _MAX_GROWTH < memory:
         return f"{message}; work on smaller parts"
     value = values[place]
-    kind = "text" if isinstance(value, str) else "mapping" if isinstance(value, Mapping) else type(value).__name__
+    kind = type(value).__name__
+    if isinstance(value, str):
+        kind = "text"
+    elif isinstance(value, Mapping):
+        kind = "mapping"
     return (
         f"{message}; {place}, a {kind} of {len(value):,}, is the largest value it looks at: "
         f"give it whole to an action or a step, as $({place}), or make what the script needs of it there"
@@ -1092,7 +1097,7 @@ def _weight(value: Any) -> int:
     return sum(map(_weight, value)) + len(value) if isinstance(value, list | tuple) else 8
 
 
-def _own_line(line: int | None, programs: Sequence[Program]) -> tuple[int | None, bool]:
+def _program_line(line: int | None, programs: Sequence[Program]) -> tuple[int | None, bool]:
     """Convert a line number in the code that was sent to a line number in one of its programs.
 
     Return also True if this program has more than one line.

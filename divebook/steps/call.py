@@ -30,7 +30,7 @@ from divebook.workflow.functions import (
     StepFunction,
     UserFunction,
     place_of,
-    require_itself,
+    require_unambiguous_name,
 )
 
 
@@ -121,7 +121,7 @@ async def call(
 async def _call_with_own_rollback(function: StepFunction, invoked: Callable[[], Awaitable[Any]]) -> Any:
     """Make a call, unless another function has replaced its rollback."""
     assert function.rollback is not None  # noqa: S101 - who asks has looked
-    require_itself(function.rollback)
+    require_unambiguous_name(function.rollback)
     return await invoked()
 
 

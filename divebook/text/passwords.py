@@ -196,7 +196,7 @@ def is_plain_value(text: str) -> bool:
 
 
 @lru_cache(4096)
-def is_telling(value: str) -> bool:
+def describes_secret(value: str) -> bool:
     """Return True if a value describes a secret (its type, its place, or that it is missing) but is not itself a
     secret.
     """
@@ -350,7 +350,7 @@ def _in_header(text: str, start: int) -> _Value | None:
     begin = start + (text[start : start + 1] in _QUOTES)
     scheme = _SCHEME.match(text, begin)
     value = _CREDENTIALS.match(text, scheme.end()) if scheme else _BARE.match(text, begin)
-    if value is None or is_telling(value[0]):
+    if value is None or describes_secret(value[0]):
         return None
     return (*value.span(), scheme is not None or not is_plain_value(value[0]))
 
@@ -359,7 +359,7 @@ def _is_secret_text(value: str, assignment: _Assignment) -> bool:
     """Return True if a value in quotes is a secret. A sentence of plain words is a secret only under the name of a
     password.
     """
-    if len(value) < 4 or is_telling(value) or looks_secret(value):
+    if len(value) < 4 or describes_secret(value) or looks_secret(value):
         return False
     if assignment.is_prose:
         return not is_plain_value(value)
@@ -372,7 +372,7 @@ def _is_secret_word(value: str, after: str, assignment: _Assignment, *, starts_l
     The tests are ordered from clear cases to doubtful cases.
     """
     # Too short, a placeholder, or a call such as ``password = getpass()``.
-    if len(value) < 4 or value == assignment.name or is_telling(value):
+    if len(value) < 4 or value == assignment.name or describes_secret(value):
         return False
     if _CODE.match(value) or after[:1] in ("(", "["):
         return False

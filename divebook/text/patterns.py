@@ -213,6 +213,7 @@ class WildcardMatcher:
 
     def matches(self, text: str) -> bool:
         """Return True if the wildcard pattern matches the whole text."""
+        # Bit `i` of `states` is set if part `i` of the pattern may match the next character.
         states = self._with_skipped(1)
         for character in text:
             once, looping = self._masks.get(character) or self._mask(character)

@@ -38,10 +38,10 @@ from divebook.text.format import visible
 from divebook.text.passwords import (
     REDACTED,
     assigned,
+    describes_secret,
     is_password,
     is_path,
     is_plain_value,
-    is_telling,
     is_word,
     looks_secret,
     named_at,
@@ -94,7 +94,7 @@ class Redactor:
         for secret in secrets_of_environment():
             self._see(secret)
             # A plain word such as "postgres" occurs in many results.
-            if not is_plain_value(secret) and not is_telling(secret):
+            if not is_plain_value(secret) and not describes_secret(secret):
                 self.know(secret)
 
     def fresh(self, secrets: Iterable[str] = ()) -> Redactor:
@@ -132,11 +132,12 @@ class Redactor:
 
     def _see(self, secret: str) -> None:
         bare = secret.strip()
-        if len(bare) >= LEAST_SECRET and not is_telling(bare) and len(self._seen) < MAX_SEEN:
+        if len(bare) >= LEAST_SECRET and not describes_secret(bare) and len(self._seen) < MAX_SEEN:
             self._seen.add(forms_of(bare))
 
     def text(self, text: str) -> str:
         """Replace the secrets in a text by ``[redacted]``."""
+        # A text this short contains no known secret, and without these characters no assignment.
         if len(text) < LEAST_SECRET and "=" not in text and ":" not in text:
             return text
         text = self._seen.hidden(self._named.hidden(text))
@@ -588,7 +589,7 @@ def _user(match: re.Match[str]) -> str:
 
 def _element(match: re.Match[str]) -> str:
     """Replace the text of an XML element whose name looks secret."""
-    return f"{match[1]}{REDACTED}" if looks_secret(match[2]) and not is_telling(match[3]) else match[0]
+    return f"{match[1]}{REDACTED}" if looks_secret(match[2]) and not describes_secret(match[3]) else match[0]
 
 
 _IN_CONTEXT: tuple[tuple[tuple[str, ...], str, str, Callable[[re.Match[str]], str] | str], ...] = (

@@ -71,6 +71,7 @@ def reaching(parts: Mapping[str, Part], label: str) -> set[str]:
     indirectly.
     """
     labels = {label}
+    # Add the users of the labels so far, until there are no further users.
     while users := {name for name, part in parts.items() if name not in labels and labels.intersection(part.uses)}:
         labels |= users
     return labels
@@ -647,8 +648,11 @@ class _DeterminismVisitor(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_SetComp(self, node: ast.SetComp) -> None:
-        for generator in node.generators:  # the result is a set again, so that the order has no effect
-            self.visit(generator.iter) if self._is_set(generator.iter) else self.visit(generator)
+        for generator in node.generators:
+            if self._is_set(generator.iter):  # the result is a set again, so that the order has no effect
+                self.visit(generator.iter)
+            else:
+                self.visit(generator)
         self.visit(node.elt)
 
     def visit_Starred(self, node: ast.Starred) -> None:
@@ -693,7 +697,9 @@ class _DeterminismVisitor(ast.NodeVisitor):
             return inspect.iscoroutinefunction(value) and self._is_foreign(identity_of(value))
         if isinstance(callee, ast.Attribute):
             root = callee.value
-            return (isinstance(root, ast.Name) and root.id in self._foreign) or self._is_foreign(self._dotted(callee))
+            if isinstance(root, ast.Name) and root.id in self._foreign:
+                return True
+            return self._is_foreign(self._dotted(callee))
         return False
 
     def _is_set(self, node: ast.expr) -> bool:

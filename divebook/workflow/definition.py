@@ -303,6 +303,7 @@ class Workflow(Definition):
         )
         names = {"inputs": [entry.name for entry in self.inputs], "outputs": [entry.name for entry in self.outputs]}
         problems = check_workflow(name, listed, self.steps, self.manner, **names)
+        # Only errors are raised. The reader of a definition file also shows the warnings.
         errors = [problem for problem in problems if problem.severity == "error"]
         if errors:
             raise DefinitionError(errors, f"workflow {name!r}")
@@ -312,6 +313,7 @@ class Workflow(Definition):
             raise DefinitionError([Problem(f"{error}")], f"workflow {name!r}") from error
 
     def _fill(self, **values: Any) -> None:
+        # Of several steps with the same name, the first one is used.
         steps = {step.name: step for step in reversed(values["steps"])}
         self._put(**values, _steps=steps, _reachable={}, _fingerprint="", _stored=None, _has_joins=None)
 
@@ -664,7 +666,9 @@ def visible_steps(workflow: Workflow) -> list[Step]:
         batch = steps_by_part[BATCH]
         return [batch, replace(steps_by_part[MERGE], edges=(Edge(batch.name),))]
     steps = {step.name: step for step in workflow.steps}
-    return [replace(steps[stage.name], edges=_ways(stage, config), catch=_caught(stage)) for stage in config.agents]
+    return [
+        replace(steps[stage.name], edges=_stage_edges(stage, config), catch=_caught(stage)) for stage in config.agents
+    ]
 
 
 def hidden_steps(data: Payload) -> frozenset[str]:
@@ -691,14 +695,14 @@ def hidden_in(workflow: Workflow) -> frozenset[str]:
     return frozenset(step.name for step in workflow.steps) - {step.name for step in visible_steps(workflow)}
 
 
-def _ways(stage: AgentStage, config: PipelineConfig) -> tuple[Edge, ...]:
+def _stage_edges(stage: AgentStage, config: PipelineConfig) -> tuple[Edge, ...]:
     """Return the edges from a pipeline stage to other stages: its routing rules in order, then its default target."""
-    ways = [
+    edges = [
         Edge(rule.target, f"{rule.condition} == {rule.value!r}")
         for rule in stage.routing_rules
         if config.stage(rule.target) is not None
     ]
-    return (*ways, Edge(stage.default_next)) if config.stage(stage.default_next) is not None else tuple(ways)
+    return (*edges, Edge(stage.default_next)) if config.stage(stage.default_next) is not None else tuple(edges)
 
 
 def _caught(stage: AgentStage) -> tuple[Catch, ...]:
@@ -706,26 +710,26 @@ def _caught(stage: AgentStage) -> tuple[Catch, ...]:
 
 
 def _sequential(config: PipelineConfig, route: str) -> list[Step]:
-    ways = [(name, f"$(state.{STATE}['next'] == [{name!r}])") for name in config.order]
+    edges = [(name, f"$(state.{STATE}['next'] == [{name!r}])") for name in config.order]
     stages = [_step(name, RUN, store=STATE, next=[route], stage=name) for name in config.order]
-    return [_route(config, route, ways), *stages]
+    return [_route(config, route, edges), *stages]
 
 
 def _parallel(config: PipelineConfig, route: str, used_names: set[str]) -> list[Step]:
     batch = _free(BATCH, used_names)
     merge = _free(MERGE, used_names)
-    ways = [(batch, f"$(len(state.{STATE}['next']) > 0)")]
+    edges = [(batch, f"$(len(state.{STATE}['next']) > 0)")]
     each = Each(f"$(state.{STATE}['next'])", as_="stage", parallel=max(2, len(config.order)))
     return [
-        _route(config, route, ways),
+        _route(config, route, edges),
         _step(batch, BATCH, store=BRANCHES, next=[merge], each=each),
         _step(merge, MERGE, store=STATE, next=[route]),
     ]
 
 
-def _route(config: PipelineConfig, name: str, ways: list[tuple[str, str]]) -> Step:
+def _route(config: PipelineConfig, name: str, edges: list[tuple[str, str]]) -> Step:
     again = (name, f"$(state.{STATE}['again'])")
-    return Step(name, type=STAGE, script=config.to_text(), parameters={PART: ROUTE}, store=STATE, next=[again, *ways])
+    return Step(name, type=STAGE, script=config.to_text(), parameters={PART: ROUTE}, store=STATE, next=[again, *edges])
 
 
 def _step(

@@ -98,8 +98,8 @@ class UserFunction:
 
     def _require_fit(self) -> None:
         """Raise `DefinitionError` if the option `executor` is not an executor, or cannot run this function."""
-        is_one = any(hasattr(self.executor, name) for name in ("submit", "run", "__call__"))
-        if not is_one and not isinstance(self.executor, str):
+        is_executor = any(hasattr(self.executor, name) for name in ("submit", "run", "__call__"))
+        if not is_executor and not isinstance(self.executor, str):
             message = f"the executor of {self.name} must be a name, a concurrent.futures.Executor or what makes one"
             hint = 'write executor="process", or pass a pool'
             raise DefinitionError([Problem(f"{message}, not {self.executor!r}", key="executor", hint=hint)])
@@ -238,7 +238,7 @@ def require_nameable(function: Any) -> None:
     raise DefinitionError([Problem(message, key="rollback", hint=hint)])
 
 
-def require_itself(step: UserFunction) -> None:
+def require_unambiguous_name(step: UserFunction) -> None:
     """Raise an error if the name of a rollback function refers to another closure of the same `def`.
 
     A function that is defined again, for example by running a cell again, replaces the earlier one without an error.
@@ -260,10 +260,10 @@ def require_itself(step: UserFunction) -> None:
 def _are_variants(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
     """Return True if two functions have the same code, but other values in their closures or other bound objects."""
     codes = getattr(one, "__code__", None), getattr(other, "__code__", None)
-    return codes[0] is not None and codes[0] is codes[1] and _around(one) != _around(other)
+    return codes[0] is not None and codes[0] is codes[1] and _closure_ids(one) != _closure_ids(other)
 
 
-def _around(function: Callable[..., Any]) -> list[object]:
+def _closure_ids(function: Callable[..., Any]) -> list[object]:
     cells = getattr(function, "__closure__", None) or ()
     inside = [id(cell.cell_contents) for cell in cells if _is_filled(cell)]
     return [*inside, id(getattr(function, "__self__", None))]
@@ -373,9 +373,11 @@ def name_of(target: Any) -> str:
 def is_async(target: Any) -> bool:
     """Return True if a callable returns a coroutine: an async function, or an object with an async ``__call__``."""
     target = _without_partials(target)
-    return inspect.iscoroutinefunction(target) or (
-        not isinstance(target, FunctionType | type) and inspect.iscoroutinefunction(getattr(target, "__call__", None))  # noqa: B004
-    )
+    if inspect.iscoroutinefunction(target):
+        return True
+    if isinstance(target, FunctionType | type):
+        return False
+    return inspect.iscoroutinefunction(getattr(target, "__call__", None))  # noqa: B004
 
 
 def _require_name(target: Any, kind: str, name: str | None) -> None:
@@ -457,7 +459,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 FUNCTION = "function"
 RESULT = "result"
 """Name of the variable, and of the output, that holds the return value of a workflow function."""
-_MADE = "__divebook_step__"
+_STEP_FUNCTION = "__divebook_step__"
 """Name of the attribute of a function decorated with ``@step`` that holds its `StepFunction`."""
 _TYPES = {str: "string", int: "int", float: "float", bool: "bool", list: "list", dict: "map"}
 
@@ -499,6 +501,7 @@ class StepFunction(UserFunction):
         arguments.
         """
         takes = self.takes
+        # Fast path: positional arguments alone need no `Signature.bind`.
         if not kwargs and takes.least <= len(args) <= len(takes.by_place):
             return dict(zip(takes.by_place, args, strict=False))
         signature = signature_of(self.function)
@@ -749,7 +752,7 @@ def step(
 
 def _undoing(function: Callable[..., Any]) -> StepFunction:
     """Register the function of ``rollback=`` in this process under its name. Return it as a step function."""
-    decorated_step: StepFunction | None = getattr(function, _MADE, None)
+    decorated_step: StepFunction | None = getattr(function, _STEP_FUNCTION, None)
     require_nameable(decorated_step.function if decorated_step is not None else function)
     if decorated_step is None:
         plain_function = as_function(function, "step")
@@ -760,7 +763,7 @@ def _undoing(function: Callable[..., Any]) -> StepFunction:
 
 def step_of(function: Any) -> StepFunction | None:
     """Return the `StepFunction` behind a function decorated with ``@step``; None for other objects."""
-    return getattr(function, _MADE, None)
+    return getattr(function, _STEP_FUNCTION, None)
 
 
 U = TypeVar("U", bound=UserFunction)
@@ -793,7 +796,7 @@ def _make_step(step_function: StepFunction) -> Callable[..., Any]:
         return function(*args, **kwargs) if calls is None else calls.call(step_function, args, kwargs)
 
     setattr(call, LABEL, f"step {step_function.name}")
-    setattr(call, _MADE, step_function)
+    setattr(call, _STEP_FUNCTION, step_function)
     source_of(function)
     _require_rollback(step_function)
     return call

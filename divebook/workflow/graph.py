@@ -66,7 +66,8 @@ def step_problems(step: Step, rules: DialectRules) -> list[Problem]:
     thousands of simple steps. The strict dialect has more checks.
     """
     problems = [] if step.name.strip() else [Problem("step name cannot be empty", key="Name", place=("Name",))]
-    if rules.is_strict and not _is_whole(step):
+    # The full checks of type and keys are needed only if this quick test fails.
+    if rules.is_strict and not _has_required_key(step):
         problems += [*_type(step), *_missing(step)]
     if step.each:
         listed = _rows(step, step.each) if step.each.rows is not None else _items(step.each)
@@ -84,7 +85,7 @@ def step_problems(step: Step, rules: DialectRules) -> list[Problem]:
         problems.append(warning)
     if step.type == CONTINUE:
         problems += _without_effect(step)
-    if step.end or _is_given_more(step):
+    if step.end or _has_unused_keys(step):
         problems += _ignored(step, "error" if rules.is_strict else "warning")
     return problems
 
@@ -114,7 +115,7 @@ def _ask(ask: Ask) -> Iterator[Problem]:
         yield Problem(message, key="Default", place=("Ask", "Default"), hint="write a value that fits the Schema")
 
 
-def _is_whole(step: Step) -> bool:
+def _has_required_key(step: Step) -> bool:
     """Return True if a step has the first key that its type requires. This quick test is sufficient for nearly every
     step.
     """
@@ -122,7 +123,7 @@ def _is_whole(step: Step) -> bool:
     return needed is not None and bool(getattr(step, needed[0][0]))
 
 
-def _is_given_more(step: Step) -> bool:
+def _has_unused_keys(step: Step) -> bool:
     """Return True if a step sets keys that have no effect for its type."""
     unused = _UNUSED.get(step.type)
     return unused is not None and unused.values(step) != unused.nothing

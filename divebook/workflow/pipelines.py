@@ -430,5 +430,6 @@ def _cycles(config: PipelineConfig) -> Iterator[Problem]:
 def _waits_for(stage: AgentStage, waiting: Mapping[str, AgentStage]) -> bool:
     """Return True if a stage cannot run before one of the stages named in `waiting` has run."""
     blocked = [name in waiting for name in stage.requires]
+    # With the strategy `any`, one completed stage of `requires` is sufficient.
     is_blocked = all(blocked) if stage.join_strategy == "any" and blocked else any(blocked)
     return is_blocked or any(name in waiting for name in stage.after)

@@ -226,8 +226,8 @@ def _implied(steps: tuple[Step, ...]) -> list[bool]:
     """Return a boolean for each step: True if ``Next`` can be omitted, because the order of the steps implies the same
     edges.
     """
-    alone = chained(replace(step, edges=UNDECIDED) for step in steps)
-    return [step.edges == implied.edges for step, implied in zip(steps, alone, strict=True)]
+    without_next = chained(replace(step, edges=UNDECIDED) for step in steps)
+    return [step.edges == implied.edges for step, implied in zip(steps, without_next, strict=True)]
 
 
 # --- changes of single steps ------------------------------------------------------------------------------------------
@@ -294,8 +294,8 @@ def _text_with(written: str, workflow: Workflow, step: Mapping[str, Any]) -> str
         while not lines[-1].strip() or lines[-1].lstrip().startswith("#"):  # they belong to the next step
             lines.pop()
         end = old.start.index + len("\n".join(lines))
-        anew = indent(dump_yaml(step).rstrip("\n"), " " * (old.start.column - 1)).lstrip()
-        text = f"{written[: old.start.index]}{anew}{written[end:]}"
+        step_text = indent(dump_yaml(step).rstrip("\n"), " " * (old.start.column - 1)).lstrip()
+        text = f"{written[: old.start.index]}{step_text}{written[end:]}"
         result = read_workflow(text, dialect=workflow.dialect, name=workflow.name)
     except (DefinitionError, StopIteration):
         return None

@@ -67,7 +67,10 @@ def content_entry(parsed: ParsedMapping, reading: Reading) -> Any:
     entry = ContentEntry(**(parsed.values if reading.strict else dialect.content(parsed.values)))
     if parsed.is_sound and not entry.is_complete:
         reading.add(
-            EXACTLY_ONE, parsed.node.start, parsed.place, hint=f"this one has {', '.join(entry.given) or 'none'}"
+            EXACTLY_ONE,
+            parsed.node.start,
+            parsed.place,
+            hint=f"this one has {', '.join(entry.present_sources) or 'none'}",
         )
     return entry if entry.is_complete else INVALID
 
@@ -119,14 +122,15 @@ def workflow(parsed: ParsedMapping, reading: Reading) -> Any:
     single = values.pop("output", None)
     outputs = (*([single] if single else []), *values.pop("outputs", ()))
     steps_place = (*parsed.place, "Steps")
+    # The graph is checked only if no step is missing. Edges to a missing step would be reported as errors, too.
     is_whole = not any(place[: len(steps_place)] == steps_place for place in reading.refused)
     if "steps" not in parsed.failed and is_whole:
         steps = values["steps"]
         inputs = values["inputs"]
         names = {"inputs": [entry.name for entry in inputs], "outputs": [entry.name for entry in outputs]}
         problems = check_workflow(values["name"], steps, chained(steps), reading.rules, **names)
-        reading.add_found(
-            problem.below(*parsed.place) for problem in problems if not _is_echo(problem, parsed.place, reading)
+        reading.add_located(
+            problem.below(*parsed.place) for problem in problems if not _is_consequence(problem, parsed.place, reading)
         )
     if reading.errors:
         return INVALID
@@ -135,7 +139,7 @@ def workflow(parsed: ParsedMapping, reading: Reading) -> Any:
     return Workflow(**values, outputs=outputs, dialect=reading.dialect, source=source, written=written)
 
 
-def _is_echo(problem: Problem, place: Place, reading: Reading) -> bool:
+def _is_consequence(problem: Problem, place: Place, reading: Reading) -> bool:
     """Return True if a problem is probably a consequence of an error that was already reported for the same step."""
     in_broken_step = (*place, *problem.place[:2]) in reading.broken
     return in_broken_step and problem.place[2:3] not in (("Next",), ("Name",))
@@ -176,7 +180,7 @@ def _check_provider(name: str | None, place: Place, reading: Reading) -> None:
         hint = f"one of {', '.join(dialect.PROVIDERS)}"
     else:
         return
-    reading.add_found([Problem(f'unsupported provider: "{name}"', key=str(place[-1]), hint=hint, place=place)])
+    reading.add_located([Problem(f'unsupported provider: "{name}"', key=str(place[-1]), hint=hint, place=place)])
 
 
 def mcp_server(parsed: ParsedMapping, reading: Reading) -> Any:
@@ -201,7 +205,7 @@ def definitions(parsed: ParsedMapping, reading: Reading) -> Any:
     for name, (key, label) in LISTS.items():
         names = [item.name for item in parsed.values.get(name, ())]
         severity: Severity = "error" if name in FATAL_DUPLICATES else reading.severity
-        reading.add_found(duplicate_names(label, names, (*parsed.place, key), severity, rules=reading.rules))
+        reading.add_located(duplicate_names(label, names, (*parsed.place, key), severity, rules=reading.rules))
     if reading.errors:
         return INVALID
     workflows = parsed.values.get("workflows", ())
@@ -457,13 +461,13 @@ def _section(label: str) -> Iterator[str]:
 
 
 def _holders(label: str) -> set[str]:
-    held = [
+    holders = [
         key
         for table in TABLES.values()
         for key in table.keys
         if isinstance(key.kind, One | Many) and key.kind.table is TABLES[label]
     ]
-    return {snake_case(key.name).replace("_", "") for key in held}
+    return {snake_case(key.name).replace("_", "") for key in holders}
 
 
 def line_of(key: Key, table: Table) -> KeyLine:

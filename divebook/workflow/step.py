@@ -305,19 +305,19 @@ class ContentEntry(Definition):
         return [{key: value for key, value in entry.items() if key != "fingerprints"} for entry in entries]
 
     @property
-    def given(self) -> tuple[str, ...]:
+    def present_sources(self) -> tuple[str, ...]:
         """Names of the sources that are set, such as ``path``."""
         return tuple(name for name in SOURCES if getattr(self, name) is not None)
 
     @property
     def is_complete(self) -> bool:
         """True if the entry has exactly one source."""
-        return len(self.given) == 1
+        return len(self.present_sources) == 1
 
     @property
     def source(self) -> str:
         """Name of the source: ``text``, ``path``, ``url``, ``document``, ``dynamic`` or ``dynamic_from``."""
-        return self.given[0]
+        return self.present_sources[0]
 
 
 # --- types of steps, edges and loops ----------------------------------------------------------------------------------

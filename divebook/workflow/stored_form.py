@@ -208,6 +208,7 @@ def restored(cls: type[R], data: Mapping[str, Any]) -> R:
     took half the time of a resumption.
     """
     definition = object.__new__(cls)
+    # After the loop `count` is 0 if each stored field belongs to the class.
     count = len(data)
     for name, put, read, default in _form(cls).puts:
         if name in data:

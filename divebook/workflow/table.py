@@ -213,7 +213,7 @@ class Reading:
         line, column = self.position(mark)
         self.problems.append(Problem(message, line, column, key, severity, hint, place))
 
-    def add_found(self, problems: Iterable[Problem]) -> None:
+    def add_located(self, problems: Iterable[Problem]) -> None:
         """Add problems that have a place but no position. The position of the place, or of the part around it, is
         filled in.
         """
@@ -520,7 +520,7 @@ class Texts:
 
 
 _CAPITALS = {"id": "ID", "mcp": "MCP", "oauth": "OAuth", "pkce": "PKCE", "uri": "URI", "url": "URL"}
-FOLLOWS: Any = None
+DERIVED: Any = None
 """Default for the kind of a key: the kind follows from the type annotation of the field."""
 
 
@@ -549,7 +549,7 @@ class Key:
     name: str = ""
     """Spelling of the key in files; by default the name of the field in Pascal case."""
     field: str = ""
-    kind: Kind = FOLLOWS
+    kind: Kind = DERIVED
     required: str = ""
     """Error message for a missing or empty key; empty if the key is optional."""
     ignored: str = ""
@@ -637,13 +637,15 @@ class Table:
                 continue
             where = (*place, key.name)
             reading.locate(where, key_node.start, item.start)
+            # A key without a value counts as omitted.
             if not (isinstance(item, Scalar) and item.value is None):
                 self._note_effect(key, key_node, where, reading)
                 values[key.field] = key.kind.read(item, where, reading)
+        # The definition is created even if keys have failed, so that its constructor can report further problems.
         failed = {key.field for key in self.keys if values.get(key.field) is INVALID}
         failed |= self._missing(values, node, place, reading)
         values = {name: value for name, value in values.items() if name not in failed}
-        make = self.make or self._made
+        make = self.make or self._construct
         parsed = ParsedMapping(values, node, place, frozenset(failed), len(reading.errors) == before)
         try:
             return make(parsed, reading)
@@ -651,13 +653,13 @@ class Table:
             reading.refused.add(place)
             for problem in error.problems:
                 if problem.place:
-                    reading.add_found([problem.below(*place)])
+                    reading.add_located([problem.below(*place)])
                 else:
                     where = (*place, problem.key or "")
                     reading.add(problem.message, node.start, where, key=problem.key, hint=problem.hint)
             return INVALID
 
-    def _made(self, parsed: ParsedMapping, _reading: Reading) -> Any:
+    def _construct(self, parsed: ParsedMapping, _reading: Reading) -> Any:
         """Call the constructor with the valid values. Return `INVALID` if a field without a default has no valid
         value.
         """
@@ -777,12 +779,12 @@ def _has_key(hint: Any) -> bool:
 
 def _is_number(hint: Any) -> bool:
     declared, key = get_args(hint)
-    return hasattr(_kind_of(declared) if key.kind is FOLLOWS else key.kind, "range")
+    return hasattr(_kind_of(declared) if key.kind is DERIVED else key.kind, "range")
 
 
 def _key(name: str, hint: Any, key: Key) -> Key:
     """Return a copy of a field's key in which the name and the kind are filled in."""
-    kind = _kind_of(hint) if key.kind is FOLLOWS else key.kind
+    kind = _kind_of(hint) if key.kind is DERIVED else key.kind
     return replace(key, name=key.name or _written(name), field=name, kind=kind)
 
 

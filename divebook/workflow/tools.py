@@ -25,7 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 MOST = 60_000
 """Default limit on the number of characters of a tool's result that a model receives."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
-_MADE = "__divebook_tool__"
+_TOOL_FUNCTION = "__divebook_tool__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ def tool_of(target: Any) -> ToolFunction:
     if not callable(target) and not isinstance(target, staticmethod | classmethod):
         hint = "give a function, or the name of a tool as a text"
         raise DefinitionError([Problem(f"a tool is a function, not {target!r}", hint=hint)])
-    decorated: ToolFunction | None = getattr(target, _MADE, None)
+    decorated: ToolFunction | None = getattr(target, _TOOL_FUNCTION, None)
     if decorated is not None:
         # A method that is accessed through an instance is another object than the decorated function.
         return decorated if decorated.function is target else replace(decorated, function=target)
@@ -294,7 +294,7 @@ def tool(
         )
         if "." not in function.__qualname__.rpartition("<locals>.")[2]:  # a method needs its object
             REGISTERED_TOOLS[tool_function.name] = tool_function
-        setattr(function, _MADE, tool_function)
+        setattr(function, _TOOL_FUNCTION, tool_function)
         source_of(function)
         return function
 

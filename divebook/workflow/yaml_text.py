@@ -138,10 +138,12 @@ class _Composer:
             self._reading.fail(f"nested deeper than {MAX_DEPTH} levels", mark)
         kind = type(event).__name__
         node = self._alias(event, mark) if kind == "AliasEvent" else self._made(event, kind, mark, depth)
+        # An alias counts with all nodes below it. Otherwise a short file with nested aliases could expand to any size.
         if kind == "AliasEvent" or isinstance(node, Scalar):
             self._count += size_of(node)
         if self._count > MAX_NODES:
             self._reading.fail(f"more than {MAX_NODES} values once all aliases are unfolded", mark)
+        # The anchor is added when its node is complete, so that a node cannot contain itself through an alias.
         if kind != "AliasEvent" and event.anchor:
             self._anchors[event.anchor] = node
         return node
@@ -166,6 +168,7 @@ class _Composer:
 
     def _whole_characters(self, text: str, mark: Mark) -> str:
         try:
+            # Two escaped halves of a surrogate pair become one character; a single half raises the error.
             return text.encode("utf-16", "surrogatepass").decode("utf-16")
         except UnicodeDecodeError:
             self._reading.fail("the text holds half a character (a lone surrogate)", mark)
