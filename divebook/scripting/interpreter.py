@@ -43,96 +43,6 @@ _WARM_SESSIONS = max(2, min(4, os.cpu_count() or 2))
 _SCRIPTS_AT_ONCE = 16
 
 
-class _Processes:
-    """Sandbox processes and sessions of one interpreter in this Python process.
-
-    The processes are started on first use, and ended by `close`.
-    """
-
-    def __init__(self) -> None:
-        self._pid = os.getpid()
-        self._changed = threading.Condition(threading.Lock())
-        self._idle: list[SandboxSession] = []
-        self._in_use = 0
-        self._sandbox: Sandbox | None = None
-        self._waited = threading.local()
-
-    def clock(self) -> float:
-        """Return a time in seconds that does not advance while this thread waits for a sandbox session."""
-        return time.monotonic() - getattr(self._waited, "seconds", 0.0)
-
-    def fresh(self, limits: Limits, prelude: str, *, asks_host: bool) -> SandboxSession:
-        """Start a fresh sandbox session for a script. Blocks while too many scripts run."""
-        self._refuse_after_fork()
-        with self._changed:
-            if self._sandbox is None:
-                # Monty is loaded at this point, because many processes never evaluate anything in a sandbox.
-                from divebook.scripting.sandbox import Sandbox
-
-                self._sandbox = Sandbox(_WARM_SESSIONS + _SCRIPTS_AT_ONCE)
-                self._pid = os.getpid()
-                atexit.register(self.close)
-            sandbox = self._sandbox
-        return sandbox.session(limits, prelude, asks_host=asks_host)
-
-    def _refuse_after_fork(self) -> None:
-        if self._sandbox is not None and self._pid != os.getpid():
-            raise forked()
-
-    def acquire(self, limits: Limits, *, fresh: bool) -> SandboxSession:
-        """Take a sandbox session for expressions from the pool, or start one. Blocks while `_WARM_SESSIONS` are in use.
-
-        With `fresh` the session is always a new one.
-        """
-        self._refuse_after_fork()
-        with self._changed:
-            # Waiting does not count for the time limit of this thread's expressions (see `clock`).
-            before = time.monotonic()
-            while self._in_use >= _WARM_SESSIONS:
-                self._changed.wait()
-            self._waited.seconds = getattr(self._waited, "seconds", 0.0) + time.monotonic() - before
-            self._in_use += 1
-            if self._idle:
-                # A fresh session replaces an idle session, so that at most `_WARM_SESSIONS` sessions exist.
-                session = self._idle.pop()
-                if not fresh:
-                    return session
-                session.close()
-        try:
-            return self.fresh(limits, prelude(), asks_host=False)
-        except BaseException:
-            # Without this, another thread could wait for ever for the session that was not started.
-            self._returned(None)
-            raise
-
-    def release(self, session: SandboxSession, *, usable: bool) -> None:
-        """Return a session for expressions to the pool, or close the session if it is not usable any more."""
-        self._returned(session if usable else None)
-        if not usable:
-            session.close()
-
-    def _returned(self, session: SandboxSession | None) -> None:
-        with self._changed:
-            self._in_use -= 1
-            if session is not None:
-                self._idle.append(session)
-            self._changed.notify()
-
-    def close(self) -> None:
-        if self._pid != os.getpid():
-            return  # exit of a forked child: the processes belong to the parent
-        atexit.unregister(self.close)
-        with self._changed:
-            idle = self._idle
-            self._idle = []
-            sandbox = self._sandbox
-            self._sandbox = None
-        for session in idle:
-            session.close()
-        if sandbox is not None:
-            sandbox.close()
-
-
 class Interpreter:
     """Interpreter of sandboxed Python code: expressions and script steps.
 
@@ -292,6 +202,96 @@ def _is_plain(text: str, names: Mapping[str, Any]) -> bool:
 
 def _sendable(names: Mapping[str, Any]) -> dict[str, Any]:
     return {name: sendable(value, name) for name, value in names.items()}
+
+
+class _Processes:
+    """Sandbox processes and sessions of one interpreter in this Python process.
+
+    The processes are started on first use, and ended by `close`.
+    """
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._changed = threading.Condition(threading.Lock())
+        self._idle: list[SandboxSession] = []
+        self._in_use = 0
+        self._sandbox: Sandbox | None = None
+        self._waited = threading.local()
+
+    def clock(self) -> float:
+        """Return a time in seconds that does not advance while this thread waits for a sandbox session."""
+        return time.monotonic() - getattr(self._waited, "seconds", 0.0)
+
+    def fresh(self, limits: Limits, prelude: str, *, asks_host: bool) -> SandboxSession:
+        """Start a fresh sandbox session for a script. Blocks while too many scripts run."""
+        self._refuse_after_fork()
+        with self._changed:
+            if self._sandbox is None:
+                # Monty is loaded at this point, because many processes never evaluate anything in a sandbox.
+                from divebook.scripting.sandbox import Sandbox
+
+                self._sandbox = Sandbox(_WARM_SESSIONS + _SCRIPTS_AT_ONCE)
+                self._pid = os.getpid()
+                atexit.register(self.close)
+            sandbox = self._sandbox
+        return sandbox.session(limits, prelude, asks_host=asks_host)
+
+    def _refuse_after_fork(self) -> None:
+        if self._sandbox is not None and self._pid != os.getpid():
+            raise forked()
+
+    def acquire(self, limits: Limits, *, fresh: bool) -> SandboxSession:
+        """Take a sandbox session for expressions from the pool, or start one. Blocks while `_WARM_SESSIONS` are in use.
+
+        With `fresh` the session is always a new one.
+        """
+        self._refuse_after_fork()
+        with self._changed:
+            # Waiting does not count for the time limit of this thread's expressions (see `clock`).
+            before = time.monotonic()
+            while self._in_use >= _WARM_SESSIONS:
+                self._changed.wait()
+            self._waited.seconds = getattr(self._waited, "seconds", 0.0) + time.monotonic() - before
+            self._in_use += 1
+            if self._idle:
+                # A fresh session replaces an idle session, so that at most `_WARM_SESSIONS` sessions exist.
+                session = self._idle.pop()
+                if not fresh:
+                    return session
+                session.close()
+        try:
+            return self.fresh(limits, prelude(), asks_host=False)
+        except BaseException:
+            # Without this, another thread could wait for ever for the session that was not started.
+            self._returned(None)
+            raise
+
+    def release(self, session: SandboxSession, *, usable: bool) -> None:
+        """Return a session for expressions to the pool, or close the session if it is not usable any more."""
+        self._returned(session if usable else None)
+        if not usable:
+            session.close()
+
+    def _returned(self, session: SandboxSession | None) -> None:
+        with self._changed:
+            self._in_use -= 1
+            if session is not None:
+                self._idle.append(session)
+            self._changed.notify()
+
+    def close(self) -> None:
+        if self._pid != os.getpid():
+            return  # exit of a forked child: the processes belong to the parent
+        atexit.unregister(self.close)
+        with self._changed:
+            idle = self._idle
+            self._idle = []
+            sandbox = self._sandbox
+            self._sandbox = None
+        for session in idle:
+            session.close()
+        if sandbox is not None:
+            sandbox.close()
 
 
 _DEFAULT = Interpreter()

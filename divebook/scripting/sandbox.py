@@ -21,51 +21,6 @@ import pydantic_monty as monty
 from divebook.scripting.prelude import ERROR_FUNCTION, HostAnswers, Limits
 from divebook.scripting.syntax import FailureKind, SandboxError, forked
 
-# --- protection from interrupts -------------------------------------------------------------------------------------
-#
-# Ctrl-C in a terminal, and Jupyter's interrupt, send SIGINT to the whole process group, and so to the sandbox
-# processes, for whatever execution they work. They are therefore started by a shell script that makes them ignore
-# SIGINT (`tests/scripting/test_shield.py` interrupts the group).
-
-
-_SCRIPT = """#!/bin/sh
-trap '' INT
-exec {program} "$@"
-"""
-
-
-class Shield:
-    """Temporary shell script that starts a sandbox process with SIGINT ignored. The file exists until `close`."""
-
-    def __init__(self) -> None:
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self.program: str | None = None
-        """Path of the script. None without a shell or a sandbox program; Monty then starts its default program."""
-        program = _installed_program()
-        if program is not None:
-            self._folder = tempfile.TemporaryDirectory(prefix="divebook-", ignore_cleanup_errors=True)
-            script = Path(self._folder.name) / "monty"
-            script.write_text(_SCRIPT.format(program=shlex.quote(program)), encoding="utf-8")
-            script.chmod(0o700)
-            self.program = str(script) if os.access(script, os.X_OK) else None
-
-    def close(self) -> None:
-        """Delete the shell script."""
-        if self._folder is not None:
-            self._folder.cleanup()
-
-
-def _installed_program() -> str | None:
-    """Return the path of the sandbox program that is installed beside this Python.
-
-    Return None if the program is missing, or a shell that could start it.
-    """
-    if os.name != "posix" or "MONTY_BIN" in os.environ:
-        return None
-    program = Path(sysconfig.get_path("scripts")) / "monty"
-    return str(program) if program.is_file() else None
-
-
 _FROZEN: monty.OSPolicy = {
     "datetime": datetime(2000, 1, 1, tzinfo=UTC),
     "sleep": "zero",
@@ -211,3 +166,48 @@ def _raised(error: monty.MontyRuntimeError | monty.MontySyntaxError) -> SandboxE
     # ``error("...")`` of the prelude: the message is shown without the type of the exception.
     deliberate = frames and frames[-1].function_name == ERROR_FUNCTION and len(script_frames) < len(frames)
     return SandboxError(FailureKind.RAISED, text.removeprefix("Exception: ") if deliberate else text, line)
+
+
+# --- protection from interrupts -------------------------------------------------------------------------------------
+#
+# Ctrl-C in a terminal, and Jupyter's interrupt, send SIGINT to the whole process group, and so to the sandbox
+# processes, for whatever execution they work. They are therefore started by a shell script that makes them ignore
+# SIGINT (`tests/scripting/test_shield.py` interrupts the group).
+
+
+_SCRIPT = """#!/bin/sh
+trap '' INT
+exec {program} "$@"
+"""
+
+
+class Shield:
+    """Temporary shell script that starts a sandbox process with SIGINT ignored. The file exists until `close`."""
+
+    def __init__(self) -> None:
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self.program: str | None = None
+        """Path of the script. None without a shell or a sandbox program; Monty then starts its default program."""
+        program = _installed_program()
+        if program is not None:
+            self._folder = tempfile.TemporaryDirectory(prefix="divebook-", ignore_cleanup_errors=True)
+            script = Path(self._folder.name) / "monty"
+            script.write_text(_SCRIPT.format(program=shlex.quote(program)), encoding="utf-8")
+            script.chmod(0o700)
+            self.program = str(script) if os.access(script, os.X_OK) else None
+
+    def close(self) -> None:
+        """Delete the shell script."""
+        if self._folder is not None:
+            self._folder.cleanup()
+
+
+def _installed_program() -> str | None:
+    """Return the path of the sandbox program that is installed beside this Python.
+
+    Return None if the program is missing, or a shell that could start it.
+    """
+    if os.name != "posix" or "MONTY_BIN" in os.environ:
+        return None
+    program = Path(sysconfig.get_path("scripts")) / "monty"
+    return str(program) if program.is_file() else None
