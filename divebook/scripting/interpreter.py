@@ -44,7 +44,7 @@ _SCRIPTS_AT_ONCE = 16
 
 
 class Interpreter:
-    """Interpreter of sandboxed Python code: expressions and script steps.
+    """Interpreter of sandboxed Python code, for expressions and script steps.
 
     Threads may share an interpreter. Its processes are started when they are first needed.
 
@@ -223,7 +223,7 @@ class _Processes:
         return time.monotonic() - getattr(self._waited, "seconds", 0.0)
 
     def fresh(self, limits: Limits, prelude: str, *, asks_host: bool) -> SandboxSession:
-        """Start a fresh sandbox session for a script. Blocks while too many scripts run."""
+        """Start a new sandbox session for a script or for expressions. Blocks while too many scripts run."""
         self._refuse_after_fork()
         with self._changed:
             if self._sandbox is None:

@@ -224,7 +224,7 @@ class CodeText:
         return (ACTIVITY_NAMES if self.is_script else SAFE_NAMES) | self.about
 
     def escape(self, program: Program) -> str | None:
-        """Return advice how to write an expression as plain text; None if the field does not accept plain text."""
+        """Return advice on writing an expression as plain text; None if the field does not accept plain text."""
         if self.check in (check_template, check_text):
             return escape_hint(program.text)
         return f"write $$({program.text}) for the text $({program.text})" if self.is_value else None

@@ -28,7 +28,7 @@ from divebook.text.arguments import same_name
 
 
 class Context(Enum):
-    """Purpose of a piece of code. ``ACTIVITY`` means a script step; all other purposes are deterministic
+    """Purpose of a piece of code. ``ACTIVITY`` means a script step; the other purposes are deterministic
     expressions.
     """
 

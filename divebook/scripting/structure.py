@@ -129,9 +129,7 @@ class ExpressionNode(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ComposedNode:
-    """A composed expression with its source. The source is evaluated in the sandbox if `structure` returns
-    `NOTHING`.
-    """
+    """A composed expression with its source, which the sandbox evaluates if the node `structure` returns `NOTHING`."""
 
     structure: ExpressionNode
     text: str

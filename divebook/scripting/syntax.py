@@ -958,9 +958,7 @@ def _compiled(text: str, source: str, tree: ast.Expression | ast.Module) -> Prog
 
 
 def look_up(expression: str, names: Mapping[str, Any]) -> Any:
-    """Look up the value to which an expression such as ``state.rows`` refers. Return `NOTHING` for other
-    expressions.
-    """
+    """Look up the value to which an expression like ``state.rows`` refers. Return `NOTHING` for other expressions."""
     reference = compile_expression(expression).reference
     return NOTHING if reference is None else reference.resolve(names, Context.VALUE)
 

@@ -57,7 +57,7 @@ def render_templates(
 
 
 def escape_hint(expression: str) -> str:
-    """Return the advice how to escape ``${expression}`` as plain text, for error messages about an expression."""
+    """Return advice on escaping ``${expression}`` as plain text, for error messages about an expression."""
     shown = expression if len(expression) <= _MOST_SHOWN and "\n" not in expression else "..."
     return f"write $${{{shown}}} for the text ${{{shown}}}"
 

@@ -140,8 +140,8 @@ def printed(value: Any) -> str | None:
 
 
 def _plain(text: str) -> str:
-    """Remove colours from the output of a program. Of a line that the program has overwritten (progress bar), keep the
-    last version.
+    """Remove colours from the output of a program. Keep only the last version of a line that was overwritten (progress
+    bar).
     """
     lines = _CONTROL.sub("", text).replace("\r\n", "\n").split("\n")
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines).rstrip("\n")

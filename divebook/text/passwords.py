@@ -275,9 +275,7 @@ def assigned(text: str) -> str:
 
 
 def named_at(text: str, start: int) -> int | None:
-    """Return the position of the first assignment to the name of a secret at or after `start`; None if there is
-    none.
-    """
+    """Return the position of the first assignment to the name of a secret from `start` on; None if there is none."""
     for match in _NAMED.finditer(text, start):
         kind = (match.lastindex or 2) // 2
         if looks_secret(match[2 * kind - 1]):

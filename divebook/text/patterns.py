@@ -152,7 +152,7 @@ Test: TypeAlias = Callable[[str], bool]
 
 
 class Repeated(NamedTuple):
-    """Part of a wildcard pattern that matches any number of characters for which a test is true, also none."""
+    """Part of a wildcard pattern that matches any number of characters, including none, for which a test is true."""
 
     test: Test
 

@@ -44,9 +44,7 @@ def allow_answers(declared: Any) -> None:
 
 
 def _allow(declared: Any, visited: set[int]) -> None:
-    """Allow the classes in a type and in the types of its fields. `visited` has the ids of the types already
-    processed.
-    """
+    """Allow the classes in a type and in its fields. `visited` has the ids of the types that were already processed."""
     if declared is None or isinstance(declared, str | Mapping) or id(declared) in visited:
         return
     visited.add(id(declared))
@@ -70,8 +68,7 @@ def _fields_of(cls: Any) -> list[Any]:
 
 
 def named_answer(declared: Any) -> Any:
-    """Allow the classes in an output type, and return the type as a definition stores it: a class name or a JSON
-    schema.
+    """Allow the classes in an output type. Return the type as a definition stores it: a class name or a JSON schema.
 
     Examples
     --------
@@ -113,8 +110,7 @@ def declared_answer(declared: Any) -> Any:
 
 
 def answer_type(declared: Any) -> Any:
-    """Return the type that the value of the key `Output` stands for: the allowed class of that name, or the JSON schema
-    itself.
+    """Return the type for the value of the key `Output`: the allowed class of that name, or the JSON schema itself.
 
     Raises
     ------
@@ -141,8 +137,9 @@ _FAULTS = 3
 
 
 def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotations of a function by parameter name. Strings are evaluated; an annotation with an undefined
-    name stays a string.
+    """Return the annotations of a function by parameter name, with strings evaluated.
+
+    An annotation with an undefined name stays a string.
     """
     bare = inspect.unwrap(function)
     hints = {}
@@ -152,8 +149,8 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def resolve(annotation: Any, function: Any) -> Any:
-    """Evaluate the strings in an annotation in the scope of the function. If a name is undefined, return the annotation
-    unchanged.
+    """Evaluate the strings in an annotation in the scope of a function. Return the annotation unchanged if a name is
+    undefined.
     """
     code = getattr(function, "__code__", None)
     cells = getattr(function, "__closure__", None) or ()
@@ -225,8 +222,8 @@ class ParameterType:
             raise ValueError(_faults(error)) from None
 
     def json_form(self, value: Any) -> Any:
-        """Return the JSON form of a value of this type, which fits the JSON schema of the type; `NO_FORM` if the value
-        has no JSON form.
+        """Return the JSON form of a value of this type; `NO_FORM` if there is none. The JSON form fits the schema of
+        the type.
         """
         model = self._read()
         if model is None:
@@ -356,7 +353,7 @@ def _rename_definitions(schema: dict[str, Any], prefix: str) -> dict[str, Any]:
 
 
 def combine(schemas: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the JSON schema of an object with these properties. The ``$defs`` of the properties move to the top
+    """Return the JSON schema of an object with these properties. The ``$defs`` of the properties move to its top
     level.
     """
     definitions: dict[str, Any] = {}

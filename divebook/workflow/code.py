@@ -43,8 +43,7 @@ class Part(NamedTuple):
 
 
 def parts_of(roots: Mapping[str, Callable[..., Any]]) -> dict[str, Part]:
-    """Return the digests of some functions, and of all functions and classes that they use directly or indirectly, by
-    label.
+    """Return the digests of functions, and of all functions and classes that they use directly or indirectly, by label.
 
     Labels are ``step parse``, ``function clean``, ``class Bird``. Only functions and classes of the same module count.
     """
@@ -98,9 +97,7 @@ def _source(key: Any, bare: Any) -> str:
 
 
 def _used(thing: Any) -> dict[str, Any]:
-    """Return the functions and classes that the code of a function or class names, by label. Only those of the same
-    module count.
-    """
+    """Return the functions and classes of the same module that the code of a function or class names, by label."""
     bare = inspect.unwrap(thing)
     values = {_label(value): value for function in _functions(bare) for _, value in _read(function)}
     return {label: value for label, value in values.items() if label and _is_of(inspect.unwrap(value), bare.__module__)}
@@ -154,8 +151,8 @@ def _names(code: CodeType) -> tuple[str, ...]:
 
 
 def _digest(thing: Any) -> str:
-    """Return a hash of the source of a function or class, without comments and layout, and of the constants that the
-    code reads.
+    """Return a hash of the source of a function or class without comments and layout, and of the constants that it
+    reads.
     """
     bare = inspect.unwrap(thing)
     constants = {}
@@ -395,8 +392,8 @@ def warn_of(function: Callable[..., Any]) -> None:
 
 
 def shown_place(function: Callable[..., Any], line: int) -> tuple[str, int]:
-    """Return the file and line of some code as people see them; for code of a notebook, the label of the cell and the
-    line in it.
+    """Return the file and line of code for display. For code of a notebook: the label of the cell, and the line in the
+    cell.
     """
     file = inspect.unwrap(function).__code__.co_filename
     if "IPython" not in sys.modules:  # this process is not a kernel, so the function is in no cell
@@ -489,7 +486,7 @@ class _DeterminismVisitor(ast.NodeVisitor):
         """Names that are read."""
 
     def end(self, tree: ast.AST) -> None:
-        """Finish the analysis: add recorded calls that are used like values or assigned to a name, and never
+        """Finish the analysis: add recorded calls that are used like values, or assigned to a name and never
         awaited.
         """
         parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
@@ -533,8 +530,8 @@ class _DeterminismVisitor(ast.NodeVisitor):
     # --- names -----------------------------------------------------------------------------------------------------
 
     def _value(self, name: str) -> Any:
-        """Return the value of a global variable, of a variable of an enclosing function or of a builtin; None for a
-        local variable.
+        """Return the value of a global variable, a variable of an enclosing function or a builtin; None for a local
+        variable.
         """
         if name in self._local_names:
             return None

@@ -330,7 +330,7 @@ class Workflow(Definition):
         return workflow
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON from which `from_dict` creates an equal workflow. ``form`` is the version of the JSON
+        """Return plain JSON from which `from_dict` creates an equal workflow. ``form`` is the version of this JSON
         form.
         """
         stored = Definition.to_dict(self)

@@ -182,9 +182,7 @@ def _as_choice(match: re.Match[str]) -> str:
 
 
 def _choices(words: Sequence[str]) -> Iterator[str]:
-    """Convert each ``c ? a : b`` in a list of tokens to a conditional expression of Python, innermost brackets
-    first.
-    """
+    """Convert each ``c ? a : b`` in a list of tokens to a conditional expression of Python, inner brackets first."""
     part: list[str] = []
     position = 0
     while position < len(words):
@@ -214,8 +212,8 @@ def _end(words: Sequence[str], start: int) -> int:
 
 
 def _choice(words: Sequence[str]) -> str:
-    """Convert ``c ? a : b`` to a conditional expression of Python. The tokens must not contain a line break, comma or
-    open bracket.
+    """Convert ``c ? a : b`` to a conditional expression of Python. There must be no line break, comma or open bracket
+    in it.
     """
     if "?" not in words:
         return "".join(words)

@@ -944,7 +944,7 @@ def _checked(definition: InputDefinition, value: Any) -> Any:
 
 
 def _from_text(definition: InputDefinition, text: str) -> Any:
-    """Parse the string of a command line as a number or boolean if the input declares such a type. Other types keep the
+    """Parse a string of a command line as a number or boolean, if the input declares such a type; else keep the
     string.
     """
     types = INPUT_TYPES.get((definition.type or "").lower(), (str,))

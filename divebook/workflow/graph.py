@@ -39,7 +39,7 @@ _ESCAPED_REFERENCE = re.compile(r"\$\$\{\s*((?:state|inputs)\b[^}]*)\}")
 
 
 class _Unused(NamedTuple):
-    """Settings that a step type does not use, and a function that compares all of them at once.
+    """Settings that have no effect for one step type, with a function that reads all their values from a step at once.
 
     Nearly all steps leave these settings at their defaults. One comparison of all values with the defaults shows this.
     """
@@ -286,8 +286,8 @@ NAME_HINT = "write letters, digits and _, beginning with a letter; no keyword of
 
 
 def reachable_from(steps: Mapping[str, Step], name: str) -> frozenset[str]:
-    """Return the names of the steps that can follow step `name`, directly or later. The step itself is included only in
-    a cycle.
+    """Return the names of the steps that can follow a step, directly or later. A step follows itself only in a
+    cycle.
     """
     reached: set[str] = set()
     waiting = [name]

@@ -171,8 +171,8 @@ class AgentStage(Definition):
         self._put(routing_rules=tuple(map(RoutingRule.of, self.routing_rules)), output_key=self.output_key or self.name)
 
     def next_stage(self, output: Mapping[str, Any]) -> str:
-        """Return the target after an output of the stage: the target of the first matching routing rule, or the
-        default.
+        """Return the stage or target that follows for an output of this stage: of the first matching routing rule, or
+        the default.
         """
         fired = (rule.target for rule in self.routing_rules if rule.fires(output))
         return next(fired, self.default_next or END)

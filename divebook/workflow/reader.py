@@ -192,7 +192,7 @@ def definitions_to_mapping(definitions: Definitions) -> dict[str, Any]:
 
 
 def workflow_to_mapping(workflow: Workflow) -> dict[str, Any]:
-    """Return a workflow as a mapping with the keys of definition files. ``Next`` is omitted where the order of steps
+    """Return a workflow as a mapping with the keys of definition files. ``Next`` is omitted if the order of steps
     implies it.
     """
     mapping = WORKFLOW.write(workflow)
