@@ -26,8 +26,8 @@ from divebook.text.arguments import has_methods, list_of, require
 from divebook.workflow.answer_types import allow_answers, answer_type, named_answer
 from divebook.workflow.code import code_of
 from divebook.workflow.json_schemas import require_possible_schema, require_schema
-from divebook.workflow.resources import AgentDefinition, ModelSettings
-from divebook.workflow.servers import ApprovalRule, Approvals, MCPServerDefinition, ToolServer
+from divebook.workflow.resources import AgentDefinition, ApprovalRule, Approvals, ModelSettings
+from divebook.workflow.servers import MCPServerDefinition, ToolServer
 from divebook.workflow.step import ContentEntry, Retry
 from divebook.workflow.tools import ToolFunction, tool_of
 

@@ -103,7 +103,7 @@ from divebook.events.recorded import opened
 from divebook.questions.answer import value_of
 from divebook.questions.question import CLARIFICATION
 from divebook.text.redaction import logger, shared
-from divebook.workflow.servers import IF_DESTRUCTIVE
+from divebook.workflow.resources import IF_DESTRUCTIVE
 from divebook.workflow.tools import MOST, ToolFunction
 
 USUAL = {"kind": "tool_return"}

@@ -26,15 +26,8 @@ from divebook.questions.question import CLARIFICATION, EXPIRED
 from divebook.text.redaction import logger, shared
 from divebook.workflow.dialect import TOOLS
 from divebook.workflow.json_schemas import require_possible_schema
-from divebook.workflow.servers import (
-    IF_NOT_READ_ONLY,
-    Answers,
-    CallOutcome,
-    Discovered,
-    Elicit,
-    OfferedTool,
-    ToolServer,
-)
+from divebook.workflow.resources import IF_NOT_READ_ONLY
+from divebook.workflow.servers import Answers, CallOutcome, Discovered, Elicit, OfferedTool, ToolServer
 from divebook.workflow.tools import ToolFunction, ToolHints
 
 if TYPE_CHECKING:

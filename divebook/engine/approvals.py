@@ -23,7 +23,7 @@ from divebook.events import catalog
 from divebook.questions import Question
 from divebook.questions.question import CONFIRMATION
 from divebook.text.patterns import Item, Repeated, WildcardMatcher
-from divebook.workflow.servers import (
+from divebook.workflow.resources import (
     ALLOW,
     ASK,
     DESTRUCTIVE,
@@ -35,7 +35,7 @@ from divebook.workflow.servers import (
     ApprovalRule,
     Approvals,
 )
-from divebook.workflow.servers import ALWAYS as APPROVALS_ALWAYS
+from divebook.workflow.resources import ALWAYS as APPROVALS_ALWAYS
 from divebook.workflow.tools import FileSpellings, ToolHints
 
 # --- comparing a value with a rule -----------------------------------------------------------------------------------

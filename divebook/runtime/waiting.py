@@ -35,7 +35,7 @@ from divebook.runtime.errors import is_user_code, present_place
 from divebook.runtime.operations import CallOptions, OperationLog, OperationRequest
 from divebook.text.format import parse_duration
 from divebook.text.ranges import MOST_SECONDS
-from divebook.workflow.servers import ALLOW, ASK, ApprovalRule, Approvals
+from divebook.workflow.resources import ALLOW, ASK, ApprovalRule, Approvals
 from divebook.workflow.tools import FileSpellings
 
 MICROSECONDS = 1_000_000

@@ -27,7 +27,7 @@ from divebook.questions.answer import value_of
 from divebook.questions.question import CLARIFICATION
 from divebook.runtime.concurrency import Waits
 from divebook.runtime.operations import FileEvents, OperationLog, WorkspaceRef
-from divebook.workflow.servers import WorkspaceDefinition
+from divebook.workflow.resources import WorkspaceDefinition
 from divebook.workspace.egress.proxy import EgressAnswer
 from divebook.workspace.paths import Root
 from divebook.workspace.shell import PRINTED

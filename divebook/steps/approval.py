@@ -33,7 +33,7 @@ from divebook.runtime.context import StepContext
 from divebook.steps.conversations import DurableLog, Entry
 from divebook.text.format import local_time
 from divebook.workflow.json_schemas import require_schema
-from divebook.workflow.servers import ASK, DENY, Approvals
+from divebook.workflow.resources import ASK, DENY, Approvals
 
 
 async def approve(
