@@ -1,4 +1,5 @@
-"""Calls in other processes: their working directory, environment variables and modules, and how they are pickled.
+"""Calls that run in another process: its environment, changed modules, pickling of calls and results, and printed
+output.
 
 A worker process starts once for many calls. Each call runs with the working directory, variables and import path that
 its owner has at that time. A process that has imported a file which has changed since makes no more calls.
@@ -36,7 +37,7 @@ _NEVER = (0, -1)
 
 
 class ProcessEnvironment(NamedTuple):
-    """The parts of a process that calls can observe."""
+    """Working directory, environment variables and import path of a process, which calls can observe."""
 
     folder: str | None
     """Working directory; None if it was deleted."""
@@ -47,7 +48,7 @@ class ProcessEnvironment(NamedTuple):
 
     @classmethod
     def of_now(cls) -> ProcessEnvironment:
-        """Return the environment of this process. Other threads may change it meanwhile."""
+        """Return the present environment of this process. Other threads may change it meanwhile."""
         folder = None
         with suppress(OSError):
             folder = os.getcwd()  # noqa: PTH109 - runs twice per call
@@ -72,7 +73,9 @@ class ProcessEnvironment(NamedTuple):
 
 
 class KnownModules:
-    """Files imported by this process with their times and sizes, except installed ones."""
+    """Files from which this process has imported modules, with their times and sizes. Installed packages are left
+    out.
+    """
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[int, int]] = {}
@@ -87,7 +90,7 @@ class KnownModules:
         return any(_stamp(file, stamp) != stamp for file, stamp in self._known.items())
 
     def look(self) -> None:
-        """Add the files that a call has imported."""
+        """Add the files of the modules that were imported since the last look."""
         for name in [name for name in list(sys.modules) if name not in self._seen]:
             self._seen.add(name)
             file = getattr(sys.modules.get(name), "__file__", None)
@@ -105,7 +108,9 @@ def _is_installed(file: str) -> bool:
 
 
 def _stamp(file: str, otherwise: tuple[int, int]) -> tuple[int, int]:
-    """Return time and size of a file, or `otherwise` if there is none, for example for a module in an archive."""
+    """Return time and size of a file. Return `otherwise` if the file does not exist, for example for a module in an
+    archive.
+    """
     try:
         about = os.stat(file)  # noqa: PTH116 - runs many times per call
     except OSError:
@@ -128,7 +133,7 @@ _HERE = 'or let it run in a thread: executor="thread"'
 
 
 class _Named(NamedTuple):
-    """Reference to a function below some decorators.
+    """Reference to a function by module and qualified name, if decorators wrap the function under this name.
 
     The plain name of a ``@step`` would lead to its recording wrapper.
     """
@@ -138,7 +143,7 @@ class _Named(NamedTuple):
     depth: int
 
     def found(self) -> Callable[..., Any]:
-        """Return the function, in any process."""
+        """Import and return the function that is referenced."""
         thing: Any = importlib.import_module(self.module)
         for part in self.path.split("."):
             thing = getattr(thing, part)
@@ -149,12 +154,12 @@ class _Named(NamedTuple):
 
 
 def ship(label: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
-    """Return a pickled call.
+    """Serialize a call (function and arguments) with cloudpickle, for another process.
 
     Raises
     ------
     UnpicklableError
-        Its code or an argument cannot be pickled.
+        The code of the function or an argument cannot be pickled.
     """
     code = _named(function) or function
     try:
@@ -164,7 +169,7 @@ def ship(label: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs
 
 
 def make_shipped(call: bytes) -> bytes:
-    """Make a pickled call from another process, and return its pickled result or error."""
+    """Make a call that another process has pickled. Return its pickled result or error."""
     import cloudpickle
 
     label = "a call"
@@ -187,7 +192,7 @@ def make_shipped(call: bytes) -> bytes:
 
 
 def unship(outcome: bytes) -> Any:
-    """Return the result of a call in another process, or raise its error."""
+    """Return the result of a call in another process from its pickled outcome, or raise its error."""
     import cloudpickle
 
     try:
@@ -203,7 +208,7 @@ def unship(outcome: bytes) -> Any:
 
 
 class _Raised(NamedTuple):
-    """An error in pickled form."""
+    """Pickled form of an error, for the way to another process."""
 
     whole: bytes | None
     """The pickled error, if it can be pickled and unpickled."""
@@ -216,7 +221,7 @@ class _Raised(NamedTuple):
 
     @classmethod
     def of(cls, error: BaseException, depth: int = 0) -> _Raised:
-        """Return the pickled form of an error that was raised here, including its causes."""
+        """Create the pickled form of an error that was raised here, including its causes."""
         from divebook.engine.retries import names_of  # a worker loads these engine modules only if needed
         from divebook.runtime.errors import clean_text, frames_of
 
@@ -228,7 +233,7 @@ class _Raised(NamedTuple):
         return cls(_travels(error), parts, clean_text(error), names_of(error), frames_of(error), behind)
 
     def error(self) -> BaseException:
-        """Return the error with its frames and causes."""
+        """Create the error again, with its stack frames and causes."""
         from divebook.runtime.errors import ELSEWHERE
 
         error = self._new_error()
@@ -256,7 +261,7 @@ class _Raised(NamedTuple):
 
 
 def _travels(value: Any) -> bytes | None:
-    """Return a pickled value, or None if it cannot be pickled and unpickled."""
+    """Return a value pickled, or None if it cannot be pickled and unpickled."""
     import cloudpickle
 
     try:
@@ -312,9 +317,10 @@ def _code(filename: str, make: Callable[..., CodeType], parts: tuple[Any, ...]) 
 
 
 def _named(function: Callable[..., Any]) -> _Named | None:
-    """Return a reference to a function by name, if the name leads to a decorator around the function.
+    """Return a reference by name to a function that decorators wrap under this name. Return None for any other
+    function.
 
-    Return None for any other function: cloudpickle then pickles it by name if that leads to it, else by value.
+    Cloudpickle pickles any other function by name if that leads to the function, else by value.
     """
     module = getattr(function, "__module__", None)
     path = getattr(function, "__qualname__", "<")
@@ -332,7 +338,7 @@ def _named(function: Callable[..., Any]) -> _Named | None:
 
 @functools.lru_cache(maxsize=1024)
 def _is_importable(name: str) -> bool:
-    """Return whether another process can import a module. If not, register it to be pickled by value.
+    """Return whether another process can import a module. If it cannot, register the module to be pickled by value.
 
     That is the case for a notebook, a script, and a file that was passed to the CLI.
     """
@@ -354,7 +360,7 @@ def _finds(finder: Any, name: str) -> bool:
 
 
 def _culprit(label: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], error: Exception) -> UnpicklableError:
-    """Return an error that names the part that cannot be pickled."""
+    """Return an error that names the argument or code of a call that cannot be pickled."""
     arguments = {str(place): value for place, value in enumerate(args, 1)} | dict(kwargs)
     for name, value in arguments.items():
         if not _is_dumped(value):
@@ -380,7 +386,7 @@ def _is_dumped(value: Any) -> bool:
 
 
 class PrintedThere(io.RawIOBase):
-    """Lowest layer of an output stream, which passes on written bytes as text.
+    """Raw output stream of a worker process, which sends written bytes as text to the owner process.
 
     Parameters
     ----------
@@ -397,15 +403,15 @@ class PrintedThere(io.RawIOBase):
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # bytes may end inside a character
 
     def writable(self) -> bool:
-        """Return True: the stream is writable."""
+        """Return True."""
         return True
 
     def fileno(self) -> int:
-        """Return the file descriptor for programs."""
+        """Return the file descriptor of the stream, for programs that write to it directly."""
         return self._number
 
     def write(self, data: Buffer, /) -> int:
-        """Pass on the complete characters."""
+        """Send the complete characters in the data to the owner. Keep incomplete characters for the next call."""
         raw = bytes(data)
         if text := self._decoder.decode(raw):
             self._hand_on((self._name, text))
@@ -413,6 +419,8 @@ class PrintedThere(io.RawIOBase):
 
 
 def stream_of(printed: PrintedThere) -> io.TextIOWrapper:
-    """Return a line-buffered stream like ``sys.stdout``. Unencodable characters (lone surrogates) are escaped."""
+    """Wrap a raw stream in a line-buffered text stream like ``sys.stdout``. Unencodable characters (lone surrogates)
+    are escaped.
+    """
     buffer = io.BufferedWriter(printed)
     return io.TextIOWrapper(buffer, "utf-8", "backslashreplace", newline="\n", line_buffering=True)
