@@ -1,4 +1,4 @@
-"""Child executions: started once, resumed with their parent, result returned to it.
+"""Child executions: executions that a step starts and waits for, and that are resumed with their parent.
 
 A child is an execution with a log of its own. The parent records the id of a child before the child starts. Whichever
 process resumes the parent, and wherever the parent died, it finds that id and starts no second child
@@ -62,7 +62,7 @@ ENDS = TERMINAL - {MOVED, PICTURE}
 
 
 class Abandoned(NamedTuple):
-    """An execution that has not ended, although its parent has."""
+    """An execution that has not ended, although its parent execution has ended."""
 
     id: str
     parent: str
@@ -71,21 +71,21 @@ class Abandoned(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Reason of its cancellation."""
+        """Reason with which the execution is cancelled."""
         return orphaned(self.parent, self.status)
 
 
 def orphaned(parent: str, status: str) -> str:
-    """Return the reason for cancelling an execution whose parent has ended."""
+    """Return the reason with which an execution is cancelled because its parent has ended with a status."""
     return f"its parent {parent} is {status}"
 
 
 def children_to_end(
     store: EventStore, execution_id: str, status: str, is_ending: Callable[[str], bool]
 ) -> list[Abandoned]:
-    """Return the executions below one that ends as `status` and whose end must be awaited.
+    """Return the descendants of an execution that ends as `status`, which must be cancelled or awaited first.
 
-    These are its children that have not ended, which must be cancelled, and those that have ended but still cancel
+    These are its children that have not ended, which must be cancelled, and children that have ended but still cancel
     their own children in this process (`is_ending`). For a child that is cancelled or failed already, its own children
     are checked: another process that cancels the same tree may not have reached them yet, or may have died.
     """
@@ -99,12 +99,14 @@ def children_to_end(
 
 
 def has_ended(store: EventStore, execution_id: str) -> bool:
-    """Return whether an execution has ended, so that its children must not continue."""
+    """Return whether an execution has a final status with which its children must not continue (`ENDS`)."""
     return any(record.status in ENDS for record in islice(ancestors(store, execution_id), 1))
 
 
 def ancestors(store: EventStore, execution_id: str) -> Iterator[ExecutionRecord]:
-    """Yield the record of an execution, of its parent, and so on, up to one that the store lacks."""
+    """Yield the record of an execution, then of its parent, and so on. Stop at an execution that is not in the
+    store.
+    """
     name: str | None = execution_id
     while name is not None:
         try:
@@ -116,9 +118,10 @@ def ancestors(store: EventStore, execution_id: str) -> Iterator[ExecutionRecord]
 
 
 def abandoned(store: EventStore, execution_id: str) -> list[Abandoned]:
-    """Return the executions to cancel instead of resuming one, or an empty list if it may be resumed.
+    """Return the executions that must be cancelled before an execution could be resumed, because an ancestor has ended.
+    Return an empty list if the execution may be resumed.
 
-    The list starts with the execution and its parent, up to the one whose parent has ended.
+    The list starts with the execution and its parent, and ends with the execution whose own parent has ended.
     """
     line: list[ExecutionRecord] = []
     for record in ancestors(store, execution_id):
@@ -133,7 +136,9 @@ def abandoned(store: EventStore, execution_id: str) -> list[Abandoned]:
 
 
 def all_abandoned(store: EventStore) -> list[ExecutionRecord]:
-    """Return the executions that have not ended although an ancestor has, newest first."""
+    """Return all executions of a store that have not ended although their parent or another ancestor has, newest
+    first.
+    """
     unended = store.unended()
     ids = {record.execution_id for record in unended}
     children = [record for record in unended if record.origin == CHILD]
@@ -147,7 +152,7 @@ def all_abandoned(store: EventStore) -> list[ExecutionRecord]:
 
 
 def _was_resumed_apart(store: EventStore, child: ExecutionRecord, parent: ExecutionRecord) -> bool:
-    """Return whether a person resumed a child by itself after it had ended with its parent."""
+    """Return whether a person resumed a child execution by itself after the child and its parent had ended."""
     if parent.ended_at is None:
         return False
     resumed = [
@@ -164,7 +169,7 @@ Opening: TypeAlias = Callable[[], Opened]
 
 
 class Child(NamedTuple):
-    """Request of a step to run another workflow as an execution."""
+    """Request of a step to run another workflow as a child execution or as a successor."""
 
     id: str
     parent: str
@@ -183,7 +188,9 @@ class Child(NamedTuple):
     """Source execution, if the child is a what-if."""
 
     def resumed(self, workflow: Workflow, state: ExecutionState) -> ExecutionResumed:
-        """Return the resumption event. A child that had ended may spend what its parent has left now."""
+        """Return the event with which an existing child is resumed. If the child had ended, the event gives it new
+        bounds: the budget that its parent has left now.
+        """
         if not state.is_over:
             return ExecutionResumed(state.status)
         bounds_of_child = Bounds.from_dict(workflow.bounds or {})
@@ -196,7 +203,11 @@ BeginSuccessor: TypeAlias = Callable[[Child], Awaitable[str]]
 
 
 def successor_of(state: ExecutionState, workflow: str, inputs: Mapping[str, Any]) -> Child:
-    """Return the request for a successor. Raises StepError if a parent waits for the execution."""
+    """Return the request for a successor execution, which gets the variables and the remaining budget of this
+    execution.
+
+    Raises StepError if a parent waits for the execution.
+    """
     if state.parent is not None:
         raise StepError(
             f"execution {state.execution_id} cannot go on as a new one, since {state.parent} waits for its end; "
@@ -214,7 +225,8 @@ async def continue_as_successor(
     begin: BeginSuccessor,
     other_paths: Callable[[], int],
 ) -> NoReturn:
-    """Start the successor as a recorded operation of the present execution, then leave that by raising ContinuedAsNew.
+    """Start the successor as a recorded operation of the present execution, then raise `ContinuedAsNew` to end the
+    present execution.
 
     The operation fails, also recorded, while `other_paths`, the number of other active paths, is not 0.
     """
@@ -232,7 +244,8 @@ async def continue_as_successor(
 
 
 def _ended_with(parent: str, child: ExecutionState) -> bool:
-    """Return whether a child was cancelled because its parent had ended. A parent that continues resumes such a child.
+    """Return whether a child was cancelled only because its parent had ended. A parent that is resumed resumes such a
+    child.
 
     The notice of that end can be late, if the store is slow or another process sends it.
     """
@@ -240,14 +253,16 @@ def _ended_with(parent: str, child: ExecutionState) -> bool:
 
 
 class DriveChild(Protocol):
-    """Protocol of the function that starts or resumes a child, and returns its state once it has ended or is parked."""
+    """Protocol of the function that starts or resumes a child execution, and returns the state of the child once it has
+    ended or is parked.
+    """
 
     async def __call__(self, child: Child, *, again: bool) -> ExecutionState:
-        """Drive the child. With `again`, resume it even if it failed or was cancelled."""
+        """Start or resume the child execution. With `again`, resume it even if it failed or was cancelled."""
 
 
 def running_children(state: ExecutionState) -> dict[str, OperationRecord]:
-    """Return the unfinished child operations of an execution, by id of the child."""
+    """Return the records of the operations that wait for a child execution, by the id of the child."""
     open_steps = [path.open for path in state.paths.values() if path.open is not None]
     records = [record for step in open_steps for record in step.operations.values()]
     return {
@@ -258,7 +273,9 @@ def running_children(state: ExecutionState) -> dict[str, OperationRecord]:
 
 
 def workflows_to_begin(state: ExecutionState, store: EventStore) -> Iterator[str]:
-    """Yield the names of the workflows that an execution has requested as children and that have not started."""
+    """Yield the names of the workflows that an execution has requested as child executions, but that have not started
+    yet.
+    """
     for child, record in running_children(state).items():
         try:
             store.record(child)
@@ -270,7 +287,7 @@ def workflows_to_begin(state: ExecutionState, store: EventStore) -> Iterator[str
 
 
 class Children:
-    """Runner of child executions for one execution.
+    """Child executions of one execution: starts and drives them, and records their results as operations of the parent.
 
     The id of a child is random and recorded before the child starts. The child is therefore started once, even if the
     process dies or the parent gets another id.
@@ -282,7 +299,8 @@ class Children:
         self._ids = Ids(operations.journal.clock, chance)
 
     async def run(self, place: Place, workflow: str, inputs: Mapping[str, Any], drive: DriveChild) -> Any:
-        """Run another workflow as a child execution that is started once, and return its result.
+        """Run another workflow as a child execution, and return the result of the child. The child is started only
+        once.
 
         Raises
         ------
@@ -325,13 +343,15 @@ class Children:
         return await self._operations.run(request, carry_out)
 
     def _restored_reservation(self, place: Place, child: str) -> Reserved | None:
-        """Return the reservation that a resumed child had when it ended, which is restored."""
+        """Return the budget reserved for a child when its previous operation ended, or None. A child that is resumed
+        gets this budget again.
+        """
         earlier = self._operations.record_of(place, place.operation_id)
         return earlier.reserved if earlier is not None and earlier.signal == child else None
 
     def _spending_strands(self) -> int:
-        """Return the number of strands that may spend the remaining budget, including the present one: those without a
-        child.
+        """Return the number of concurrent tasks that may spend the remaining budget, at least 1: the present task and
+        all tasks that do not wait for a child.
 
         Dividing by it keeps the sum of the shares of concurrent children within the remaining budget
         (test_children_side_by_side_never_overshoot).
@@ -341,8 +361,8 @@ class Children:
         return max(1, strands - len(running_children(state)))
 
     def _request(self, place: Place, workflow: str, inputs: Mapping[str, Any]) -> OperationRequest:
-        """Return the operation request with the id of its child: the recorded id, also of a failed child, else a new
-        one.
+        """Return the operation request of a child. It contains the child's id: the recorded id if the log has one (also
+        of a failed child), else a new id.
         """
         record = self._operations.known_at(place)
         recorded_id = None if record is None else record.signal
@@ -353,7 +373,7 @@ class Children:
         return OperationRequest.of(place, CHILD_WORKFLOW, {**request.parameters, "signal": self._ids.execution()})
 
     async def _run_to_end(self, path: str, child: Child, drive: DriveChild, *, is_new: bool) -> ExecutionState:
-        """Return the last state of a child.
+        """Drive a child until it has ended, and return its last state. Meanwhile the parent may be parked.
 
         The process that drives the child to its end sends a signal to the parent.
         """
@@ -378,7 +398,9 @@ class Children:
         return state
 
     def _record_end(self, place: Place, record: OperationRecord, child: ExecutionState) -> Any:
-        """Record how a child ended, and its consumption since the last count. Return its result, or raise its error."""
+        """Record the result or error of an ended child, and the part of its consumption that the parent has not counted
+        yet. Return the result, or raise the error.
+        """
         used = self._not_counted(child)
         held = held_by(child).to_dict() or None
         if child.lifecycle == COMPLETED:

@@ -45,17 +45,19 @@ _STOPPED = StoreError("the engine was stopped during a commit; what the store ho
 
 
 class Durable(Protocol):
-    """The part of a journal that waits for durability."""
+    """Protocol of a journal that is notified when its events are durable."""
 
     def synced(self, sequence: int, error: Exception | None) -> None:
-        """Note that the events up to `sequence` are durable, or why they are not."""
+        """Note that the events up to sequence number `sequence` are durable, or the error because of which they are
+        not.
+        """
 
 
 J = TypeVar("J", bound=Durable)
 
 
 class _Round(Generic[J]):
-    """The journals that share one disk sync, and the futures that wait for it."""
+    """The journals whose written events one disk sync makes durable, and the futures that wait for this sync."""
 
     def __init__(self) -> None:
         self.reached: dict[J, int] = {}
@@ -63,7 +65,7 @@ class _Round(Generic[J]):
 
 
 class Syncs(Generic[J]):
-    """Disk syncs of one store. Lives on the engine's event loop."""
+    """Disk syncs of one store, each shared by the commits of several executions. Lives on the engine's event loop."""
 
     def __init__(self, store: EventStore) -> None:
         self._store = store
@@ -74,11 +76,11 @@ class Syncs(Generic[J]):
 
     @property
     def are_shared(self) -> bool:
-        """True if several executions would wait for the disk."""
+        """True if several running executions would wait for the disk, so that a shared sync saves time."""
         return len(self._running) > 1
 
     def must_sync_later(self, batches: Mapping[J, Batch]) -> bool:
-        """Return whether these batches are written first and synced later by a thread.
+        """Return whether some batches are committed without a disk sync, and a thread syncs them afterwards.
 
         That requires a store with separate syncs, a batch with full durability, and several running executions or a
         sync in progress. Also updates the set of running journals.
@@ -94,7 +96,7 @@ class Syncs(Generic[J]):
         return are_full and (self.are_shared or self._present is not None)
 
     def wait_for(self, written: Mapping[J, int], waiting: Iterable[asyncio.Future[None]]) -> None:
-        """Add written events to the next disk sync, and wake the `waiting` futures after it."""
+        """Add written events to the next disk sync. Complete the `waiting` futures after that sync."""
         # Only the next round covers these events: a sync in progress may have begun before they were written.
         self._next.reached |= written
         self._next.waiting += waiting
@@ -102,7 +104,7 @@ class Syncs(Generic[J]):
             self._begin()
 
     def until_durable(self, journal: J, done: asyncio.Future[None]) -> None:
-        """Set the result of `done` once the written events of an execution are durable."""
+        """Set the result of the future `done` once all written events of a journal are durable."""
         present = self._next if self._present is None or journal in self._next.reached else self._present
         present.waiting.append(done)
 
@@ -125,9 +127,9 @@ class Syncs(Generic[J]):
 
 
 def wake(waiting: Iterable[asyncio.Future[None]]) -> None:
-    """Set the result of futures that wait for a write.
+    """Set the result of all futures that wait for a write or a disk sync.
 
-    Their code checks its condition again; some wait for the next write as well.
+    The code that awaits them checks its condition again; some of it then waits for the next write as well.
     """
     for done in waiting:
         if not done.done():  # the future of a cancelled path is done already
@@ -164,12 +166,15 @@ _works: RunVar[anyio.CapacityLimiter] = RunVar("divebook work on stores")
 
 
 def longer(pause: float) -> float:
-    """Return the next, longer pause."""
+    """Return the pause before the next attempt: twice the last pause, at most `LONGEST_PAUSE` seconds."""
     return min(LONGEST_PAUSE, pause * 2)
 
 
 class StoreCalls:
-    """Calls of one store for code on the engine's event loop."""
+    """Access to one store for code on the engine's event loop, without blocking the loop.
+
+    A local store is called directly on the loop, any other store in a thread.
+    """
 
     def __init__(self, store: EventStore) -> None:
         self.store = store
@@ -180,31 +185,37 @@ class StoreCalls:
         return self.store.local
 
     async def once(self, call: Callable[[], T]) -> T:
-        """Run a call of the store once and return its result."""
+        """Run a function that calls the store, and return its result. A local store is called on the loop, any other in
+        a thread.
+        """
         return call() if self.store.local else await self.in_thread(call)
 
     async def in_thread(self, call: Callable[[], T]) -> T:
-        """Run a slow call in a thread, even if the store is local, and return its result.
+        """Run a function that calls the store in a thread, even if the store is local, and return its result.
 
         The loop continues meanwhile.
         """
         return await _in_thread(call, _calls, CALL_THREADS)
 
     def start(self, call: Callable[[], object]) -> ThreadCall:
-        """Start a call in a thread, even if the store is local. The loop can wait for it briefly, or await it."""
+        """Start a function in a thread, even if the store is local. Return a handle on which the loop can wait briefly,
+        or await.
+        """
         return start_engine_call(call)
 
     async def patiently(self, call: Callable[[], T]) -> T:
-        """Repeat a call while the store is busy, and return its result. The loop continues meanwhile.
+        """Run a function that calls the store, and repeat it while the store is busy. Return its result. The loop
+        continues meanwhile.
 
-        The call may run several times, so it must be repeatable.
+        The function may run several times, so it must be repeatable.
         """
         return await _patiently(lambda: self.once(call))
 
     async def work(self, function: Callable[[], T]) -> T:
-        """Run a function that makes several store calls and may ask the loop in between, and return its result.
+        """Run a function that calls the store several times and may wait for the engine's loop in between. Return its
+        result.
 
-        Like the call of `patiently`, it may run several times.
+        Like the function of `patiently`, it may run several times.
         """
         if self.store.local:
             return await self.patiently(function)
@@ -250,19 +261,23 @@ LATEST = 0.01
 
 
 class Committing(Protocol):
-    """The part of a journal that group commit uses."""
+    """Protocol of a journal whose records `GroupCommit` writes."""
 
     is_heavy: bool
     """True if a pending record takes long to write."""
 
     def take_batch(self, *, is_heavy: bool = False) -> Batch:
-        """Return the pending records as a batch, and mark them as handed over."""
+        """Return the pending records as a batch. From now on they count as passed to the store."""
 
     def committed(self, batch: Batch, outcome: Exception | None, *, is_durable: bool = True) -> None:
-        """Handle the outcome of a batch. If it is not durable yet, `synced` follows."""
+        """Handle the outcome of a batch: None if it was written, else the error. If `is_durable` is False, a call of
+        `synced` follows.
+        """
 
     def synced(self, sequence: int, error: Exception | None) -> None:
-        """Note that the events up to `sequence` are durable, or why they are not."""
+        """Note that the events up to sequence number `sequence` are durable, or the error because of which they are
+        not.
+        """
 
     @property
     def is_checkpoint_due(self) -> bool:
@@ -273,7 +288,7 @@ class Committing(Protocol):
 
 
 class StoreUnavailable(NamedTuple):
-    """Description of a store that cannot be written to at present."""
+    """Reason why a store cannot be written to at present, and the time since when."""
 
     reason: str
     since: float
@@ -281,12 +296,12 @@ class StoreUnavailable(NamedTuple):
     what: str = "disk"
 
     def __str__(self) -> str:
-        """Return a description: ``waiting for the disk since 12 s: ...``, or for the server."""
+        """Return a text for people: ``waiting for the disk since 12 s: ...``, or ``waiting for the server ...``."""
         return f"waiting for the {self.what} since {in_parts(int(time.monotonic() - self.since))}: {self.reason}"
 
 
 class PendingCommit:
-    """Batches that a thread is writing or has written. Without a call they are already written.
+    """Batches that a thread is writing or has written. If `call` is None, they were written on the loop already.
 
     `seconds_on_loop` is the time in seconds that the loop spent on them before the thread started.
     """
@@ -302,10 +317,10 @@ class PendingCommit:
 
 
 class GroupCommit:
-    """Writer of the records of all executions of one store, once per turn of the event loop it lives on.
+    """Writer of the records of all executions of one store. Writes at most once per turn of the engine's event loop.
 
-    A path that was alone in the last turn does not wait for the end of its turn: it commits at once. It does so only a
-    few times in a row, so that other tasks of the loop get their turn.
+    If only one path was active in the last turn, its records are written at once, not at the end of the turn. This
+    happens only a few times in a row, so that other tasks of the loop get their turn.
 
     While the store is busy (locked by another process, full disk, lost connection), pending records stay in memory and
     are written again after growing pauses. No run fails because of it, and no operation starts before its record is
@@ -335,14 +350,16 @@ class GroupCommit:
         """Why the store cannot be written to at present, or None if it can."""
 
     def schedule(self, journal: Committing) -> None:
-        """Write the journal's pending events at the end of this turn at the latest."""
+        """Write the pending records of a journal at the end of this turn of the event loop, or earlier."""
         self._dirty[journal] = None
         if not self._is_scheduled:
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._end_turn)
 
     def schedule_later(self, journal: Committing) -> None:
-        """Write the journal's pending events together with the next ones, or after `LATEST` seconds."""
+        """Write the pending records of a journal together with its next records, after `LATEST` seconds at the
+        latest.
+        """
         self._later[journal] = None
         if not self._is_timed:
             self._is_timed = True
@@ -354,9 +371,9 @@ class GroupCommit:
             self.schedule(journal)
 
     def next_commit(self, journal: Committing, *, is_written: bool) -> asyncio.Future[None]:
-        """Return a future that is done when the events of the present turn have been written or refused.
+        """Return a future that is done when the records of the present turn have been written or refused.
 
-        If everything the journal has recorded `is_written` already, the future is done when that is durable.
+        With `is_written`, all records of the journal are in the store, and the future is done when they are durable.
         """
         done = asyncio.get_running_loop().create_future()
         if is_written:
@@ -367,7 +384,9 @@ class GroupCommit:
 
     @property
     def is_alone(self) -> bool:
-        """True if no other path is likely to join the commit at the end of the turn."""
+        """True if a record should be written at once, because no other path is likely to join the commit at the end of
+        the turn.
+        """
         # In these cases others may join the commit at the end of the turn, and one commit costs less than two.
         if not self._was_alone or self._waiting or self.held_up is not None or self._syncs.are_shared:
             return False
@@ -376,7 +395,9 @@ class GroupCommit:
         return self._was_quick and self._commit_task is None and self._in_a_row < MOST_ELSEWHERE
 
     def commit_now(self) -> None:
-        """Write pending events now on the loop, or start to, unless the store is busy."""
+        """Write all pending records now: on the loop for a local store, else start the write. Do nothing while the
+        store is busy.
+        """
         self._in_a_row += 1
         if self.held_up is None:
             self._join_later()
@@ -409,7 +430,7 @@ class GroupCommit:
             self._later = {}
 
     def _write(self) -> None:
-        """Write pending records on the loop, for a local store.
+        """Write all pending records of a local store on the loop.
 
         Large values are first moved to a thread. If the sync is separate, the waiting futures are completed after the
         sync, otherwise at once.
@@ -432,7 +453,10 @@ class GroupCommit:
         self._wake()
 
     def _start_heavy_writes(self) -> None:
-        """Encode, hash, compress and write large values in a thread, so that the other executions continue."""
+        """Start a thread for each journal with large pending values, which encodes, hashes, compresses and writes them.
+
+        The other executions continue meanwhile.
+        """
         for journal in [journal for journal in self._dirty if journal.is_heavy and journal not in self._heavy_writes]:
             # Removed here, so that the commit on the loop does not write the same records.
             del self._dirty[journal]
@@ -440,9 +464,9 @@ class GroupCommit:
             self._heavy_writes[journal] = asyncio.get_running_loop().create_task(work, name="divebook-large-values")
 
     async def _write_heavy(self, journal: Committing) -> None:
-        """Write the pending records of one execution in a thread.
+        """Write the pending records of one journal in a thread.
 
-        Later records of it wait, so that the order is kept.
+        Later records of the same journal wait, so that the order is kept.
         """
         batches = {journal: journal.take_batch(is_heavy=True)}
         try:
@@ -462,7 +486,9 @@ class GroupCommit:
         self._wake()
 
     def _append_briefly(self) -> PendingCommit:
-        """Write pending events: on the loop for at most `MOMENT` seconds, the rest in a thread."""
+        """Write all pending records to a remote store. The loop waits for at most `MOMENT` seconds; a thread waits for
+        the rest.
+        """
         batches = self._take()
         started_at = time.perf_counter()
         count = len(batches)
@@ -482,7 +508,7 @@ class GroupCommit:
         return pending
 
     async def _write_in_thread(self, pending: PendingCommit | None) -> None:
-        """Write the batches handed over, then pending events until none are left.
+        """Finish a pending commit, then write pending records in a thread until none are left.
 
         While the store is busy, it stops: `_try_later` has scheduled the next attempt. Checkpoints are written between
         commits.
@@ -554,7 +580,7 @@ class GroupCommit:
     def _end(
         self, batches: Mapping[Committing, Batch], outcomes: Sequence[Exception | None], *, is_durable: bool = True
     ) -> None:
-        """Report the outcomes to the journals.
+        """Report the outcome of each batch to its journal. If the store was busy, schedule another attempt.
 
         Batches that the busy store refused are written again later, before all others.
         """

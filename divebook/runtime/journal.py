@@ -1,4 +1,4 @@
-"""Event log of one execution and its single writer, the `Journal`.
+"""`Journal`: the event log of one running execution, and the only code that appends events to it.
 
 `Journal.record` takes an event payload (a fact). Facts that follow each other at once on the same path share one
 record, which is a row of the store (`RecordBuilder`). The records are folded into a mutable draft of the state when the
@@ -77,7 +77,8 @@ _NOTHING: frozenset[type[Payload]] = frozenset()
 
 
 class RecordBuilder:
-    """Builder of the latest record of a log, which the next fact may join.
+    """Builder of the latest record of a log. A record is one row of the store, and holds facts that follow each other
+    at once.
 
     The journal reuses one object for all records.
 
@@ -129,7 +130,7 @@ class RecordBuilder:
         self._may_follow = MAY_FOLLOW.get(type(data), _NOTHING)
 
     def join(self, data: Payload, path: str, step: str, now: int) -> bool:
-        """Add a fact if it may join the record, and return whether it did."""
+        """Add a fact to the record, if it follows at once on the same path. Return whether it was added."""
         if (
             type(data) not in self._may_follow
             or path != self._path
@@ -146,7 +147,7 @@ class RecordBuilder:
         return True
 
     def record(self) -> Record:
-        """Return the record with the facts so far."""
+        """Return a `Record` with the facts added so far."""
         record = self._record
         if record is None:
             facts = tuple(self.facts)
@@ -156,7 +157,7 @@ class RecordBuilder:
         return record
 
     def end(self) -> None:
-        """Close the record, so that no fact joins it any more."""
+        """Close the record, so that no further fact joins it."""
         self.facts = []
         self._may_follow = _NOTHING
 
@@ -189,7 +190,7 @@ before."""
 
 
 def is_heavy(fact: catalog.Payload) -> bool:
-    """Return whether a fact holds a value that looks large."""
+    """Return whether a fact holds a value so large that it should be encoded and written in a thread. An estimate."""
     held = _HELD.get(type(fact))
     if held is None:
         return False
@@ -225,7 +226,8 @@ _log = logger(__name__)
 
 
 class Journal:
-    """The log of one execution while it runs.
+    """Event log of one execution while it runs: records facts, folds them into the state, and passes them to
+    `GroupCommit`.
 
     Parameters
     ----------
@@ -297,9 +299,10 @@ class Journal:
 
     @property
     def state(self) -> ExecutionState:
-        """The fold of everything recorded so far. In a thread other than the journal's own, the fold of the last read.
+        """State of the execution: the fold of all facts recorded so far, immutable.
 
-        Records are folded when the state is read, and before they are written.
+        Records are folded when the state is read, and before they are written. In a thread other than the journal's
+        own, this is the state at the last read.
         """
         if not self._is_folded and get_ident() == self._thread_id:
             self._fold()
@@ -308,7 +311,8 @@ class Journal:
 
     @property
     def present(self) -> ExecutionState:
-        """The current state, possibly still mutable: read it at once and do not keep it.
+        """Current state of the execution, possibly still mutable. Read fields from it at once, and do not keep a
+        reference.
 
         For the journal's own thread only. It costs less than `state`, which is immutable.
         """
@@ -317,7 +321,8 @@ class Journal:
         return self._draft or self._state
 
     def record(self, data: Payload, path: str = "", step: str = "", *, may_wait: bool = False) -> None:
-        """Append a fact. It is part of the state at once, and is written at the end of this turn of the event loop.
+        """Append a fact (an event payload). It changes the state at once, and is written at the end of this turn of the
+        event loop.
 
         A fact that `may_wait` is written together with the next one, if that follows soon.
 
@@ -356,11 +361,10 @@ class Journal:
 
     @contextmanager
     def delayed_writes(self) -> Iterator[None]:
-        """Hold back the write of the block's records until the code that they resume had its turn.
+        """Hold back the write of facts recorded in the `with` block until the code that they resume had its turn.
 
-        Both then share one commit.
-
-        (test_an_answer_is_taken_in_with_the_resumption_and_the_call_that_follows_it)
+        The facts of the block and of that code then share one commit
+        (test_an_answer_is_taken_in_with_the_resumption_and_the_call_that_follows_it).
         """
         self._is_delayed = True
         try:
@@ -371,25 +375,27 @@ class Journal:
                 self._commit.schedule(self)
 
     def seconds_since(self, moment: int) -> float:
-        """Return the seconds since a moment, not counting the time before the last resumption, which replay does not
-        repeat.
+        """Return the seconds since a time in microseconds. Time before the latest resumption is not counted, because
+        replay does not repeat it.
         """
         return (self.clock.now() - max(moment, self._resumed_at)) / MICROSECONDS
 
     def park(self) -> None:
-        """Refuse all further records. Earlier ones are still written."""
+        """Refuse all further facts, because this process no longer drives the execution. Facts recorded so far are
+        still written.
+        """
         self._close()
         self.is_parked = True
 
     def reopen(self, commit: GroupCommit, token: int) -> None:
-        """Accept records again under a new lease. No other process may have written since `park`."""
+        """Accept facts again under a new lease. No other process may have written to the log since `park`."""
         self._commit = commit
         self._token = token
         self.is_parked = False
         self._resumed_at = self.clock.now()
 
     def _close(self) -> None:
-        """Close the latest record, so that it waits for the next write."""
+        """Close the latest record and add it to the pending records, which the next commit writes."""
         latest = self._latest
         if latest.facts:
             record = latest.record()
@@ -399,7 +405,9 @@ class Journal:
             latest.end()
 
     def _seal(self) -> ExecutionState:
-        """Convert the draft to the immutable state. The caller holds the lock."""
+        """Convert the mutable draft of the state to the immutable state, and return the state. The caller holds the
+        lock.
+        """
         if self._draft is not None:
             self._state = self._draft.sealed()
             self._draft = None
@@ -407,7 +415,7 @@ class Journal:
         return self._state
 
     def _fold(self) -> None:
-        """Fold all recorded facts into the draft."""
+        """Fold all facts recorded so far into the mutable draft of the state."""
         unfolded = self._unfolded
         latest = self._latest
         if latest.folded < len(latest.facts):
@@ -427,7 +435,8 @@ class Journal:
                 self._refuse()
 
     def _refuse(self) -> None:
-        """Discard the first record that does not follow from the state and all later ones: a fault of the engine.
+        """Discard the first record that contradicts the state, and all later records. Such a record is a fault of the
+        engine.
 
         The draft may be half changed, so this folds the unsealed records again, one by one, to find the faulty one.
         """
@@ -444,7 +453,7 @@ class Journal:
                 return
 
     async def event(self, sequence: int) -> Event:
-        """Return one event of the log, even if it is not written yet.
+        """Return the event with a sequence number, even if it is not written yet.
 
         Searches the batch being written, the pending records and the latest record first, then reads the store.
         """
@@ -458,12 +467,12 @@ class Journal:
         return event
 
     def record_all(self, facts: Sequence[Fact]) -> None:
-        """Append several facts."""
+        """Append several facts, each with its path and step."""
         for fact in facts:
             self.record(fact.data, fact.path, fact.step)
 
     async def durable(self) -> None:
-        """Wait until everything recorded so far is durable.
+        """Wait until all facts recorded so far are durable in the store.
 
         Raises
         ------
@@ -485,14 +494,14 @@ class Journal:
             raise self.error
 
     def _end_wait(self) -> None:
-        """Write deferred records at the end of this turn, because another record follows them or
-        code waits for them.
+        """Write facts recorded with `may_wait` at the end of this turn, because another fact follows or code waits for
+        the write.
         """
         self._is_waiting = False
         self._commit.schedule(self)
 
     def take_batch(self, *, is_heavy: bool = False) -> Batch:
-        """Return the pending records as a batch. Called by `GroupCommit`."""
+        """Return the pending records as a batch for the store. Called by `GroupCommit`."""
         self._close()
         present = self.present
         owner = Owner.current() if self._token is None and self.written == 0 else None
@@ -520,7 +529,10 @@ class Journal:
         return batch
 
     def committed(self, batch: Batch, outcome: Exception | None, *, is_durable: bool = True) -> None:
-        """Handle the outcome of a batch; more may have been recorded since it was taken. Called by `GroupCommit`."""
+        """Handle the outcome of a batch: None if it was written, else the error. Called by `GroupCommit`.
+
+        More facts may have been recorded since the batch was taken.
+        """
         if outcome is None:
             self.written = batch.last_sequence
             self._is_in_doubt = False
@@ -538,7 +550,9 @@ class Journal:
             self.error = outcome
 
     def synced(self, sequence: int, error: Exception | None) -> None:
-        """Note that the events up to `sequence` are durable, or why they are not. Called by `GroupCommit`."""
+        """Note that the events up to sequence number `sequence` are durable, or the error because of which they are
+        not. Called by `GroupCommit`.
+        """
         if error is not None:
             self.error = error
             return
@@ -554,7 +568,7 @@ class Journal:
         return self.written >= self._next_checkpoint
 
     def put_checkpoint(self) -> None:
-        """Store a checkpoint of the state after the latest batch.
+        """Store a checkpoint: the state after the latest batch, from which readers can start to fold.
 
         Checkpoints are optional, so a failure is only logged.
         """
@@ -575,7 +589,7 @@ class Journal:
 
 
 def _checkpoint_after(sequence: int, size: int = 0) -> int:
-    """Return the sequence number at which the next checkpoint is due, after one of `size` bytes.
+    """Return the sequence number at which the next checkpoint is due, after a checkpoint of `size` bytes at `sequence`.
 
     The distance grows with the log and the state, so that all checkpoints together cost a constant part of the run.
     """

@@ -1,4 +1,7 @@
-"""Leases of the executions that this process drives: acquired, renewed in time, released at the end."""
+"""Leases of the executions that this process drives: acquired before the drive, renewed in time, released at its end.
+
+A lease is the right to drive an execution and to append to its log. It is stored in the event store and expires.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ _log = logger(__name__)
 
 
 def key_of(store: EventStore) -> StoreKey:
-    """Return a key that is equal for all store objects with the same content.
+    """Return a key for a store that is equal for all store objects with the same content.
 
     That is the location of a file or server, and the object's identity for a store in memory.
     """
@@ -30,7 +33,7 @@ def key_of(store: EventStore) -> StoreKey:
 
 
 class DrivenLeases:
-    """Registry of the leases that this process really uses.
+    """Registry of the leases that the engine of this process uses, and of the threads that are about to use one.
 
     A lease in the store names the process that holds it and its start time, but not the thread. Only this registry
     knows which executions the engine drives and which thread is about to hand one to the engine. A thread that has
@@ -53,11 +56,11 @@ class DrivenLeases:
 
     @property
     def is_any_driven(self) -> bool:
-        """True if this process drives any execution."""
+        """True if this process drives at least one execution."""
         return bool(self._driven)
 
     def drives(self, store: EventStore, execution_id: str) -> bool:
-        """Return whether the engine drives an execution of a store. Callable from any thread."""
+        """Return whether the engine of this process drives an execution of a store. Callable from any thread."""
         place = (key_of(store), execution_id)
         return any((key, driven) == place for key, driven, _ in list(self._driven))
 
@@ -84,7 +87,8 @@ class DrivenLeases:
         self._marking = threading.Lock()
 
     def claim(self, store: EventStore, claim: Callable[[], list[Lease]]) -> list[Lease]:
-        """Acquire leases of a store with `claim` and note that this thread is about to drive their executions.
+        """Acquire several leases of a store with the function `claim`, and note that this thread is about to drive
+        their executions.
 
         The lock keeps other threads from mistaking them for left leases in between
         (test_what_is_claimed_at_this_moment_is_taken_for_left_by_nobody).
@@ -120,7 +124,9 @@ class DrivenLeases:
 
     @contextmanager
     def taking(self, store: EventStore, execution_id: str, *, by_force: bool = False) -> Iterator[Lease]:
-        """Acquire an execution for a block that hands it to the engine. If the block raises, release the lease."""
+        """Acquire the lease of an execution, for a `with` block that hands the execution to the engine. If the block
+        raises, release the lease.
+        """
         lease: Lease | None = None
         with self.about_to_drive(store, execution_id):
             try:
@@ -134,7 +140,7 @@ class DrivenLeases:
 
     @contextmanager
     def about_to_drive(self, store: EventStore, execution_id: str) -> Iterator[None]:
-        """Mark this thread as about to drive an execution, so that its lease does not count as left."""
+        """Note that this thread is about to drive an execution, so that its lease does not count as unused."""
         key = key_of(store)
         self._mark(key, execution_id)
         try:
@@ -157,7 +163,9 @@ class DrivenLeases:
         return (key_of(store), lease.execution_id, lease.token) in self._driven
 
     def is_unused(self, store: EventStore, lease: Lease) -> bool:
-        """Return whether a lease belongs to this process and nothing here drives or is about to drive its execution."""
+        """Return whether this process holds a lease, but neither drives its execution nor has a thread that is about to
+        drive it.
+        """
         if self._drives(store, lease) or not lease.owner.is_same_process(Owner.current()):
             return False
         # The calling thread does not count: it asks before it takes the lease. Marks of dead threads do not count
@@ -167,7 +175,7 @@ class DrivenLeases:
         return not any(map(_is_alive, threads))
 
     def unused(self, store: EventStore) -> list[str]:
-        """Return the ids of executions with a lease of this process that nothing drives."""
+        """Return the ids of executions whose lease this process holds without driving them."""
         return [lease.execution_id for lease in store.live_leases() if self.is_unused(store, lease)]
 
 
@@ -194,13 +202,15 @@ class LeaseKeeper:
         self._renewal: asyncio.Task[None] | None = None
 
     def keep(self, lease: Lease) -> None:
-        """Renew a lease from now on."""
+        """Renew a lease regularly from now on, until it is released or forgotten."""
         self._held[lease.execution_id] = lease
         if self._heartbeat is None:
             self._wait_for_beat()
 
     async def release(self, lease: Lease) -> None:
-        """Release a lease, so that others need not wait until it expires. It is renewed until the release succeeds."""
+        """Release a lease in the store, so that others need not wait until it expires. The lease is renewed until the
+        release succeeds.
+        """
 
         def give_back() -> None:
             # The call may be repeated: the lease may have been lost, or the store closed, since the last attempt.
@@ -211,7 +221,8 @@ class LeaseKeeper:
         self.forget(lease)
 
     async def give_back(self, lease: Lease, *, is_gone: bool = False) -> None:
-        """Stop driving an execution and release its lease. With `is_gone`, its last event has already released it.
+        """Note that the engine no longer drives an execution, and release its lease. With `is_gone`, the last event has
+        already released it.
 
         If the lease cannot be released, it expires, and this process can take it again at once. The error is only
         logged, because raising it would hide why the execution ended here
