@@ -1,4 +1,4 @@
-"""One visit of a step: its items, and its attempts if it is retried.
+"""Execution of one visit of a step: its items (`Each`), its attempts (`Retry`), and the arguments of its rollback.
 
 `StepRun` runs a visit. `Iterations` runs the items of `Each`, in order or concurrently. `Services` holds the
 dependencies of a runner.
@@ -57,7 +57,7 @@ MOST_CODE = 60
 
 
 def definition_place(workflow: Workflow, step: Step, error: BaseException, code: str = "") -> Mapping[str, Any] | None:
-    """Return the line of a step's definition that caused an error, or None if the definition did not cause it.
+    """Return the line of a step's script or template that caused an error, or None if neither caused it.
 
     `code` is the evaluated code, if the error does not contain it.
     """
@@ -69,7 +69,7 @@ def definition_place(workflow: Workflow, step: Step, error: BaseException, code:
 
 
 def code_place(workflow: Workflow, step: Step, code: str, line: int) -> Mapping[str, Any]:
-    """Return a line of a script or an expression of a step, located in its file or cell if that is known.
+    """Return the place of a line in a step's script or expression, for errors: in its file or cell if that is known.
 
     If the source text of the definition is known, the line is found in it by its text. Otherwise the place is relative
     to the script.
@@ -107,7 +107,7 @@ RunItem = Callable[[int | None, Any], Awaitable["Outcome"]]
 @quickly_made
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a step, or of one of its items."""
+    """Result of a step, or of one item of its `Each`."""
 
     text: str = ""
     """Text that is shown, and recorded as the step's output."""
@@ -118,7 +118,7 @@ class Outcome:
 
 
 class Iterations:
-    """The items of one step, starting from the items recorded in the log."""
+    """Items of a step with `Each`: runs the items that have no recorded result, in order or concurrently."""
 
     def __init__(self, recorder: Recorder, path: str, workflow: Workflow, step: Step, items: list[Any] | Keyed) -> None:
         assert step.each is not None, "only steps with `Each` have items"  # noqa: S101 - an invariant of the runner
@@ -137,9 +137,10 @@ class Iterations:
         self._indexes = [index for index in range(len(self._items)) if only_index in (None, index)]
 
     async def run(self, run_item: RunItem, *, keeps_text: bool = False) -> Outcome:
-        """Run the items that have not ended yet, and return the combined outcome.
+        """Run the items that have not ended yet, and return the outcome of the step, which combines the results of all
+        items.
 
-        With `keeps_text`, the texts of the items are kept instead of their values, and a failed item fails the step.
+        With `keeps_text`, the value of the step is the list of the items' texts, and a failed item fails the step.
         """
         self._keeps_text = keeps_text
         if self._each.parallel > 1:
@@ -166,7 +167,7 @@ class Iterations:
                 await self._run_one(run_item, index, self._items[index])
 
     async def _run_parallel(self, run_item: RunItem) -> None:
-        """Run items concurrently. An item that waits for an answer does not block the others.
+        """Run items concurrently. An item that waits for an answer does not block the other items.
 
         After a failure that ends the step, no further item or attempt starts, but running ones finish: their recorded
         calls, which are paid for, are reused by a resumption.
@@ -209,14 +210,14 @@ class Iterations:
             raise suspended[0]
 
     def _unknown_items(self) -> set[int | None]:
-        """Return the items with a call whose outcome must be known for its rollback.
+        """Return the numbers of the items with a call whose unknown outcome must be settled before a rollback.
 
         A person is asked before the step fails.
         """
         return {record.item for record in unknown(self._opened)}
 
     def _meets_bound(self) -> bool:
-        """Return whether the path waits for a person to raise a bound."""
+        """Return whether the path waits for a person to raise a budget."""
         pending = self._journal.state.pending_interrupts()
         return any(
             question.kind == RESOURCE_EXHAUSTED and self._path in (question.path, *question.waiting)
@@ -244,7 +245,7 @@ class Iterations:
             self._record(catalog.IterationCompleted(index, _packed(outcome), item_key=key))
 
     def _note_failure(self, index: int, item: Any, error: Exception) -> None:
-        """Record the final failure of an item. Raise ItemFailedError if it ends the step."""
+        """Record the final failure of an item. Raise ItemFailedError if the failure ends the step."""
         failure = fault_of(error)
         continues = self._each.on_item_error in (KEEP, SKIP) and not any(
             isinstance(link, THROUGH) for link in chain_of(error)
@@ -271,8 +272,9 @@ class Iterations:
         return [None if entry in (None, SKIPPED) else _unpacked(entry).value for entry in entries]
 
     def _restore_variable(self) -> None:
-        """Restore the value that the loop variable had before the step, as the legacy Dive dialect does even for no
-        items.
+        """Restore the value that the loop variable had before the step.
+
+        This happens even if there are no items, as in the legacy Dive dialect.
         """
         name = self._each.as_
         if not name or self._each.parallel > 1:
@@ -293,7 +295,7 @@ class Iterations:
 
 
 def _joined(errors: Sequence[Exception]) -> Exception:
-    """Return the first error of several items, with the others attached.
+    """Return the first error of several failed items, with the other errors attached.
 
     A resumption repeats the calls of all of them.
     """
@@ -304,7 +306,7 @@ def _joined(errors: Sequence[Exception]) -> Exception:
 
 
 def _packed(outcome: Outcome) -> dict[str, Any]:
-    """Return the recorded form of an item's outcome. A value equal to its text is written once."""
+    """Return the form in which the outcome of an item is recorded. A value equal to its text is written once."""
     if isinstance(outcome.value, str) and outcome.value == outcome.text:
         return {"text": outcome.text}
     return {"text": outcome.text, "value": outcome.value}
@@ -324,12 +326,16 @@ class EvaluateItems(Protocol):
     """Protocol of the function that evaluates `Each.Items` with the names it may use."""
 
     async def __call__(self, items: Any, names: Mapping[str, Any], *, flatten: bool) -> list[Any] | dict[str, Any]:
-        """Return the items, with keys if they have some. `flatten` removes nesting, as in the dialect ``dive``."""
+        """Return the items as a list, or as a mapping if they have keys. `flatten` removes nesting, as in the dialect
+        ``dive``.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Dependencies of a runner."""
+    """Dependencies of a runner: step handlers, evaluation of expressions, inbox, executors, workspaces, approval
+    rules.
+    """
 
     handlers: Mapping[str, Handler]
     """Step handlers by step type."""
@@ -358,7 +364,7 @@ class Services:
     """Returns the miss policy of a what-if."""
 
     def agent_of_step(self, step: Step) -> object | None:
-        """Return the agent that makes and retries its own calls in a step, or None.
+        """Return the agent that makes the calls of a step and retries them itself, or None.
 
         The step handler knows it, if it has a method of this name.
         """
@@ -368,7 +374,7 @@ class Services:
 
 
 class StepRun:
-    """Runner of one visit of a step, starting from its recorded operations."""
+    """Runner of one visit of a step, which continues from the recorded operations of the visit."""
 
     def __init__(self, recorder: Recorder, services: Services, workflow: Workflow, instruction: RunStep) -> None:
         self.step = workflow.step(instruction.step)
@@ -385,14 +391,14 @@ class StepRun:
 
     @property
     def opened(self) -> OpenStep:
-        """The open step as recorded in the log."""
+        """The recorded state of the open step: its operations, items and failures."""
         opened = self._recorder.journal.present.paths[self._path].open
         if opened is None:
             raise RuntimeError(f"path {self._path} is inside no step")
         return opened
 
     def run(self) -> Awaitable[Outcome]:
-        """Return an awaitable that runs the remaining work of the visit.
+        """Return an awaitable that runs the remaining work of the visit and returns the outcome of the step.
 
         Raises
         ------
@@ -425,7 +431,9 @@ class StepRun:
         return handler
 
     def _run_item(self, index: int | None, item: Any) -> Awaitable[Outcome]:
-        """Run one item, or the whole step without `Each`, and compute the arguments of its rollback."""
+        """Run one item of `Each`, or the whole step if it has none. Compute the arguments of its rollback from the
+        result.
+        """
         attempts = self._attempts(index, item)
         return attempts if self.step.rollback is None else self._with_rollback(self.step.rollback, attempts, item)
 
@@ -447,7 +455,7 @@ class StepRun:
         return {each.as_: item} if each is not None and each.as_ and item is not None else {}
 
     def _attempts(self, index: int | None, item: Any) -> Awaitable[Outcome]:
-        """Run one item, or the whole step without `Each`, with the attempts of its retry policy."""
+        """Run one item of `Each`, or the whole step if it has none, with the attempts of its retry policy."""
         policy = self.step.retry
         is_of_rows = self.step.each is not None and self.step.each.rows is not None
         if policy is not None and (is_of_rows or self._services.agent_of_step(self.step) is not None):

@@ -1,4 +1,5 @@
-"""Streams of text being written by models and by commands in workspaces, passed to listeners and never recorded.
+"""Streams of the text that models and commands in workspaces are writing, for listeners. Pieces of text are not
+recorded.
 
 The log gets a text when it is complete. Its pieces are for display only, and nothing may depend on them: a listener
 that raises is removed, and a repeated call starts its text again.
@@ -19,7 +20,7 @@ _log = logger(__name__)
 
 
 class TextDelta(NamedTuple):
-    """A piece of a text that is being written."""
+    """Piece of a text that a model or a command is writing."""
 
     operation_id: str
     """Id of the operation that writes it."""
@@ -36,7 +37,7 @@ TextListener: TypeAlias = Callable[[TextDelta], object]
 
 
 class _Entry(NamedTuple):
-    """A registered listener."""
+    """Listener of one subscription."""
 
     listener: TextListener
     to_parts: bool
@@ -64,7 +65,7 @@ class _Text:
 
 
 class TextStreams:
-    """Texts that are being written in the executions of one environment, and their listeners."""
+    """Texts that are being written in the executions of one environment, and the listeners that receive the pieces."""
 
     def __init__(self) -> None:
         self.always = False
@@ -75,7 +76,7 @@ class TextStreams:
         self._lock = threading.RLock()
 
     def subscribe(self, execution_id: str, listener: TextListener, *, parts: bool = False) -> Callable[[], None]:
-        """Send the texts of an execution to a listener. Call the result to stop.
+        """Send the texts of an execution to a listener. Returns a function that ends the subscription.
 
         Parameters
         ----------
@@ -92,11 +93,15 @@ class TextStreams:
         return lambda: self._remove(execution_id, entry)
 
     def is_heard(self, execution_id: str) -> bool:
-        """Return whether models must stream in an execution."""
+        """Return whether models must stream their text in an execution, because there are listeners or `always` is
+        set.
+        """
         return self.always or execution_id in self._listeners
 
     async def hand_on(self, execution_id: str, operation_id: str, call: StreamedCall) -> Any:
-        """Make a call, send the text that it writes to the listeners, and return its result."""
+        """Run a call that streams text, send each piece to the listeners of its execution, and return the result of the
+        call.
+        """
         written: dict[str, _Text] = {}
         with self._lock:
             self._texts.setdefault(execution_id, {})[operation_id] = written
