@@ -1,4 +1,4 @@
-"""Fold of events into states. No other code changes a state.
+"""Fold of events into states of executions. No other code changes a state.
 
 `evolve` accepts every event of the catalogue. `_CHANGES` has a function for each event that changes more than the
 sequence number. These functions modify a draft, so that folding a record or a whole log creates one new state only.
@@ -72,7 +72,7 @@ FUNCTION = "function"
 
 
 def evolve(state: ExecutionState, event: Event) -> ExecutionState:
-    """Return the state after one more event.
+    """Return the state of an execution after one more event.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def evolve(state: ExecutionState, event: Event) -> ExecutionState:
 
 
 def evolve_records(state: ExecutionState, records: Iterable[tuple[Record, int]]) -> ExecutionState:
-    """Return the state after some records.
+    """Return the state of an execution after some records of its log.
 
     Each record comes with the number of its events that the state has already. Errors are those of `evolve`.
     """
@@ -95,13 +95,13 @@ def evolve_records(state: ExecutionState, records: Iterable[tuple[Record, int]])
 
 
 def follow(draft: Draft, records: Iterable[tuple[Record, int]]) -> None:
-    """Apply records to a draft like `evolve_records`. After an error the draft must not be used any more."""
+    """Apply records to a mutable draft like `evolve_records`. After an error the draft must not be used any more."""
     for record, folded in records:
         _change(draft, record, record.facts, folded)
 
 
 def fold(execution_id: str, events: Iterable[Event], state: ExecutionState | None = None) -> ExecutionState:
-    """Return the state after all events, starting from `state` or an empty state.
+    """Return the state of an execution after all events, starting from `state` or from an empty state.
 
     Raises
     ------
@@ -120,7 +120,7 @@ def fold(execution_id: str, events: Iterable[Event], state: ExecutionState | Non
 
 
 def fold_records(execution_id: str, records: Iterable[Record], state: ExecutionState | None = None) -> ExecutionState:
-    """Return the state after all events of some records, like `fold`.
+    """Return the state of an execution after all events of some records, like `fold`.
 
     `state` may have the first events of the first record already.
     """
@@ -137,7 +137,7 @@ def fold_records(execution_id: str, records: Iterable[Record], state: ExecutionS
 
 
 def _refused(draft: Draft, data: Payload, error: Exception) -> CorruptStoreError:
-    """Return the error for an event that does not fit the log (test_a_forged_log_is_a_corrupt_log)."""
+    """Return the error for an event that does not fit the events before it (test_a_forged_log_is_a_corrupt_log)."""
     return CorruptStoreError(
         f"event {draft.last_sequence} ({data.event_type}) of execution {draft.execution_id} does not fit the log: "
         f"{type(error).__name__}: {error}"
@@ -145,7 +145,7 @@ def _refused(draft: Draft, data: Payload, error: Exception) -> CorruptStoreError
 
 
 def _change(draft: Draft, entry: Event | Record, facts: Sequence[Payload], folded: int = 0) -> None:
-    """Apply an event or a record to a draft, which has the first `folded` facts of it already."""
+    """Apply an event or a record to a draft. The draft has the first `folded` facts of the record already."""
     sequence = entry.sequence + folded
     moment = entry.recorded_at
     if sequence != draft.last_sequence + 1:
@@ -206,7 +206,9 @@ def _execution_resumed(draft: Draft, data: catalog.ExecutionResumed) -> None:
 
 
 def _was_denied(draft: Draft, path: PathState) -> bool:
-    """Return whether a person or a rule denied the rollback of a path, so that none of its calls was made."""
+    """Return whether a person or an approval rule denied the rollback that a path runs, so that none of its calls was
+    made.
+    """
     if path.undoes is None or path.status != FAILED:
         return False
     operations = path.open.operations.values() if path.open is not None else ()
@@ -217,7 +219,9 @@ def _was_denied(draft: Draft, path: PathState) -> bool:
 
 
 def _reopen(path: PathState) -> None:
-    """Return a path to the point from which it continues: successful operations of its step stay, failed ones go."""
+    """Reset a path to the point from which it continues. Successful operations of its step stay, failed operations are
+    removed.
+    """
     has_ended = path.phase == ENDED
     opened = path.open
     if opened is None:
@@ -234,7 +238,7 @@ def _reopen(path: PathState) -> None:
 
 
 def _within_its_hop(path: PathState, ledger: Ledger) -> Ledger:
-    """Return the ledger for a path that is resumed inside an agent step, which counts once."""
+    """Return the ledger (counters) for a path that is resumed inside an agent step. The step still counts once."""
     if path.hop is not None or path.open is None or path.open.step_type != PROMPT:
         return ledger
     place = (path.id, path.current_step)
@@ -243,7 +247,9 @@ def _within_its_hop(path: PathState, ledger: Ledger) -> Ledger:
 
 
 def _without_failures(path: PathState, opened: OpenStep) -> Map[str, OperationRecord]:
-    """Return the operations of an ended step without the failed ones, which run again."""
+    """Return the operations of an ended step without the failed operations, which run again when the execution is
+    resumed.
+    """
     operations = opened.operations
     for record in _ending_failures(path, opened):
         # A child is resumed, not started a second time, unless it cannot be resumed. A turn keeps its requests and
@@ -258,7 +264,7 @@ def _without_failures(path: PathState, opened: OpenStep) -> Map[str, OperationRe
 
 
 def _ending_failures(path: PathState, opened: OpenStep) -> list[OperationRecord]:
-    """Return the failures that ended a step.
+    """Return the records of the failed operations that caused a step to end.
 
     These are all of them, but a function, an agent or a stage of a pipeline may have continued after some.
     """
@@ -344,7 +350,7 @@ def _leave(draft: Draft, data: Payload) -> None:
 
 
 def step_started(draft: Draft, data: catalog.StepStarted) -> None:
-    """Enter a step: count the visit, and open the step with the present variables."""
+    """Apply `step_started`: count the visit of the step, and open the step with the present variables."""
     path = draft.path(data)
     step = draft.step
     is_hop = data.step_type == PROMPT
@@ -361,7 +367,9 @@ def step_started(draft: Draft, data: catalog.StepStarted) -> None:
 
 
 def _entered(draft: Draft, path: PathState, *, is_hop: bool) -> Ledger:
-    """Return the ledger with an entry into a step: loops, bounded edges and agent steps are counted."""
+    """Return the ledger (counters) after a path has entered a step: loops, bounded edges and agent steps are
+    counted.
+    """
     ledger = draft.ledger
     step = draft.step
     if path.loops_to(step):
@@ -376,7 +384,7 @@ def _entered(draft: Draft, path: PathState, *, is_hop: bool) -> Ledger:
 
 
 def step_completed(draft: Draft, data: catalog.StepCompleted) -> None:
-    """Close a step and store its output. The path then chooses an edge."""
+    """Apply `step_completed`: close a step and store its output. The path then chooses an edge."""
     path = draft.path(data)
     step = draft.step
     output = data.output
@@ -396,7 +404,7 @@ def step_completed(draft: Draft, data: catalog.StepCompleted) -> None:
 
 
 def _repeats(path: PathState, step: str, output: str) -> Map[str, tuple[str, int]]:
-    """Return the counts of equal results in a row after one more result of a step.
+    """Return how often in a row each step had an equal result, after one more result of a step.
 
     Results are equal if the operations and the output text are.
     """
@@ -408,7 +416,7 @@ def _repeats(path: PathState, step: str, output: str) -> Map[str, tuple[str, int
 
 
 def step_failed(draft: Draft, data: catalog.StepFailed) -> None:
-    """Record the error of a step."""
+    """Apply `step_failed`: store the error of a step."""
     path = draft.path(data)
     ledger = draft.ledger.with_error(draft.step, data.error, draft.moment)
     if path.hop is not None:
@@ -421,14 +429,14 @@ def step_failed(draft: Draft, data: catalog.StepFailed) -> None:
 
 
 def step_retried(draft: Draft, data: catalog.StepRetried) -> None:
-    """Record that a step, an item or a call will be repeated."""
+    """Apply `step_retried`: store that a step, an item or a call has failed and will be repeated."""
     path, opened = draft.open_step(data)
     item = data.iteration_index if data.key is None else data.key
     path.open = opened._replace(failures=opened.failures.set(item, (data.attempt, data.delay)))
 
 
 def step_caught(draft: Draft, data: catalog.StepCaught) -> None:
-    """Move a path to the step that catches the failure of its current step."""
+    """Apply `step_caught`: move a path to the step that handles the failure of its current step."""
     path = draft.path(data)
     draft.sleeping -= is_sleeping(path)
     release_calls(draft, path)
@@ -441,25 +449,25 @@ def step_caught(draft: Draft, data: catalog.StepCaught) -> None:
 
 
 def condition_evaluated(draft: Draft, data: catalog.ConditionEvaluated) -> None:
-    """Record the result of a condition after a step."""
+    """Apply `condition_evaluated`: store the result of a condition after a step."""
     path = draft.path(data)
     path.routing = (*path.routing, data.result)
 
 
 def iteration_completed(draft: Draft, data: catalog.IterationCompleted) -> None:
-    """Record the result of an item."""
+    """Apply `iteration_completed`: store the result of an item of `Each`."""
     path, opened = draft.open_step(data)
     path.open = _with_item(draft, opened, data)
 
 
 def rows_completed(draft: Draft, data: catalog.RowsCompleted) -> None:
-    """Record the results of some rows, which count as one item."""
+    """Apply `rows_completed`: store the results of some rows of a frame, which count as one item."""
     path, opened = draft.open_step(data)
     path.open = _with_item(draft, opened, data)
 
 
 def iteration_failed(draft: Draft, data: catalog.IterationFailed) -> None:
-    """Record the substitute result of a failed item, if its step continues."""
+    """Apply `iteration_failed`: store the substitute result of a failed item, if its step continues."""
     path, opened = draft.open_step(data)
     if data.result is not None:
         path.open = _with_item(draft, opened, data)
@@ -476,7 +484,7 @@ def _with_item(draft: Draft, opened: OpenStep, data: Item) -> OpenStep:
 
 
 def state_mutated(draft: Draft, data: catalog.StateMutated) -> None:
-    """Change variables of the execution and of the path that changes them."""
+    """Apply `state_mutated`: change variables of the execution and of the path that changes them."""
     before = draft.variables
     sequence = draft.last_sequence
     changed = draft.variables, draft.variables_at = _mutated(before, draft.variables_at, data.mutations, sequence)
@@ -491,7 +499,7 @@ def state_mutated(draft: Draft, data: catalog.StateMutated) -> None:
 def _mutated(
     variables: Map[str, Any], places: Map[str, int], mutations: Iterable[catalog.Mutation], sequence: int
 ) -> tuple[Map[str, Any], Map[str, int]]:
-    """Return the variables and the events of the large ones after some changes."""
+    """Return the variables after some changes, and the numbers of the events that hold the large values."""
     for mutation in mutations:
         key = mutation.key
         if mutation.type == "set":
@@ -512,7 +520,9 @@ LONGEST_SECONDS = 1000 * 365 * 86400.0
 
 
 def operation_started(draft: Draft, data: catalog.OperationStarted) -> None:
-    """Add the record of an operation. A model call is counted, and its reservation is deducted from the bounds."""
+    """Apply `operation_started`: add the record of an operation. A model call is counted, and its reservation is
+    deducted from the bounds.
+    """
     path, opened = draft.open_step(data)
     kind = data.operation_type
     record = OperationRecord.begun(data.operation_id, kind, data.parameters_hash, draft.moment, draft.last_sequence)
@@ -535,7 +545,7 @@ def operation_started(draft: Draft, data: catalog.OperationStarted) -> None:
 
 
 def _held_before(earlier: OperationRecord | None, data: catalog.OperationStarted) -> Reserved | None:
-    """Return the reservation to release when a call begins again.
+    """Return the reservation to release when an operation starts again, or None.
 
     The reservation of a child that another child replaces stays
     (test_it_stays_held_where_another_execution_takes_the_place).
@@ -545,7 +555,7 @@ def _held_before(earlier: OperationRecord | None, data: catalog.OperationStarted
 
 
 def _asking_a_model(ledger: Ledger, path: PathState, data: catalog.OperationStarted) -> Ledger:
-    """Return the ledger with one more model call, also for a call that is repeated."""
+    """Return the ledger (counters) with one more model call. A repeated call counts again."""
     ledger = ledger._replace(llm_calls=ledger.llm_calls + 1)
     if path.hop is None:
         return ledger
@@ -562,7 +572,9 @@ def _end_of(draft: Draft, data: catalog.OperationStarted) -> int | None:
 
 
 def operation_completed(draft: Draft, data: catalog.OperationCompleted) -> None:
-    """Record the result of a call. One that waited for a signal removes the oldest signal of that name."""
+    """Apply `operation_completed`: store the result of an operation. A signal wait also removes the signal that it
+    received.
+    """
     record = _ended(draft, data, COMPLETED, (data.result, None, (), None))
     if record.signal is not None and record.operation_type != CHILD_WORKFLOW:
         remaining = draft.signals.get(record.signal, ())[1:]
@@ -572,7 +584,7 @@ def operation_completed(draft: Draft, data: catalog.OperationCompleted) -> None:
 
 
 def event_emitted(draft: Draft, data: catalog.EventEmitted) -> None:
-    """Record a user event if its code requests it again on replay."""
+    """Apply `event_emitted`: store a user-defined event as an operation, if its code requests it again on replay."""
     if data.operation_id is None:
         return
     path, opened = draft.open_step(data)
@@ -583,7 +595,7 @@ def event_emitted(draft: Draft, data: catalog.EventEmitted) -> None:
 
 
 def operation_failed(draft: Draft, data: catalog.OperationFailed) -> None:
-    """Record the error of a call."""
+    """Apply `operation_failed`: store the error of an operation."""
     _ended(draft, data, FAILED, (None, data.error, tuple(data.error_names or ()), data.raised))
     path, opened = draft.open_step(data)
     record = opened.operations[data.operation_id]
@@ -595,7 +607,8 @@ def operation_failed(draft: Draft, data: catalog.OperationFailed) -> None:
 def _ended(
     draft: Draft, data: catalog.OperationCompleted | catalog.OperationFailed, status: str, outcome: Outcome
 ) -> OperationRecord:
-    """Record the end of a call with its usage, and release its reservation. Return the record as it was before.
+    """Store the end of an operation with its usage, and release its reservation. Return the operation's record as it
+    was before.
 
     Usage is added to the step and the execution. A call that was replayed from another log does not count as a model
     call. With `data.held`, the call keeps a reservation although it has ended.
@@ -632,7 +645,7 @@ def _ended(
 
 
 def _child_ended(draft: Draft, record: OperationRecord, usage: Mapping[str, int] | None) -> None:
-    """Record the end of a child: count its usage, and drop its signals."""
+    """Store the end of a child execution: count its usage, and drop its signals."""
     child = record.signal or ""
     draft.ledger = draft.ledger.with_child(child, usage or {})
     if child in draft.signals:
@@ -648,7 +661,7 @@ def _put_sleeping(draft: Draft, path: PathState, opened: OpenStep, record: Opera
 
 
 def interrupt_raised(draft: Draft, data: catalog.InterruptRaised) -> None:
-    """Add a question. Its path waits."""
+    """Apply `interrupt_raised`: add a question, for which its path waits."""
     path = draft.path(data)
     question = Question(
         data.interrupt_id,
@@ -670,7 +683,7 @@ def interrupt_raised(draft: Draft, data: catalog.InterruptRaised) -> None:
 
 
 def interrupt_joined(draft: Draft, data: catalog.InterruptJoined) -> None:
-    """Add a path to those that wait for a question."""
+    """Apply `interrupt_joined`: add a path to the paths that wait for a question."""
     question = _open_question(draft, data.interrupt_id)
     path = draft.path(data)
     _wait(draft, path, question._replace(waiting=(*question.waiting, path.id)))
@@ -690,7 +703,7 @@ def _open_question(state: ExecutionState, interrupt_id: str) -> Question:
 
 
 def interrupt_resolved(draft: Draft, data: catalog.InterruptResolved) -> None:
-    """Record an answer and wake the paths that waited for it."""
+    """Apply `interrupt_resolved`: store an answer and wake the paths that waited for it."""
     question = _open_question(draft, data.interrupt_id)
     answered = question.resolved(data)
     _settle(draft, answered, data.message)
@@ -699,7 +712,7 @@ def interrupt_resolved(draft: Draft, data: catalog.InterruptResolved) -> None:
 
 
 def interrupt_expired(draft: Draft, data: catalog.InterruptExpired) -> None:
-    """Record that a question expired. Its default, if it has one, becomes the answer."""
+    """Apply `interrupt_expired`: mark a question as expired. Its default answer, if it has one, becomes the answer."""
     question = _open_question(draft, data.interrupt_id)
     _settle(draft, question.expired(), data.message)
 
@@ -722,7 +735,7 @@ def _take(draft: Draft, message: int | None) -> None:
 
 
 def signal_received(draft: Draft, data: catalog.SignalReceived) -> None:
-    """Store a signal until a call receives it."""
+    """Apply `signal_received`: store a signal until a signal wait consumes it."""
     name = data.signal_type
     draft.signals = draft.signals.set(name, (*draft.signals.get(name, ()), data.payload))
     _take(draft, data.message)
@@ -736,7 +749,7 @@ def signal_received(draft: Draft, data: catalog.SignalReceived) -> None:
 
 
 def rule_added(draft: Draft, data: catalog.ApprovalRuleAdded) -> None:
-    """Add a rule, or replace the one with the same id."""
+    """Apply `approval_rule_added`: add a standing approval rule, or replace the rule with the same id."""
     rule = StandingRule(
         data.rule_id,
         data.outcome,
@@ -755,7 +768,7 @@ def rule_added(draft: Draft, data: catalog.ApprovalRuleAdded) -> None:
 
 
 def rule_revoked(draft: Draft, data: catalog.ApprovalRuleRevoked) -> None:
-    """Remove a rule, if it exists."""
+    """Apply `approval_rule_revoked`: remove a standing approval rule, if it exists."""
     if data.message is not None:
         draft.taken = max(draft.taken, data.message)
     if data.rule_id in draft.rules:

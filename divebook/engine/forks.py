@@ -1,4 +1,4 @@
-"""Forks: the start of an execution that shares the first events of another one, and the changes that it makes.
+"""Forks: the event that starts an execution with the first events of another one, and the changes that a fork makes.
 
 Operations and questions that are open at the event of the fork belong to the source. The fork drops them, and starts
 them again or gets their results from the change. Ended operations and answered questions stay
@@ -59,7 +59,10 @@ _APART = ("definition", "model")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Changes of a fork from its source, as plain data. All fields are optional.
+    """Differences of a fork from its source, as plain data: variables, inputs, results, answers, prompts, model,
+    definition.
+
+    All fields are optional.
 
     Raises
     ------
@@ -81,11 +84,11 @@ class Change:
     inputs: Mapping[str, Any] = field(default_factory=dict)
     """New values of inputs."""
     results: Mapping[str, Any] = field(default_factory=dict)
-    """Results by operation id."""
+    """New results of operations, by operation id."""
     answers: Mapping[str, Any] = field(default_factory=dict)
-    """Answers by question id, in full form (`divebook.questions.answer`)."""
+    """New answers by question id, in the form in which the log stores them (`divebook.questions.answer`)."""
     prompts: Mapping[str, str] = field(default_factory=dict)
-    """Prompts by step name."""
+    """New prompts by step name."""
     skipped: Mapping[str, str] = field(default_factory=dict)
     """Output texts by id of a path whose step has failed. The text replaces the output of that step; no variable is
     set."""
@@ -116,7 +119,7 @@ class Change:
 
     @classmethod
     def of(cls, change: Change | Mapping[str, Any] | None) -> Change:
-        """Return a change from a `Change` or a mapping of its fields. None changes nothing."""
+        """Create a change from a `Change` or from a mapping of its fields. None changes nothing."""
         if isinstance(change, Change):
             return change
         if not isinstance(change, Mapping | None):
@@ -130,7 +133,7 @@ class Change:
 
     @classmethod
     def recorded(cls, data: ExecutionForked) -> Change:
-        """Return the change that an event has recorded."""
+        """Return the change that is recorded in a fork's start event."""
         return cls(**(data.change or {}), model=data.model, definition=data.definition)
 
     @property
@@ -140,11 +143,12 @@ class Change:
         return tuple(name for name, value in values if value not in (None, {}))
 
     def to_data(self) -> dict[str, Any]:
-        """Return the value of the event's field ``change``."""
+        """Return the change as plain data, for the field ``change`` of a fork's start event."""
         return {name: getattr(self, name) for name in self.named if name not in _APART}
 
     def workflow(self, source: Workflow) -> Workflow:
-        """Return the workflow of a fork. It is `source` itself if the change has no definition and no prompts.
+        """Return the workflow of a fork: the source's workflow with the changed definition or prompts, if there are
+        any.
 
         Raises
         ------
@@ -171,7 +175,7 @@ class Change:
 
 
 def _is_shaped(definition: Mapping[str, Any]) -> bool:
-    """Return whether plain data has the shape of a workflow. `Workflow.from_dict` checks its contents."""
+    """Return whether plain data has the shape of a workflow definition. `Workflow.from_dict` checks the contents."""
     name = definition.get("name")
     steps = definition.get("steps")
     return isinstance(name, str) and isinstance(steps, Sequence) and all(isinstance(step, Mapping) for step in steps)
@@ -210,7 +214,9 @@ _TOGETHER = frozenset(
 
 
 def execution_forked(draft: Draft, data: catalog.ExecutionForked) -> None:
-    """Drop the open operations and questions of the source, and apply the change of the fork."""
+    """Apply `execution_forked`: drop the open operations and questions of the source, and apply the changes of the
+    fork.
+    """
     change = Change.recorded(data)
     _reset(draft, data)
     if data.only is not None:
@@ -233,7 +239,9 @@ def execution_forked(draft: Draft, data: catalog.ExecutionForked) -> None:
 
 
 def _reset(draft: Draft, data: catalog.ExecutionForked) -> None:
-    """Reset times, messages, queue and outcome. The consumption before the fork still counts for the bounds."""
+    """Reset times, messages, queue and outcome of the source. The consumption before the fork still counts for the
+    bounds.
+    """
     draft.lifecycle = RUNNING
     draft.started_us = draft.moment
     draft.paused_us = 0
@@ -263,7 +271,10 @@ def _reset(draft: Draft, data: catalog.ExecutionForked) -> None:
 
 
 def _keep_only(draft: Draft, only: Mapping[str, Any]) -> None:
-    """Prepare one path to enter the step of a trial, and end all others (test_other_paths_do_nothing_in_a_trial)."""
+    """Prepare one path to enter the step of a trial (one step run again), and end all other paths.
+
+    (test_other_paths_do_nothing_in_a_trial)
+    """
     for path in list(draft.paths.values()):
         copy = draft.own(path.id)
         copy.open = None
@@ -281,7 +292,7 @@ def _keep_only(draft: Draft, only: Mapping[str, Any]) -> None:
 
 
 def _without_calls(path: PathState, opened: OpenStep, change: Change) -> OpenStep:
-    """Return an open step without the calls that belong to the source, and with the results of the change."""
+    """Return an open step without the unfinished calls of the source, and with the results that the change sets."""
     records: dict[str, OperationRecord] = {}
     for key, record in opened.operations.items():
         if key in change.results:
@@ -295,7 +306,9 @@ def _without_calls(path: PathState, opened: OpenStep, change: Change) -> OpenSte
 
 
 def _without_dropped(ledger: Ledger, path: PathState, before: OpenStep | None) -> Ledger:
-    """Return the ledger without the dropped model calls of a step. Only the source counts them."""
+    """Return the ledger (counters) without the model calls that a fork drops from a step. Only the source counts
+    them.
+    """
     if before is None or path.open is None:
         return ledger
     for key, record in before.operations.items():
@@ -313,7 +326,7 @@ def _belongs_to_source(path: PathState, opened: OpenStep, record: OperationRecor
 
 
 def _skip_failed(draft: Draft, change: Change) -> None:
-    """Move paths whose steps have failed behind these steps, with the outputs of the change."""
+    """Move paths whose steps have failed behind these steps, and set the steps' outputs from the change."""
     for name, output in change.skipped.items():
         path = draft.own(name)
         step = path.current_step
@@ -333,7 +346,7 @@ def _skip_failed(draft: Draft, change: Change) -> None:
 
 
 def _set_variables(draft: Draft, change: Change) -> None:
-    """Set variables of the execution, and those that open steps and conditions read."""
+    """Set the changed variables of the execution, also where open steps and conditions read them."""
     values = change.variables
     if not values:
         return
@@ -358,7 +371,7 @@ def _without(places: Map[str, int], names: Iterable[str]) -> Map[str, int]:
 
 
 def _settle_questions(draft: Draft, change: Change) -> None:
-    """Drop the open questions, which are asked again, and apply the answers of the change."""
+    """Drop the open questions, which the fork asks again, and apply the answers that the change sets."""
     for question in list(draft.interrupts.values()):
         if question.id in change.answers:
             answer = catalog.InterruptResolved(question.id, change.answers[question.id], CHANGED_BY)
@@ -374,7 +387,7 @@ def _settle_questions(draft: Draft, change: Change) -> None:
 
 
 def require_reach(change: Change, source: ExecutionState) -> None:
-    """Raise `SetupError` if a change names something that does not exist in its source at the event of the fork.
+    """Raise `SetupError` if a change refers to something that the source does not have at the fork point.
 
     Results need an open operation, answers a question, skipped paths a failed step, and inputs an input of that name.
     Variables may be new.
@@ -405,10 +418,10 @@ def require_reach(change: Change, source: ExecutionState) -> None:
 
 
 def snapped(events: Sequence[Event], at: int) -> int:
-    """Return the event nearest to `at` after which an execution can be forked.
+    """Return the event nearest to `at` after which an execution can be forked. Facts recorded by one rule stay
+    together.
 
-    Facts that one rule creates together are not separated. The end of an execution and the start of its rollback are
-    not shared, since no other event could follow them.
+    The end of an execution and the start of its rollback are not shared, since no other event could follow them.
 
     Parameters
     ----------
@@ -429,7 +442,7 @@ def _belong_together(data: catalog.Payload, following: catalog.Payload) -> bool:
 
 
 def opened_as(first: catalog.ExecutionStarted, forks: Iterable[catalog.ExecutionForked]) -> catalog.ExecutionStarted:
-    """Return the opening of an execution whose log has this first event and these forks.
+    """Return the start event of an execution with the changes of its forks applied.
 
     Examples
     --------

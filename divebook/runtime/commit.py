@@ -158,8 +158,9 @@ CALL_PATIENCE_SECONDS = 10.0
 CALL_THREADS = 16
 """Maximum number of threads for single calls."""
 WORK_THREADS = 64
-"""Maximum number of threads for work. Work asks the loop, which makes calls, so calls have their own threads and never
-wait for work."""
+"""Maximum number of threads for functions passed to `StoreCalls.work`. Such a function waits for the loop, which makes
+single calls, so single calls have threads of their own and never wait for such a function.
+"""
 
 _calls: RunVar[anyio.CapacityLimiter] = RunVar("divebook store calls")
 _works: RunVar[anyio.CapacityLimiter] = RunVar("divebook work on stores")
@@ -292,7 +293,7 @@ class StoreUnavailable(NamedTuple):
 
     reason: str
     since: float
-    """Time at which it became unavailable, in seconds of the loop's clock (`time.monotonic`)."""
+    """Time at which the store became unavailable, in seconds of the loop's clock (`time.monotonic`)."""
     what: str = "disk"
 
     def __str__(self) -> str:
@@ -341,8 +342,9 @@ class GroupCommit:
         """Journals whose records may wait for the records that follow; written with the next commit."""
         self._is_timed = False
         self._was_alone = self._was_quick = False
-        """True if a single path was running in the last turn; true if the last commit in a thread took less than
-        `MOMENT`."""
+        """`_was_alone` is True if a single path was running in the last turn. `_was_quick` is True if the last commit
+        in a thread took less than `MOMENT` seconds.
+        """
         self._in_a_row = 0
         self._pause = FIRST_PAUSE
         self._is_logged = False

@@ -52,7 +52,7 @@ from divebook.workflow.step import Retry, Step
 
 
 Operation: TypeAlias = Callable[..., Awaitable[Any]]
-"""`StepContext.operation`."""
+"""Type of the method `StepContext.operation`."""
 
 
 async def recorded_now(operation: Operation, clock: Clock, key: str | None) -> datetime:
@@ -262,7 +262,9 @@ def _will_try_again(recorder: Recorder, place: Place, policy: Retry | None, erro
 
 
 STRAND: ContextVar[str] = ContextVar("divebook_strand", default="")
-"""Path of the concurrent calls to which the running code belongs, outermost first; empty if there are none."""
+"""Position of the running code among nested `gather` calls, such as ``gather-1.0-``; empty outside of any `gather`. It
+is part of the keys of operations.
+"""
 
 
 class StepContext:

@@ -111,7 +111,7 @@ class DriverDependencies:
     code_of: Callable[[Workflow], dict[str, str]]
     """Return the current digests of the functions that a workflow may call."""
     cancel_children: Callable[[Any], Awaitable[None]]
-    """Awaited with a driver before its execution is rolled back: the executions it started end first."""
+    """Awaited with a driver before its execution is rolled back, so that its child executions end first."""
     on_stopped: Callable[[Any], Awaitable[None]]
     """Awaited with a driver when its execution has ended or is parked, and this process no longer drives it."""
 
@@ -178,11 +178,13 @@ class Driver:
         self._handover = threading.Lock()
         self._is_driving = False
         self._must_check_inbox = False
-        """True if it must check its inbox before it is parked."""
+        """True if the driver must check the inbox of its execution before the execution is parked."""
         self._process = os.getpid()
         self._cancel_reason: str | None = None
         self.may_have_children = False
-        """True if it may have started other executions. False only for one that started here and has no children."""
+        """True if the execution may have started other executions. False only if it started in this process and has no
+        children.
+        """
 
     # --- log and state -----------------------------------------------------------------------------------------------
 

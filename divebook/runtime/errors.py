@@ -57,12 +57,12 @@ def clean_failure(error: BaseException) -> str:
 
 
 ELSEWHERE = "__divebook_frames__"
-"""Attribute of an error that was raised in another process: its frames there."""
+"""Attribute of an error that was raised in another process: its stack frames in that process."""
 MOST_FRAMES = 10
 MOST_TRACE = 4_000
 MOST_CAUSES = 3
 LINES_AROUND = 2
-"""Lines before and after the one that raised."""
+"""Number of recorded source lines before and after the line that raised."""
 MOST_LINE = 200
 """Maximum number of characters of a line."""
 _OURS = str(Path(__file__).parents[1])
@@ -206,7 +206,7 @@ class CodeCell(NamedTuple):
     label: str
     """Label: ``Cell [5]``."""
     above: int = 0
-    """Empty lines at its top, which Python does not count."""
+    """Number of empty lines at the top of the cell, which Python does not count."""
     id: str = ""
     """Cell id of the front end, if known."""
 

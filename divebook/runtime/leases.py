@@ -184,7 +184,7 @@ def _is_alive(ident: int) -> bool:
 
 
 DRIVEN_LEASES = DrivenLeases()
-"""The registry of this process."""
+"""The registry of leases of this process."""
 
 
 class LeaseKeeper:

@@ -285,7 +285,7 @@ def _too_late(question: Question, message: Message) -> InterruptError:
 PATIENCE = 10.0
 """Seconds to wait for the lease of an execution that has ended."""
 TICK = 0.01
-"""Seconds between two attempts to take it."""
+"""Seconds between two attempts to take the lease."""
 _ONE_AT_A_TIME = threading.Lock()
 
 

@@ -152,7 +152,7 @@ class OperationRequest(NamedTuple):
     """The operation id of the place."""
     operation_type: str
     parameters: Any
-    """Normalized to the form in which the log stores them."""
+    """Parameters in the form in which the log stores them."""
     digest: str
 
     @staticmethod
@@ -220,9 +220,9 @@ class NoAnswer(Enum):
     """Ways to continue with an operation for which the miss policy has no answer."""
 
     LIVE = "live"
-    """Run it."""
+    """Run the operation."""
     REST = "rest"
-    """Suspend its code here, because the results of later operations are unknown."""
+    """Suspend the code that requested the operation, because the results of later operations are unknown."""
 
 
 class PolicyAnswer(NamedTuple):
@@ -233,7 +233,7 @@ class PolicyAnswer(NamedTuple):
     origin: Mapping[str, Any] | None = None
     """Origin of the end, as recorded in the field `served` of the event."""
     files: FileEvents = ()
-    """The file changes it made in workspaces."""
+    """File changes that the operation made in workspaces."""
 
 
 Settled: TypeAlias = catalog.InterruptResolved | catalog.InterruptExpired

@@ -366,10 +366,10 @@ class PausableTask:
 
     def __init__(self) -> None:
         self.is_parked = False
-        """True if the work is parked and has no waiting caller."""
+        """True if the task is parked and has no waiting caller."""
         self._task: asyncio.Task[None] | None = None
         self._pause_future: asyncio.Future[None] | None = None
-        """Done when the work has ended or is parked."""
+        """Future that is done when the task has ended or is parked."""
 
     @property
     def has_ended(self) -> bool:
@@ -448,7 +448,7 @@ class Runner(PathRunner):
         """Called when the execution may have become blocked or unblocked; see `is_blocked`."""
         self._pausable_task = PausableTask() if may_park else None
         self._parked_calls: ConcurrentCalls | None = None
-        """The parked concurrent calls, if the code is parked."""
+        """Counter of the parked concurrent tasks, if the code is parked."""
         self._cancel_reason: str | None = None
         self._pause_reason: str | None = None
         self._gives_back = False
@@ -720,7 +720,7 @@ class Runner(PathRunner):
 
 
 MOST = 64
-"""Maximum number of parked strands in all executions of a process."""
+"""Maximum number of parked concurrent tasks in all executions of a process."""
 
 
 class ParkedRuns:

@@ -53,7 +53,7 @@ from divebook.workflow.step import CONTINUE, KEEP, SKIP, Each, Rollback, Step
 
 
 MOST_CODE = 60
-"""Maximum number of characters of an expression used as the name of its place."""
+"""Maximum number of characters of an expression that is shown as the label of its place."""
 
 
 def definition_place(workflow: Workflow, step: Step, error: BaseException, code: str = "") -> Mapping[str, Any] | None:
@@ -96,7 +96,7 @@ def code_place(workflow: Workflow, step: Step, code: str, line: int) -> Mapping[
 SKIPPED = {"skipped": True}
 """Recorded result of an item that failed and is skipped."""
 THROUGH = (BoundExceededError, DivergenceError, StoreError)
-"""Errors that never count as the failure of a single item."""
+"""Errors that always end the whole step, even if it continues after failed items."""
 
 Keyed: TypeAlias = dict[str, Any]
 """Items that are the values of a mapping, by key."""
@@ -345,7 +345,7 @@ class Services:
     fill: Callable[[Mapping[str, Any], Mapping[str, Any]], Awaitable[dict[str, Any]]]
     """Fill templates in values with the names they may use."""
     inbox: Callable[[str, int], Awaitable[Iterable[Message]]]
-    """Return the messages of an execution with numbers above one, ascending."""
+    """Return the messages of an execution with numbers above a given number, in ascending order."""
     claim_expired: Callable[[str, str], Awaitable[object]]
     """Mark an expired question. The mark is a message in the inbox, unless the question was answered first."""
     texts: TextStreams = field(default_factory=TextStreams)

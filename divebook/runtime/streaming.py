@@ -23,7 +23,7 @@ class TextDelta(NamedTuple):
     """Piece of a text that a model or a command is writing."""
 
     operation_id: str
-    """Id of the operation that writes it."""
+    """Id of the operation that writes the text."""
     at: int
     """Number of characters of the part before this piece. 0 starts the part, possibly again after
     an earlier attempt."""
@@ -41,7 +41,7 @@ class _Entry(NamedTuple):
 
     listener: TextListener
     to_parts: bool
-    """True if it also gets thoughts and arguments of calls."""
+    """True if the listener also gets thoughts, arguments of tool calls and output of commands."""
 
 
 MOST_HELD = 1 << 20

@@ -109,7 +109,7 @@ class OpenWorkspace:
         self.unrecorded: dict[str, bytes] = {}
         """Contents of files by digest that were read and are not in the log yet."""
         self.running_calls: dict[str, Place] = {}
-        """The calls that run in it, by operation id."""
+        """Places of the calls that run in the workspace, by operation id."""
         self.lock = asyncio.Lock()
         self.is_behind = False
         """True if the log has changes made elsewhere that are not applied to these files yet."""

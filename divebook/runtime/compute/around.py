@@ -33,7 +33,7 @@ _INSTALLED = tuple(
 )
 """Folders of installed code, which users do not edit."""
 _NEVER = (0, -1)
-"""A stamp that no file has."""
+"""Time and size that no file has."""
 
 
 class ProcessEnvironment(NamedTuple):
@@ -79,7 +79,7 @@ class KnownModules:
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[int, int]] = {}
-        """Time and size of each file."""
+        """Time in nanoseconds and size in bytes of each file, by path."""
         self._seen: set[str] = set()
         self._began = time.time_ns()
         self.look()

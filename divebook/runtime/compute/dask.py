@@ -147,7 +147,7 @@ KEPT_SECONDS = 2.0
 """Seconds for which a returned result stays in the cluster, until it is certainly in the log."""
 PUBLISHED = "divebook/"
 MOST_LOOKED = 10_000
-"""Maximum number of executions remembered as checked for calls left by another process."""
+"""Maximum number of executions remembered in `_Connection._checked`."""
 LARGE = 1_000_000
 """Bytes of a call above which Dask may warn about its size."""
 MUCH = 2**60
@@ -326,10 +326,11 @@ class _Connection:
         self._abandoned: set[str] = set()
         """Names under which another process has left calls or results in the cluster."""
         self._checked: set[str] = set()
-        """Executions checked for such calls. Calls that another process leaves later belong to other executions, or are
-        resumed here."""
+        """Ids of executions for which the cluster was searched for such calls. Calls that another process leaves later
+        belong to other executions, or are resumed here.
+        """
         self._returned: list[str] = []
-        """Names of returned calls."""
+        """Names of ended calls that are still published in the scheduler."""
 
     @property
     def is_lost(self) -> bool:
@@ -539,7 +540,7 @@ class _WorkerSlots:
     def __init__(self, size: int) -> None:
         self._pool = SlotPool(size)
         self._unfinished = 0
-        """Number of slots to keep among those released next. It does not matter which ones."""
+        """Number of slots to keep occupied among the slots released next. It does not matter which."""
         self._kept_slots: list[LimitedSlot] = []
 
     def slot(self) -> LimitedSlot:

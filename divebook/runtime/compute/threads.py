@@ -41,7 +41,7 @@ MOST_IDLE = 32
 QUICK_SECONDS = 0.0001
 """Maximum duration of a call that counts as immediate."""
 MOMENT_SECONDS = 0.0002
-"""Time that the loop blocks for the next call after an immediate one."""
+"""Seconds that the loop blocks at most for the next call after an immediate one."""
 TURNS_TO_COMMIT = 4
 """Turns of the loop from the return of a call to the commit of its result: future set, result recorded, written."""
 
@@ -170,7 +170,7 @@ class ThreadCall:
         """Done on the loop once the call has returned; None if the loop blocks for it instead."""
         self.outcome: Outcome | None = None
         self.seconds = 0.0
-        """Duration."""
+        """Duration of the call in seconds."""
         self._returned = threading.Lock()
         self._returned.acquire()
 
