@@ -394,7 +394,7 @@ def question_about(state: ExecutionState, exhausted: Exhausted) -> str:
 
 
 def facts_about(state: ExecutionState, exhausted: Exhausted, path: str, step: str) -> tuple[Fact, ...]:
-    """Return the facts that make a path wait for the answer about a bound. Empty if the path waits for it already."""
+    """Return the events that make a path wait for the answer about a bound. Empty if the path waits for it already."""
     interrupt_id = question_about(state, exhausted)
     pending = state.interrupts.get(interrupt_id)
     if pending is None:

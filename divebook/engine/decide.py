@@ -60,7 +60,7 @@ def decide(workflow: Workflow, state: ExecutionState) -> tuple[Instruction, ...]
 
 
 def decide_start(workflow: Workflow) -> Fact:
-    """Return the fact (event payload) that starts the root path."""
+    """Return the event that starts the root path."""
     return Fact(catalog.PathStarted(workflow.start.name), ROOT)
 
 
@@ -230,7 +230,7 @@ def _last_step(path: PathState) -> str:
 
 
 def decide_end(workflow: Workflow, state: ExecutionState, *, is_left: bool = False) -> RecordFacts | CancelPaths | None:
-    """Return the facts that end an execution or start its rollback, or None while the execution continues.
+    """Return the events that end an execution or start its rollback, or None while the execution continues.
 
     If a path has failed while others are active, these are cancelled first. With `is_left`, that has been done, except
     for the paths that `decide_leaving` keeps.
@@ -253,7 +253,7 @@ def decide_end(workflow: Workflow, state: ExecutionState, *, is_left: bool = Fal
 
 
 def decide_leaving(state: ExecutionState, reason: str) -> RecordFacts:
-    """Return the facts that cancel the active paths, after one path has failed or the execution was cancelled.
+    """Return the events that cancel the active paths, after one path has failed or the execution was cancelled.
 
     A path with a call of unknown outcome that needs a rollback stays active until the outcome is known.
     """
@@ -264,7 +264,9 @@ def decide_leaving(state: ExecutionState, reason: str) -> RecordFacts:
 
 
 def decide_settled(state: ExecutionState, path_id: str) -> RecordFacts | None:
-    """Return the facts that end a path which `decide_leaving` kept active, once the outcomes of its calls are known."""
+    """Return the events that end a path which `decide_leaving` kept active, once the outcomes of its calls are
+    known.
+    """
     path = state.paths[path_id]
     ending = state.rolling_back
     if ending is None or path.undoes is not None or path.phase == ENDED or unknown(path.open):
@@ -273,7 +275,7 @@ def decide_settled(state: ExecutionState, path_id: str) -> RecordFacts | None:
 
 
 def decide_cancellation(state: ExecutionState, reason: str, *, is_here: bool = True) -> RecordFacts:
-    """Return the facts to record when all paths of a cancelled execution have ended.
+    """Return the events to record when all paths of a cancelled execution have ended.
 
     The execution is rolled back if necessary. If this process cannot do that (`is_here` is False), it returns to its
     queue, if it has one. An execution that is already being rolled back ends; resuming it continues the rollback.
@@ -288,7 +290,7 @@ def decide_cancellation(state: ExecutionState, reason: str, *, is_here: bool = T
 
 
 def decide_opening(opening: catalog.ExecutionStarted, comes_from: ExecutionState | None = None) -> tuple[Fact, ...]:
-    """Return the first facts of an execution. An execution with a parent or predecessor joins the queue of that
+    """Return the first events of an execution. An execution with a parent or predecessor joins the queue of that
     execution.
 
     `comes_from` is the state of its parent or predecessor.
@@ -300,7 +302,7 @@ def decide_opening(opening: catalog.ExecutionStarted, comes_from: ExecutionState
 
 
 def decide_return(state: ExecutionState) -> tuple[Fact, ...]:
-    """Return the facts that return an execution to its queue. Empty if it has no queue."""
+    """Return the events that return an execution to its queue. Empty if it has no queue."""
     return () if state.queue is None else (Fact(catalog.ExecutionEnqueued(state.queue, state.priority)),)
 
 
@@ -329,7 +331,9 @@ def _next_undoing(state: ExecutionState, number: int) -> Fact:
 
 
 def _undone(state: ExecutionState) -> Fact:
-    """Return the fact that starts the next rollback, for the latest work first, or the fact that ends the execution."""
+    """Return the event that starts the next rollback, for the latest work first, or the event that ends the
+    execution.
+    """
     if state.undone_from > 1:
         return _next_undoing(state, state.undone_from - 1)
     assert state.rolling_back is not None  # noqa: S101 - the caller has checked it

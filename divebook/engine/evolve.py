@@ -145,7 +145,7 @@ def _refused(draft: Draft, data: Payload, error: Exception) -> CorruptStoreError
 
 
 def _change(draft: Draft, entry: Event | Record, facts: Sequence[Payload], folded: int = 0) -> None:
-    """Apply an event or a record to a draft. The draft has the first `folded` facts of the record already."""
+    """Apply an event or a record to a draft. The draft has the first `folded` events of the record already."""
     sequence = entry.sequence + folded
     moment = entry.recorded_at
     if sequence != draft.last_sequence + 1:

@@ -138,7 +138,7 @@ class Change:
 
     @property
     def named(self) -> tuple[str, ...]:
-        """Names of the fields that change something."""
+        """Names of the fields that are not empty."""
         values = ((entry.name, getattr(self, entry.name)) for entry in fields(self))
         return tuple(name for name, value in values if value not in (None, {}))
 

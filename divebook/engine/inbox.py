@@ -71,7 +71,7 @@ def questions_of(state: ExecutionState, messages: Iterable[Message]) -> dict[str
 
 
 def facts_of(state: ExecutionState, messages: Iterable[Message]) -> list[Fact]:
-    """Return the facts that messages add to a log, in the order of the messages. Messages that the log has already add
+    """Return the events that messages add to a log, in the order of the messages. Messages that the log has already add
     nothing.
     """
     return [fact for message in messages if message.number > state.taken for fact in _facts(state, message)]

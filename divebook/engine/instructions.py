@@ -24,7 +24,7 @@ class Fact:
 @quickly_made
 @dataclass(frozen=True, slots=True)
 class RecordFacts:
-    """Instruction to record some facts, in this order."""
+    """Instruction to record some events, in this order."""
 
     facts: tuple[Fact, ...]
 
@@ -32,7 +32,7 @@ class RecordFacts:
 @quickly_made
 @dataclass(frozen=True, slots=True)
 class RunStep:
-    """Instruction to record the facts `first`, then to run a step. `resumed` means that the log has the start of the
+    """Instruction to record the events `first`, then to run a step. `resumed` means that the log has the start of the
     step already.
     """
 
@@ -67,7 +67,7 @@ class AwaitJoin:
 @quickly_made
 @dataclass(frozen=True, slots=True)
 class AwaitAnswer:
-    """Instruction to record some facts, if any, and to park the path until its question is answered."""
+    """Instruction to record some events, if any, and to park the path until its question is answered."""
 
     path: str
     facts: tuple[Fact, ...] = ()

@@ -215,7 +215,7 @@ def telling(error: BaseException) -> BaseException:
 
 
 def _is_source(link: DivebookError) -> bool:
-    """Return whether an error is the recorded error of a call or a script."""
+    """Return whether an error is the error of an operation or a script, which the log can restore."""
     return isinstance(link, ScriptError) or (isinstance(link, OperationError) and bool(link.error_names))
 
 

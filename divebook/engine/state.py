@@ -1,4 +1,4 @@
-"""State of an execution after some number of events.
+"""`ExecutionState`: immutable state of an execution after some number of events, with its parts.
 
 A state is immutable and shares structure with its predecessor (`immutables.Map`). A snapshot therefore costs nothing,
 and the tenth step costs as much as the ten-thousandth. Only `engine.evolve` creates new states.

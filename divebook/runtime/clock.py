@@ -101,7 +101,7 @@ class Ids:
         return self._beginning + PAIRS[count]
 
     def follow(self) -> bool:
-        """Use up the id that directly follows the latest event id, for the next fact of the same record. Return False
+        """Use up the id that directly follows the latest event id, for the next event of the same record. Return False
         if the latest id has no successor.
         """
         follows = 0 < self._count < len(PAIRS)
@@ -148,15 +148,15 @@ class StepLog(Protocol):
         """Time of the latest record, in microseconds since 1970."""
 
     def record(self, data: Payload, path: str = "", step: str = "", *, may_wait: bool = False) -> None:
-        """Append an event payload (a fact). A fact with `may_wait` may be written later, together with the next
-        fact.
+        """Append an event, given by its payload, path and step. An event with `may_wait` may be written later, together
+        with the next event.
         """
 
     def record_all(self, facts: Sequence[Fact]) -> None:
-        """Append several facts, each with its path and step."""
+        """Append several events, each with its path and step."""
 
     async def durable(self) -> None:
-        """Wait until everything recorded so far is durable."""
+        """Wait until all events recorded so far are durable in the store."""
 
     async def event(self, sequence: int) -> Event:
         """Return the event with a sequence number, even if it is not written yet."""

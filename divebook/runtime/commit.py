@@ -182,7 +182,7 @@ class StoreCalls:
 
     @property
     def are_direct(self) -> bool:
-        """True if calls run on the loop itself."""
+        """True if functions that call the store run on the event loop itself, because the store is local."""
         return self.store.local
 
     async def once(self, call: Callable[[], T]) -> T:
@@ -282,10 +282,10 @@ class Committing(Protocol):
 
     @property
     def is_checkpoint_due(self) -> bool:
-        """True if a checkpoint should be stored now."""
+        """True if a checkpoint of the state should be stored now."""
 
     def put_checkpoint(self) -> None:
-        """Store a checkpoint of the state after the latest batch."""
+        """Store a checkpoint of the execution's state after the latest batch."""
 
 
 class StoreUnavailable(NamedTuple):

@@ -499,7 +499,7 @@ class StepContext:
         return [self._opened.operations[held] for held in record.holds]
 
     def question_of(self, key: str) -> Question | None:
-        """Return the question named `key`, or None if it was not asked."""
+        """Return the question named `key` of this step, with its answer if it has one, or None if it was not asked."""
         return self._recorder.operations.question_at(self.place(key))
 
     @property

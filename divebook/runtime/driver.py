@@ -285,7 +285,7 @@ class Driver:
 
     @property
     def written(self) -> int:
-        """Sequence number of the last event that is known to be in the store."""
+        """Sequence number of the last event that is certainly in the store."""
         journal = self._journal
         if journal is not None:
             return journal.written
@@ -293,12 +293,14 @@ class Driver:
 
     @property
     def interrupts(self) -> list[Question]:
-        """Open questions, oldest first. A question with an unread answer in the inbox is not open."""
+        """Open questions of the execution, oldest first. A question with an unread answer in the inbox is not open."""
         return [question for question in self.questions.values() if question.is_open]
 
     @property
     def questions(self) -> dict[str, Question]:
-        """All questions by id, oldest first. Answers in the inbox count even before the log has them."""
+        """All questions by id, oldest first. An answer that is stored in the inbox counts even before the log has
+        it.
+        """
         state = self.state
         is_open = any(question.is_open for question in state.interrupts.values()) and not self.store.closed
         return questions_of(state, self.store.inbox(self.id, state.taken) if is_open else ())
@@ -446,7 +448,7 @@ class Driver:
     def _reopen_log(
         self, dependencies: DriverDependencies, lease: Lease, resumption: catalog.ExecutionResumed
     ) -> tuple[Journal, Sequence[Fact]]:
-        """Return the journal for another drive, and the first facts to record.
+        """Return the journal for another drive, and the first events to record.
 
         Reuse the code parked in memory if it can continue, else open a new journal and replay.
         """
@@ -950,7 +952,7 @@ class Driven(Protocol):
 
     @property
     def status(self) -> str:
-        """Status: running, waiting ..."""
+        """Status of the execution: running, waiting ..."""
 
     @property
     def started_by(self) -> str | None:

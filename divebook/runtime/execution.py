@@ -64,7 +64,9 @@ class ReadExecution(FramedLog):
     @property
     @abstractmethod
     def asked(self) -> dict[str, Question]:
-        """All questions by id, oldest first. Unread answers in the inbox count even before the log has them."""
+        """All questions by id, oldest first. An answer that is stored in the inbox counts even before the log has
+        it.
+        """
 
     @property
     def id(self) -> str:
@@ -176,7 +178,8 @@ MOST_STANDING = 140
 
 
 class Execution(ReadExecution):
-    """One run of a workflow.
+    """One run of a workflow, live or past: its state and results, and methods to wait for it, answer, resume or cancel
+    it.
 
     `divebook.Environment.start` returns live executions; `Environment.execution` looks up past ones. All properties are
     read from the fold of the log, so a live and a past execution give equal results.
@@ -340,7 +343,9 @@ class Execution(ReadExecution):
 
     @property
     def asked(self) -> dict[str, Question]:
-        """All questions by id, oldest first. Unread answers in the inbox count even before the log has them."""
+        """All questions by id, oldest first. An answer that is stored in the inbox counts even before the log has
+        it.
+        """
         return self._driver.questions
 
     def _log(self) -> History:

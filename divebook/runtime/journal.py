@@ -77,7 +77,7 @@ _NOTHING: frozenset[type[Payload]] = frozenset()
 
 
 class RecordBuilder:
-    """Builder of the latest record of a log. A record is one row of the store, and holds facts that follow each other
+    """Builder of the latest record of a log. A record is one row of the store, and holds events that follow each other
     at once.
 
     The journal reuses one object for all records.
@@ -118,7 +118,7 @@ class RecordBuilder:
         self._may_follow = _NOTHING
 
     def begin(self, data: Payload, path: str, step: str, sequence: int, now: int) -> None:
-        """Start a new record with its first fact."""
+        """Start a new record with its first event."""
         self._id = self._ids.event(now)
         self._sequence = sequence
         self.recorded_at = now
@@ -130,7 +130,7 @@ class RecordBuilder:
         self._may_follow = MAY_FOLLOW.get(type(data), _NOTHING)
 
     def join(self, data: Payload, path: str, step: str, now: int) -> bool:
-        """Add a fact to the record, if it follows at once on the same path. Return whether it was added."""
+        """Add an event to the record, if it follows at once on the same path. Return whether it was added."""
         if (
             type(data) not in self._may_follow
             or path != self._path
@@ -147,7 +147,7 @@ class RecordBuilder:
         return True
 
     def record(self) -> Record:
-        """Return a `Record` with the facts added so far."""
+        """Return a `Record` with the events added so far."""
         record = self._record
         if record is None:
             facts = tuple(self.facts)
@@ -157,7 +157,7 @@ class RecordBuilder:
         return record
 
     def end(self) -> None:
-        """Close the record, so that no further fact joins it."""
+        """Close the record, so that no further event joins it."""
         self.facts = []
         self._may_follow = _NOTHING
 
@@ -190,7 +190,7 @@ before."""
 
 
 def is_heavy(fact: catalog.Payload) -> bool:
-    """Return whether a fact holds a value so large that it should be encoded and written in a thread. An estimate."""
+    """Return whether an event holds a value so large that it should be encoded and written in a thread. An estimate."""
     held = _HELD.get(type(fact))
     if held is None:
         return False
@@ -226,7 +226,7 @@ _log = logger(__name__)
 
 
 class Journal:
-    """Event log of one execution while it runs: records facts, folds them into the state, and passes them to
+    """Event log of one execution while it runs: records events, folds them into the state, and passes them to
     `GroupCommit`.
 
     Parameters
@@ -299,7 +299,7 @@ class Journal:
 
     @property
     def state(self) -> ExecutionState:
-        """State of the execution: the fold of all facts recorded so far, immutable.
+        """State of the execution: the fold of all events recorded so far, immutable.
 
         Records are folded when the state is read, and before they are written. In a thread other than the journal's
         own, this is the state at the last read.
@@ -321,8 +321,8 @@ class Journal:
         return self._draft or self._state
 
     def record(self, data: Payload, path: str = "", step: str = "", *, may_wait: bool = False) -> None:
-        """Append a fact (an event payload). It changes the state at once, and is written at the end of this turn of the
-        event loop.
+        """Append an event, given by its payload, path and step. It changes the state at once, and is written at the end
+        of this turn of the event loop.
 
         A fact that `may_wait` is written together with the next one, if that follows soon.
 
@@ -361,7 +361,7 @@ class Journal:
 
     @contextmanager
     def delayed_writes(self) -> Iterator[None]:
-        """Hold back the write of facts recorded in the `with` block until the code that they resume had its turn.
+        """Hold back the write of events recorded in the `with` block until the code that they resume had its turn.
 
         The facts of the block and of that code then share one commit
         (test_an_answer_is_taken_in_with_the_resumption_and_the_call_that_follows_it).
@@ -381,14 +381,14 @@ class Journal:
         return (self.clock.now() - max(moment, self._resumed_at)) / MICROSECONDS
 
     def park(self) -> None:
-        """Refuse all further facts, because this process no longer drives the execution. Facts recorded so far are
+        """Refuse all further events, because this process no longer drives the execution. Facts recorded so far are
         still written.
         """
         self._close()
         self.is_parked = True
 
     def reopen(self, commit: GroupCommit, token: int) -> None:
-        """Accept facts again under a new lease. No other process may have written to the log since `park`."""
+        """Accept events again under a new lease. No other process may have written to the log since `park`."""
         self._commit = commit
         self._token = token
         self.is_parked = False
@@ -415,7 +415,7 @@ class Journal:
         return self._state
 
     def _fold(self) -> None:
-        """Fold all facts recorded so far into the mutable draft of the state."""
+        """Fold all events recorded so far into the mutable draft of the state."""
         unfolded = self._unfolded
         latest = self._latest
         if latest.folded < len(latest.facts):
@@ -467,12 +467,12 @@ class Journal:
         return event
 
     def record_all(self, facts: Sequence[Fact]) -> None:
-        """Append several facts, each with its path and step."""
+        """Append several events, each with its path and step."""
         for fact in facts:
             self.record(fact.data, fact.path, fact.step)
 
     async def durable(self) -> None:
-        """Wait until all facts recorded so far are durable in the store.
+        """Wait until all events recorded so far are durable in the store.
 
         Raises
         ------
@@ -494,8 +494,8 @@ class Journal:
             raise self.error
 
     def _end_wait(self) -> None:
-        """Write facts recorded with `may_wait` at the end of this turn, because another fact follows or code waits for
-        the write.
+        """Write events recorded with `may_wait` at the end of this turn, because another event follows or code waits
+        for the write.
         """
         self._is_waiting = False
         self._commit.schedule(self)
@@ -564,7 +564,7 @@ class Journal:
 
     @property
     def is_checkpoint_due(self) -> bool:
-        """True if a checkpoint should be stored now."""
+        """True if a checkpoint of the state should be stored now."""
         return self.written >= self._next_checkpoint
 
     def put_checkpoint(self) -> None:

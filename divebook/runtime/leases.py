@@ -80,7 +80,7 @@ class DrivenLeases:
             del self._driven[key]
 
     def clear(self) -> None:
-        """Forget all leases, because the loop that drove them is gone."""
+        """Forget all registered leases, because the event loop that drove their executions is gone."""
         self._driven.clear()
         self._taking.clear()
         self._claims = threading.Lock()  # this process may be a fork of one that held the locks
@@ -188,7 +188,7 @@ DRIVEN_LEASES = DrivenLeases()
 
 
 class LeaseKeeper:
-    """Renewal of the leases that this process holds on one store. Lives on the engine's event loop.
+    """Regular renewal of the leases that this process holds on one store. Lives on the engine's event loop.
 
     A lease can be lost all the same, for example while the machine sleeps. This class need not handle that: the store
     refuses the next events, and the execution ends with that error in this process.

@@ -484,7 +484,8 @@ class Control:
             return self._cancel(self._registry.find(execution_id), reason)
 
     def _cancel(self, driver: Driver, reason: str) -> Driver:
-        """Cancel an execution in one of three ways.
+        """Cancel an execution: through its driver, by continuing its rollback, or by taking its lease and recording the
+        cancellation.
 
         If it is pending, or if this process drives it, its driver cancels it. If it is being rolled back, the rollback
         continues here if possible. Otherwise its lease is taken, by force if necessary, and the cancellation is
@@ -1005,7 +1006,8 @@ def nothing_to_pause(driver: Driver) -> ExecutionError:
 
 
 def can_roll_back(driver: Driver, check: Callable[[Workflow, Container[str], Iterable[str]], None]) -> bool:
-    """Return whether this process can and should run the rollback of an execution.
+    """Return whether the rollback of an execution should run in this process, and everything that it needs is defined
+    here.
 
     Otherwise the process that resumes it does.
     """

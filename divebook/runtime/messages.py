@@ -1,4 +1,4 @@
-"""Messages to executions: answers, signals and annotations, which are stored before they take effect.
+"""Messages to executions (answers, signals, annotations): stored in the inbox before they take effect.
 
 An accepted answer therefore survives the death of the process at any later moment. The next process that resumes the
 execution finds it (`tests/runtime/test_kept_answers.py`).

@@ -109,7 +109,7 @@ def changes_between(before: Any, now: Any) -> Iterator[str]:
 
 
 def _changes(where: str, before: Any, now: Any) -> Iterator[str]:
-    """Yield the differences between two values.
+    """Yield a text for each difference between two values. `where` is the path of the values inside the outermost ones.
 
     Mappings are compared by key, and lists of equal length by index, recursively. Other values are compared as text.
     ``{"a": [1, 2]}`` and ``{"a": [1, 3]}`` give ``a[1] was 2, is 3``.
@@ -197,7 +197,7 @@ class WorkspaceRef(NamedTuple):
 
 
 class CallOptions(NamedTuple):
-    """Options of an operation that are not part of the compared request."""
+    """Options for recording an operation or answering it from another log. They are not compared on replay."""
 
     setting: Setting | None = None
     """Settings that are recorded with the operation but not compared."""

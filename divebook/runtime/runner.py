@@ -118,7 +118,7 @@ class PathRunner(ABC):
         return True
 
     async def _has_ended(self, record: RecordFacts) -> bool:
-        """Handle the end of a path, if some recorded facts contain it. Return whether the path has ended."""
+        """Handle the end of a path, if some recorded events contain it. Return whether the path has ended."""
         match record.facts[-1].data:
             case catalog.PathCompleted():
                 await self._start_new_paths(record)
@@ -639,7 +639,7 @@ class Runner(PathRunner):
             self._start(path_id)
 
     def _end(self) -> None:
-        """Record how the execution ended, after all its tasks have ended.
+        """Record the end or the pause of the execution, after the tasks of all paths have ended.
 
         In this order: a cancellation, a pause, the failure of a path that stops the others, the regular end.
         """

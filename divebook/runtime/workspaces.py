@@ -195,7 +195,7 @@ MOST_CHANGES = 1_000
 
 
 def copy_files(source: Path, folder: Path, definition: WorkspaceDefinition) -> None:
-    """Copy the files of a folder to the folder of an execution, without the stores in it."""
+    """Copy the files of a folder to an execution's folder. Stores of divebook in the folder are left out."""
     root = Root(source)
     target = Root(folder)
     try:

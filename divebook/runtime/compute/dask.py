@@ -228,7 +228,8 @@ class DaskCluster:
         return (self._shared_slots if repeatable and not limited else self._exclusive_slots).slot()
 
     async def run(self, task: Task) -> Any:
-        """Run a task and return its result. A cancelled call is withdrawn if it has not started; otherwise it runs on.
+        """Run a task in the cluster and return its result. A cancelled call is withdrawn if it has not started;
+        otherwise it runs on.
 
         Raises
         ------
@@ -544,11 +545,11 @@ class _WorkerSlots:
         self._kept_slots: list[LimitedSlot] = []
 
     def slot(self) -> LimitedSlot:
-        """Return a slot. Call on the event loop that waits for it."""
+        """Return a slot, which is acquired on entry. Call on the event loop that waits for it."""
         return LimitedSlot(self._pool.limiter(), self._must_keep)
 
     def resize(self, size: int) -> None:
-        """Change the number of slots. Call on their event loop."""
+        """Change the number of slots. Call on the event loop of the slots."""
         self._pool.resize(size)
 
     def keep_until(self, busy: asyncio.Future[Any]) -> None:

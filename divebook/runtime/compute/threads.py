@@ -447,7 +447,7 @@ class SlotPool:
         return self._limiter[1]
 
     def resize(self, size: int) -> None:
-        """Change the number of slots. Call on their event loop."""
+        """Change the number of slots. Call on the event loop of the slots."""
         self._size = size
         if self._limiter is not None:
             self._limiter[1].total_tokens = size
@@ -472,7 +472,7 @@ class Slots:
         self.release()
 
     def release(self) -> None:
-        """Release the slots for the next call."""
+        """Release all slots for other calls."""
         for slot in self._slots:
             slot.release()
 
