@@ -381,7 +381,7 @@ class Journal:
         return (self.clock.now() - max(moment, self._resumed_at)) / MICROSECONDS
 
     def park(self) -> None:
-        """Refuse all further events, because this process no longer drives the execution. Facts recorded so far are
+        """Refuse all further events, because this process no longer drives the execution. Events recorded so far are
         still written.
         """
         self._close()
