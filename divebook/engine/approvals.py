@@ -51,7 +51,7 @@ LONGEST = 10_000
 """Longest string, in characters, that a pattern of a rule that allows matches."""
 _FORMS: Final = frozenset("./\\:@#?%* ")
 """Characters that structure paths and addresses. Similar characters may be read as these."""
-_UNSEEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Unicode categories of invisible characters."""
 _TRUE = frozenset({"true", "1", "yes", "y", "on", "t"})
 _FALSE = frozenset({"false", "0", "no", "n", "off", "f"})
@@ -114,7 +114,7 @@ def is_same(expected: Any, value: Any) -> bool:
 
 def _plainly(text: str) -> str | None:
     """Return a text with percent-encoding decoded. Return None if the text can be read in more than one way."""
-    plain = None if len(text) > LONGEST else _unquoted(text)
+    plain = None if len(text) > LONGEST else _percent_decoded(text)
     if plain is None or text != text.strip() or not unicodedata.is_normalized("NFC", plain):
         return None
     if "\\" in plain or any(map(_is_doubtful, plain)):
@@ -122,19 +122,19 @@ def _plainly(text: str) -> str | None:
     return None if any(part and not part.strip(". ") for part in plain.split("/")) else plain
 
 
-def _unquoted(text: str) -> str | None:
+def _percent_decoded(text: str) -> str | None:
     """Return a text with all layers of percent-encoding decoded. Return None if there are more than `_MOST_LAYERS`
     layers.
     """
     for _ in range(_MOST_LAYERS):
-        decoded = _once_unquoted(text)
+        decoded = _percent_decoded_once(text)
         if decoded == text:
             return text
         text = decoded
     return None
 
 
-def _once_unquoted(text: str) -> str:
+def _percent_decoded_once(text: str) -> str:
     return _BY_NUMBER.sub(lambda match: bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "replace"), text)
 
 
@@ -142,7 +142,7 @@ def _is_doubtful(character: str) -> bool:
     """Return whether a character is invisible, or may be read as a character that structures paths and addresses."""
     if character.isascii():
         return not character.isprintable()
-    return _is_unseen(character) or bool(_FORMS & set(unicodedata.normalize("NFKC", character)))
+    return _is_invisible(character) or bool(_FORMS & set(unicodedata.normalize("NFKC", character)))
 
 
 def _is_any(_character: str) -> bool:
@@ -166,12 +166,12 @@ def _matcher(pattern: str) -> WildcardMatcher:
     """Return the compiled form of a pattern with ``*`` and ``**``. In the host of an address, ``*`` matches characters
     of host names only.
     """
-    scheme, colon, rest = pattern.partition("://")
+    scheme, colon, remainder = pattern.partition("://")
     if not colon:
         return WildcardMatcher(_wildcards(pattern, _ANY, _IN_PART))
-    host, slash, path = rest.partition("/")
-    within = _wildcards(host, _IN_HOST, _IN_HOST) if slash or host.strip("*") else _wildcards(host, _ANY, _IN_HOST)
-    start = [*_wildcards(scheme, _IN_HOST, _IN_HOST), *colon, *within, *slash]
+    host, slash, path = remainder.partition("/")
+    host_items = _wildcards(host, _IN_HOST, _IN_HOST) if slash or host.strip("*") else _wildcards(host, _ANY, _IN_HOST)
+    start = [*_wildcards(scheme, _IN_HOST, _IN_HOST), *colon, *host_items, *slash]
     return WildcardMatcher([*start, *_wildcards(path, _ANY, _IN_PART)])
 
 
@@ -203,8 +203,8 @@ def is_met_by(pattern: Any, value: Any) -> bool:
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         return True  # too large to compare, so the rule may mean it
     if isinstance(plain, bool):
-        return _worded(value) in (_TRUE if plain else _FALSE)
-    text = _worded(plain)
+        return _normalized(value) in (_TRUE if plain else _FALSE)
+    text = _normalized(plain)
     pieces = [text] if is_exact else text.split("*")
     # An absolute path may end in the relative path of the rule.
     tail = ["", f"/{pieces[0]}", *pieces[1:]]
@@ -219,14 +219,14 @@ def are_met_by(patterns: Mapping[str, Any], values: Mapping[Any, Any]) -> bool:
     """Return whether each entry of a rule that asks or denies matches the argument of the same name. Case does not
     count in names.
     """
-    arguments = [(_worded(name), value) for name, value in values.items()]
-    entries = [(_worded(name), pattern) for name, pattern in patterns.items()]
+    arguments = [(_normalized(name), value) for name, value in values.items()]
+    entries = [(_normalized(name), pattern) for name, pattern in patterns.items()]
     return all(
         any(name == other and is_met_by(pattern, value) for other, value in arguments) for name, pattern in entries
     )
 
 
-def _worded(value: Any, between: str = " ") -> str:
+def _normalized(value: Any, separator: str = " ") -> str:
     """Return a value as a string for comparisons that ignore case, Unicode form, invisible characters and surrounding
     spaces.
 
@@ -236,21 +236,21 @@ def _worded(value: Any, between: str = " ") -> str:
         value = int(value)
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", str(value)).casefold())
     characters = set(folded)  # a text may be long, so each character is examined once
-    table = {ord(c): between for c in characters if c.isspace() and c != " "}
-    table |= {ord(c): "" for c in characters if ord(c) not in table and _is_unseen(c)}
+    table = {ord(c): separator for c in characters if c.isspace() and c != " "}
+    table |= {ord(c): "" for c in characters if ord(c) not in table and _is_invisible(c)}
     table |= dict.fromkeys(map(ord, _DOTS), ".")
     return folded.translate(table).strip()
 
 
-def _is_unseen(character: str) -> bool:
-    return unicodedata.category(character) in _UNSEEN
+def _is_invisible(character: str) -> bool:
+    return unicodedata.category(character) in _INVISIBLE
 
 
 def _readings(value: Any) -> Iterator[str]:
     """Yield the ways to read a value: unchanged, without quotes, as a path, as an address."""
-    for text in {_worded(value): None, _worded(value, ""): None}:
+    for text in {_normalized(value): None, _normalized(value, ""): None}:
         yield text
-        plain = _worded(_unquoted(text) or _once_unquoted(text), "").strip("'\"` ")
+        plain = _normalized(_percent_decoded(text) or _percent_decoded_once(text), "").strip("'\"` ")
         yield plain
         yield from _paths(plain)
         yield from _addresses(plain)
@@ -269,8 +269,8 @@ def _addresses(text: str) -> Iterator[str]:
     match = _ADDRESS.fullmatch(text.replace("\\", "/"))
     if match is None:
         return
-    scheme, host, rest = match.groups("")
-    path, mark, query = rest.partition("?")
+    scheme, host, remainder = match.groups("")
+    path, mark, query = remainder.partition("?")
     place = posixpath.normpath(path) if path else ""
     for ending in ("", "/") if place in ("", "/") else (place,):  # an address without a path has the path /
         yield f"{scheme}{host}{ending}{mark}{query}"
@@ -411,9 +411,9 @@ def _strictest(table: Approvals, call: ToolCall, now_us: int) -> Verdict:
     if verdicts:
         return max(verdicts, key=lambda verdict: OUTCOMES.index(verdict.outcome))
     mode = table.mode_for(call.server) or call.mode
-    beside = stricter.mode_for(call.server)
-    if beside and asks(beside, call.hints):
-        return Verdict(ASK, beside)
+    stricter_mode = stricter.mode_for(call.server)
+    if stricter_mode and asks(stricter_mode, call.hints):
+        return Verdict(ASK, stricter_mode)
     return Verdict(ASK if asks(mode, call.hints) else ALLOW, mode)
 
 
@@ -529,12 +529,12 @@ _RULE: Final = {
 
 def shown_on_card(call: ToolCall, rule: str) -> dict[str, Any]:
     """Return the data of the approval question about a call. `rule` is the rule or mode that requires the question."""
-    about = {"agent": call.agent, "server": call.server, "hints": call.hints.to_dict(), "rule": rule}
+    details = {"agent": call.agent, "server": call.server, "hints": call.hints.to_dict(), "rule": rule}
     offers = {"scopes": [RUN, ALWAYS], "expires_in": LASTS}
     return {
         call.kind: call.tool,
         "parameters": dict(call.arguments),
-        **{name: value for name, value in about.items() if value},
+        **{name: value for name, value in details.items() if value},
         OFFERS: offers,
     }
 

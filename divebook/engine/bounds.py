@@ -143,9 +143,9 @@ def step_bound(state: ExecutionState, path: PathState, step: Step, kinds: frozen
     if bounds.edges and path.source is not None:
         key = edge_key(path.source, step.name)
         limit = bounds.edges.get(key)
-        passed = ledger.edges.get(key, 0)
-        if limit is not None and passed >= limit:
-            return Exhausted("edges", limit, passed, key)
+        passages = ledger.edges.get(key, 0)
+        if limit is not None and passages >= limit:
+            return Exhausted("edges", limit, passages, key)
     if bounds.max_repeats is not None and path.repeats_of(step.name) >= bounds.max_repeats:
         return Exhausted("max_repeats", bounds.max_repeats, path.repeats_of(step.name))
     if step.type not in kinds:
@@ -188,9 +188,9 @@ def call_bound(state: ExecutionState, reserved: Reserved, *, is_alone: bool = Fa
     then do not count.
     """
     consumed = _consumption(state)
-    reached = bound_met(state.bounds, consumed, reserved)
-    if reached is None or not (reached.may_pass and is_alone):
-        return reached
+    exhausted = bound_met(state.bounds, consumed, reserved)
+    if exhausted is None or not (exhausted.may_pass and is_alone):
+        return exhausted
     held = held_by_children(state)
     return bound_met(state.bounds, consumed._replace(held_tokens=held.tokens, held_cost=held.cost), reserved)
 
@@ -213,17 +213,17 @@ def bound_met(bounds: Bounds, consumed: Consumption, reserved: Reserved) -> Exha
         used = consumed.tokens
         held = consumed.held_tokens
         if used + held >= bounds.max_tokens or used + held + reserved.tokens > bounds.max_tokens:
-            reached = Exhausted("max_tokens", bounds.max_tokens, used)
-            return reached if used >= bounds.max_tokens else reached._replace(reserved=held, needed=reserved.tokens)
+            exhausted = Exhausted("max_tokens", bounds.max_tokens, used)
+            return exhausted if used >= bounds.max_tokens else exhausted._replace(reserved=held, needed=reserved.tokens)
     if bounds.max_cost is not None:
         spent = consumed.cost
         held = consumed.held_cost
-        allowed = int(bounds.max_cost * NANODOLLARS)
-        if spent + held >= allowed or spent + held + reserved.cost > allowed:
-            reached = Exhausted("max_cost", str(bounds.max_cost), str(dollars(spent)))
-            if spent >= allowed:
-                return reached
-            return reached._replace(reserved=str(dollars(held)), needed=str(dollars(reserved.cost)))
+        limit = int(bounds.max_cost * NANODOLLARS)
+        if spent + held >= limit or spent + held + reserved.cost > limit:
+            exhausted = Exhausted("max_cost", str(bounds.max_cost), str(dollars(spent)))
+            if spent >= limit:
+                return exhausted
+            return exhausted._replace(reserved=str(dollars(held)), needed=str(dollars(reserved.cost)))
     return None
 
 
@@ -271,7 +271,7 @@ def spent_of(state: ExecutionState) -> list[Spent]:
     return [Spent(name, amount, limit, unit) for name, amount, limit, unit in rows if limit is not None]
 
 
-def left_of(state: ExecutionState) -> Bounds:
+def remaining_bounds(state: ExecutionState) -> Bounds:
     """Return the bounds that an execution has left, for a child execution. Bounds of edges and repeats are not
     shared.
     """
@@ -303,13 +303,13 @@ def left_after(bounds: Bounds, used: Consumption) -> Bounds:
     )
 
 
-def share_of(rest: Bounds, count: int) -> Bounds:
+def share_of(remaining: Bounds, count: int) -> Bounds:
     """Return the share of the remaining bounds for one of `count` child executions that start at the same time."""
-    cost = None if rest.max_cost is None else dollars(-(-int(rest.max_cost * NANODOLLARS) // count))
+    cost = None if remaining.max_cost is None else dollars(-(-int(remaining.max_cost * NANODOLLARS) // count))
     return replace(
-        rest,
-        max_llm_calls=None if rest.max_llm_calls is None else -(-rest.max_llm_calls // count),
-        max_tokens=None if rest.max_tokens is None else -(-rest.max_tokens // count),
+        remaining,
+        max_llm_calls=None if remaining.max_llm_calls is None else -(-remaining.max_llm_calls // count),
+        max_tokens=None if remaining.max_tokens is None else -(-remaining.max_tokens // count),
         max_cost=cost,
     )
 
@@ -320,9 +320,9 @@ def reserved_for(bounds: Bounds) -> Reserved:
     return Reserved(bounds.max_tokens or 0, cost, calls=bounds.max_llm_calls or 0)
 
 
-def given_with(state: ExecutionState, reserved: Reserved | None) -> Bounds:
+def bounds_with_reservation(state: ExecutionState, reserved: Reserved | None) -> Bounds:
     """Return the bounds of a child execution for which the parent has already reserved an amount."""
-    remaining = left_of(state)
+    remaining = remaining_bounds(state)
     held = reserved or Reserved()
     return replace(
         remaining,
@@ -332,7 +332,7 @@ def given_with(state: ExecutionState, reserved: Reserved | None) -> Bounds:
     )
 
 
-def given_again(state: ExecutionState, definition_bounds: Bounds, rest: Bounds, counted: Usage) -> Bounds:
+def bounds_for_resumption(state: ExecutionState, definition_bounds: Bounds, rest: Bounds, counted: Usage) -> Bounds:
     """Return the bounds of a child execution that its parent resumes.
 
     Each limit is the tighter of two: the child's own bounds, and the rest of the parent's bounds plus what the child

@@ -118,10 +118,10 @@ class Draft(ExecutionState):
             The path never began, or is outside any step.
         """
         path = self._present or self.path(data)
-        opened = path.open
-        if opened is None:
+        open_step = path.open
+        if open_step is None:
             raise CorruptStoreError(f"{self._event(data)} is outside any step of path {self.path_id!r}")
-        return path, opened
+        return path, open_step
 
     def _event(self, data: Payload) -> str:
         return f"event {self.last_sequence} ({data.event_type}) of {self.execution_id}"
@@ -155,9 +155,9 @@ def is_sleeping(path: PathState) -> bool:
     return path.open is not None and sleeps(path.open)
 
 
-def sleeps(opened: OpenStep) -> bool:
+def sleeps(open_step: OpenStep) -> bool:
     """Return whether an operation that only waits (timer, signal, child execution) is running in an open step."""
-    records = opened.operations.values()
+    records = open_step.operations.values()
     return any(record.operation_type in SLEEPS and record.status == RUNNING for record in records)
 
 
@@ -180,7 +180,7 @@ def path_started(draft: Draft, data: catalog.PathStarted) -> None:
 def path_branched(draft: Draft, data: catalog.PathBranched) -> None:
     """Apply `path_branched`: create the paths into which a path branches. They inherit its counts of visited steps."""
     parent = draft.path(data)
-    entered = Map({step: parent.entries(step) for step in {*parent.visits, *parent.before}})
+    visit_counts = Map({step: parent.entries(step) for step in {*parent.visits, *parent.before}})
     for number, new_path in enumerate(data.new_paths, draft.branches + 1):
         child = PathState(
             new_path["id"],
@@ -188,7 +188,7 @@ def path_branched(draft: Draft, data: catalog.PathBranched) -> None:
             current_step=new_path["current_step"],
             parent=parent.id,
             came_from=parent.current_step,
-            before=entered,
+            before=visit_counts,
             repeats=parent.repeats,
         )
         draft.add(child)
@@ -213,9 +213,9 @@ def path_joined(draft: Draft, data: catalog.PathJoined) -> None:
     path = draft.path(data)
     outputs = path.step_outputs
     places = path.outputs_at
-    for other in map(draft.paths.__getitem__, data.joined):
-        outputs = outputs.update(other.step_outputs)
-        places = moved(places, other.outputs_at, other.step_outputs)
+    for joined_path in map(draft.paths.__getitem__, data.joined):
+        outputs = outputs.update(joined_path.step_outputs)
+        places = moved(places, joined_path.outputs_at, joined_path.step_outputs)
     path.phase = JOINED
     path.step_outputs = outputs
     path.outputs_at = places
@@ -273,21 +273,23 @@ def held_by_children(state: ExecutionState) -> Reserved:
     """Return the sum of the reservations for the child executions of an execution. Running model calls are not
     included.
     """
-    opened = [path.open for path in state.paths.values() if path.open is not None and path.phase != ENDED]
-    held = Reserved()
-    for record in (record for step in opened for record in step.operations.values()):
-        held = held.plus(_reserved_for_child(record))
-    return held
+    open_steps = [path.open for path in state.paths.values() if path.open is not None and path.phase != ENDED]
+    total = Reserved()
+    for record in (record for step in open_steps for record in step.operations.values()):
+        total = total.plus(_reserved_for_child(record))
+    return total
 
 
-def _without_reservations(opened: OpenStep | None) -> OpenStep | None:
+def _without_reservations(open_step: OpenStep | None) -> OpenStep | None:
     """Return an open step without the reservations of its calls. Reservations for children stay, because a child may
     continue.
     """
-    if opened is None or not any(map(_is_released, opened.operations.values())):
-        return opened
-    records = {key: record._replace(reserved=None) for key, record in opened.operations.items() if _is_released(record)}
-    return opened._replace(operations=opened.operations.update(records))
+    if open_step is None or not any(map(_is_released, open_step.operations.values())):
+        return open_step
+    records = {
+        key: record._replace(reserved=None) for key, record in open_step.operations.items() if _is_released(record)
+    }
+    return open_step._replace(operations=open_step.operations.update(records))
 
 
 def _is_released(record: OperationRecord) -> bool:
@@ -309,7 +311,7 @@ def with_child_reservations(path: PathState, ledger: Ledger) -> Ledger:
     return ledger
 
 
-def held_by(state: ExecutionState) -> Reserved:
+def reservations_to_restore(state: ExecutionState) -> Reserved:
     """Return the reservations that an ended execution needs again when it is resumed."""
     ledger = state.ledger
     for path in state.paths.values():
@@ -359,23 +361,25 @@ def workspace_opened(draft: Draft, data: catalog.WorkspaceOpened) -> None:
     previous = draft.workspaces.get(data.workspace)
     first = data.tree if previous is None else previous.first
     at = draft.last_sequence if data.files is not None or previous is None else previous.at
-    held = HeldWorkspace(data.kind, data.reference, data.source, first, data.tree, at, is_own=bool(data.reference))
-    draft.workspaces = draft.workspaces.set(data.workspace, held)
+    workspace = HeldWorkspace(data.kind, data.reference, data.source, first, data.tree, at, is_own=bool(data.reference))
+    draft.workspaces = draft.workspaces.set(data.workspace, workspace)
 
 
 def files_changed(draft: Draft, data: catalog.FilesChanged) -> None:
     """Apply `files_changed`: set the digest of the present files of a workspace."""
-    held = draft.workspaces.get(data.workspace)
-    if held is not None:
-        draft.workspaces = draft.workspaces.set(data.workspace, held._replace(tree=data.after, at=draft.last_sequence))
+    workspace = draft.workspaces.get(data.workspace)
+    if workspace is not None:
+        draft.workspaces = draft.workspaces.set(
+            data.workspace, workspace._replace(tree=data.after, at=draft.last_sequence)
+        )
 
 
-def of_the_source(workspaces: Map[str, HeldWorkspace]) -> Map[str, HeldWorkspace]:
+def workspaces_of_source(workspaces: Map[str, HeldWorkspace]) -> Map[str, HeldWorkspace]:
     """Return the workspaces of a fork's source as the fork has them at first: with the source's files, without an own
     folder.
     """
-    for name, held in workspaces.items():
-        workspaces = workspaces.set(name, held._replace(is_own=False))
+    for name, workspace in workspaces.items():
+        workspaces = workspaces.set(name, workspace._replace(is_own=False))
     return workspaces
 
 
@@ -386,38 +390,40 @@ def of_the_source(workspaces: Map[str, HeldWorkspace]) -> Map[str, HeldWorkspace
 # for ever.
 
 
-def held_of(
-    opened: OpenStep, record: OperationRecord, data: catalog.OperationStarted
+def with_enclosing(
+    open_step: OpenStep, record: OperationRecord, data: catalog.OperationStarted
 ) -> tuple[OperationRecord, OpenStep]:
     """Return the record of an operation that starts, with a reference to the enclosing operation, and the changed open
     step.
     """
-    earlier = opened.operations.get(record.operation_id)
+    earlier = open_step.operations.get(record.operation_id)
     if record.operation_type in ENCLOSING:
-        opened = _holding(opened, record, earlier)
-    outer = opened.operations.get(opened.holders.get(data.within, "")) if data.within is not None else None
+        open_step = _with_enclosing_registered(open_step, record, earlier)
+    outer = open_step.operations.get(open_step.holders.get(data.within, "")) if data.within is not None else None
     record = record._replace(
         setting_hash=data.setting_hash,
         within=None if outer is None else outer.operation_id,
         holds=() if earlier is None else earlier.holds,
     )
     if outer is not None and earlier is None:
-        opened = opened.with_operation(outer._replace(holds=(*outer.holds, record.operation_id)))
-    return record, opened
+        open_step = open_step.with_operation(outer._replace(holds=(*outer.holds, record.operation_id)))
+    return record, open_step
 
 
-def _holding(opened: OpenStep, record: OperationRecord, earlier: OperationRecord | None) -> OpenStep:
+def _with_enclosing_registered(
+    open_step: OpenStep, record: OperationRecord, earlier: OperationRecord | None
+) -> OpenStep:
     """Return an open step in which an enclosing operation is registered. The operation may start a second time."""
-    holders = opened.holders if earlier is None else opened.holders.delete(earlier.started_sequence)
-    return opened._replace(holders=holders.set(record.started_sequence, record.operation_id))
+    holders = open_step.holders if earlier is None else open_step.holders.delete(earlier.started_sequence)
+    return open_step._replace(holders=holders.set(record.started_sequence, record.operation_id))
 
 
-def without_held(opened: OpenStep, outer: OperationRecord) -> OpenStep:
+def without_enclosed(open_step: OpenStep, outer: OperationRecord) -> OpenStep:
     """Return an open step without the records of operations inside a completed enclosing operation. Running operations
     stay.
     """
-    operations = opened.operations
-    holders = opened.holders.delete(outer.started_sequence)
+    operations = open_step.operations
+    holders = open_step.holders.delete(outer.started_sequence)
     remaining = list(outer.holds)
     while remaining:
         record = operations.get(remaining.pop())
@@ -426,4 +432,4 @@ def without_held(opened: OpenStep, outer: OperationRecord) -> OpenStep:
             operations = operations.delete(record.operation_id)
             if record.started_sequence in holders:
                 holders = holders.delete(record.started_sequence)
-    return opened._replace(operations=operations, holders=holders)
+    return open_step._replace(operations=operations, holders=holders)

@@ -114,20 +114,22 @@ class _Writer:
     def written(self) -> dict[str, Any]:
         """Return the state as a dict of plain values, and of records that `_plain` converts later."""
         state = self._state
-        whole = _differing(self._state, "variables_at")
+        fields = _differing(self._state, "variables_at")
         # The last event of a completed execution holds its outputs, unless annotations follow it.
-        ended = state.last_sequence if state.lifecycle == COMPLETED and state.annotated_at < state.last_sequence else 0
-        for name, place in (("inputs", BEGINNING), ("outputs", ended)):
-            if name in whole:
+        end_event = (
+            state.last_sequence if state.lifecycle == COMPLETED and state.annotated_at < state.last_sequence else 0
+        )
+        for name, place in (("inputs", BEGINNING), ("outputs", end_event)):
+            if name in fields:
                 inside = state.edited_inputs if name == "inputs" else ()
-                large = [key for key, value in whole[name].items() if place and key not in inside and is_large(value)]
-                whole[name] = self._values(whole[name], dict.fromkeys(large, place))
-        whole["variables"] = self._values(state.variables, state.variables_at)
-        whole["paths"] = [self._path(path) for path in state.paths.values()]
+                large = [key for key, value in fields[name].items() if place and key not in inside and is_large(value)]
+                fields[name] = self._values(fields[name], dict.fromkeys(large, place))
+        fields["variables"] = self._values(state.variables, state.variables_at)
+        fields["paths"] = [self._path(path) for path in state.paths.values()]
         return {
             "version": VERSION,
             "facts": sorted(self._facts),
-            "state": whole,
+            "state": fields,
             "differences": self._differences,
         }
 
@@ -149,13 +151,13 @@ class _Writer:
             written["open"] = self._open(path.open)
         return written
 
-    def _open(self, opened: OpenStep) -> dict[str, Any]:
-        written = _differing(opened, "entry_at", "iterations_at")
-        written["entry_variables"] = self._snapshot(opened.entry_variables, opened.entry_at)
-        if opened.iterations:
-            written["iterations"] = self._values(opened.iterations, opened.iterations_at)
-        if opened.operations:
-            written["operations"] = self._operations(opened.operations)
+    def _open(self, open_step: OpenStep) -> dict[str, Any]:
+        written = _differing(open_step, "entry_at", "iterations_at")
+        written["entry_variables"] = self._snapshot(open_step.entry_variables, open_step.entry_at)
+        if open_step.iterations:
+            written["iterations"] = self._values(open_step.iterations, open_step.iterations_at)
+        if open_step.operations:
+            written["operations"] = self._operations(open_step.operations)
         return written
 
     def _operations(self, operations: Map[str, OperationRecord]) -> list[Any]:

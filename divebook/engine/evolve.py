@@ -20,7 +20,6 @@ from divebook.engine.changes import (
     SLEEPS,
     Draft,
     files_changed,
-    held_of,
     is_sleeping,
     path_branched,
     path_cancelled,
@@ -32,8 +31,9 @@ from divebook.engine.changes import (
     release_calls,
     sleeps,
     with_child_reservations,
+    with_enclosing,
     without_a_call,
-    without_held,
+    without_enclosed,
     workspace_opened,
 )
 from divebook.engine.checkpoint import placed
@@ -223,15 +223,15 @@ def _reopen(path: PathState) -> None:
     removed.
     """
     has_ended = path.phase == ENDED
-    opened = path.open
-    if opened is None:
+    open_step = path.open
+    if open_step is None:
         path.status = _status_of(path)
         path.phase = path.left if has_ended else path.phase
         path.routing = ()
     else:
-        path.open = opened._replace(operations=_without_failures(path, opened)) if has_ended else opened
-        path.variables = opened.entry_variables
-        path.variables_at = opened.entry_at
+        path.open = open_step._replace(operations=_without_failures(path, open_step)) if has_ended else open_step
+        path.variables = open_step.entry_variables
+        path.variables_at = open_step.entry_at
         path.status = RUNNING
         path.phase = IN_STEP
     path.error = path.reason = path.ended_us = None
@@ -246,12 +246,12 @@ def _within_its_hop(path: PathState, ledger: Ledger) -> Ledger:
     return ledger.with_hop(number, ended_us=None, status="running", error=None)
 
 
-def _without_failures(path: PathState, opened: OpenStep) -> Map[str, OperationRecord]:
+def _without_failures(path: PathState, open_step: OpenStep) -> Map[str, OperationRecord]:
     """Return the operations of an ended step without the failed operations, which run again when the execution is
     resumed.
     """
-    operations = opened.operations
-    for record in _ending_failures(path, opened):
+    operations = open_step.operations
+    for record in _ending_failures(path, open_step):
         # A child is resumed, not started a second time, unless it cannot be resumed. A turn keeps its requests and
         # calls. A person is asked about a call whose result was lost.
         stays = record.operation_type == CHILD_WORKFLOW or record.operation_type in ENCLOSING or record.lost
@@ -263,20 +263,22 @@ def _without_failures(path: PathState, opened: OpenStep) -> Map[str, OperationRe
     return operations
 
 
-def _ending_failures(path: PathState, opened: OpenStep) -> list[OperationRecord]:
+def _ending_failures(path: PathState, open_step: OpenStep) -> list[OperationRecord]:
     """Return the records of the failed operations that caused a step to end.
 
     These are all of them, but a function, an agent or a stage of a pipeline may have continued after some.
     """
-    records = opened.operations.values()
-    failed = [record for record in records if record.status == FAILED]
-    if opened.step_type == STAGE and opened.ended_by is None:  # a log of before stages named them
-        return failed
-    if opened.step_type not in {FUNCTION, STAGE} and not any(record.operation_type in ENCLOSING for record in records):
-        return failed
-    if opened.ended_by is not None:
-        return [record for record in failed if record.operation_id in opened.ended_by]
-    return sorted(failed, key=lambda record: record.ended_sequence)[-1:] if path.status == FAILED else []
+    records = open_step.operations.values()
+    failures = [record for record in records if record.status == FAILED]
+    if open_step.step_type == STAGE and open_step.ended_by is None:  # a log of before stages named them
+        return failures
+    if open_step.step_type not in {FUNCTION, STAGE} and not any(
+        record.operation_type in ENCLOSING for record in records
+    ):
+        return failures
+    if open_step.ended_by is not None:
+        return [record for record in failures if record.operation_id in open_step.ended_by]
+    return sorted(failures, key=lambda record: record.ended_sequence)[-1:] if path.status == FAILED else []
 
 
 def _status_of(path: PathState) -> str:
@@ -430,9 +432,9 @@ def step_failed(draft: Draft, data: catalog.StepFailed) -> None:
 
 def step_retried(draft: Draft, data: catalog.StepRetried) -> None:
     """Apply `step_retried`: store that a step, an item or a call has failed and will be repeated."""
-    path, opened = draft.open_step(data)
+    path, open_step = draft.open_step(data)
     item = data.iteration_index if data.key is None else data.key
-    path.open = opened._replace(failures=opened.failures.set(item, (data.attempt, data.delay)))
+    path.open = open_step._replace(failures=open_step.failures.set(item, (data.attempt, data.delay)))
 
 
 def step_caught(draft: Draft, data: catalog.StepCaught) -> None:
@@ -456,44 +458,44 @@ def condition_evaluated(draft: Draft, data: catalog.ConditionEvaluated) -> None:
 
 def iteration_completed(draft: Draft, data: catalog.IterationCompleted) -> None:
     """Apply `iteration_completed`: store the result of an item of `Each`."""
-    path, opened = draft.open_step(data)
-    path.open = _with_item(draft, opened, data)
+    path, open_step = draft.open_step(data)
+    path.open = _with_item(draft, open_step, data)
 
 
 def rows_completed(draft: Draft, data: catalog.RowsCompleted) -> None:
     """Apply `rows_completed`: store the results of some rows of a frame, which count as one item."""
-    path, opened = draft.open_step(data)
-    path.open = _with_item(draft, opened, data)
+    path, open_step = draft.open_step(data)
+    path.open = _with_item(draft, open_step, data)
 
 
 def iteration_failed(draft: Draft, data: catalog.IterationFailed) -> None:
     """Apply `iteration_failed`: store the substitute result of a failed item, if its step continues."""
-    path, opened = draft.open_step(data)
+    path, open_step = draft.open_step(data)
     if data.result is not None:
-        path.open = _with_item(draft, opened, data)
+        path.open = _with_item(draft, open_step, data)
 
 
 Item: TypeAlias = catalog.IterationCompleted | catalog.IterationFailed | catalog.RowsCompleted
 
 
-def _with_item(draft: Draft, opened: OpenStep, data: Item) -> OpenStep:
+def _with_item(draft: Draft, open_step: OpenStep, data: Item) -> OpenStep:
     index = data.iteration_index
     result = data.result
-    places = placed(opened.iterations_at, index, result, draft.last_sequence)
-    return opened.with_items(opened.iterations.set(index, result), places)
+    places = placed(open_step.iterations_at, index, result, draft.last_sequence)
+    return open_step.with_items(open_step.iterations.set(index, result), places)
 
 
 def state_mutated(draft: Draft, data: catalog.StateMutated) -> None:
     """Apply `state_mutated`: change variables of the execution and of the path that changes them."""
     before = draft.variables
     sequence = draft.last_sequence
-    changed = draft.variables, draft.variables_at = _mutated(before, draft.variables_at, data.mutations, sequence)
+    new_variables = draft.variables, draft.variables_at = _mutated(before, draft.variables_at, data.mutations, sequence)
     if draft.path_id not in draft.paths:
         return
     path = draft.path(data)
     if path.variables is not before:  # another path has written since the step began
-        changed = _mutated(path.variables, path.variables_at, data.mutations, sequence)
-    path.variables, path.variables_at = changed
+        new_variables = _mutated(path.variables, path.variables_at, data.mutations, sequence)
+    path.variables, path.variables_at = new_variables
 
 
 def _mutated(
@@ -523,25 +525,25 @@ def operation_started(draft: Draft, data: catalog.OperationStarted) -> None:
     """Apply `operation_started`: add the record of an operation. A model call is counted, and its reservation is
     deducted from the bounds.
     """
-    path, opened = draft.open_step(data)
+    path, open_step = draft.open_step(data)
     kind = data.operation_type
     record = OperationRecord.begun(data.operation_id, kind, data.parameters_hash, draft.moment, draft.last_sequence)
     if kind in _RESERVES:
-        held = Reserved.of(data.reserved)
-        earlier = opened.operations.get(data.operation_id)
-        ledger = draft.ledger.holding(_held_before(earlier, data), -1).holding(held)
-        record = record._replace(reserved=held)
+        reservation = Reserved.of(data.reserved)
+        earlier = open_step.operations.get(data.operation_id)
+        ledger = draft.ledger.holding(_held_before(earlier, data), -1).holding(reservation)
+        record = record._replace(reserved=reservation)
         draft.ledger = _asking_a_model(ledger, path, data) if kind == AGENT_RESPONSE else ledger
     if data.within is not None or data.setting_hash is not None or kind in ENCLOSING:
-        record, opened = held_of(opened, record, data)
+        record, open_step = with_enclosing(open_step, record, data)
     if data.undone is not None:
         record = record._replace(undone=data.undone, item=data.iteration_index)
     if kind not in SLEEPS:
-        path.open = opened.with_operation(record)
+        path.open = open_step.with_operation(record)
         return
     until = _end_of(draft, data)
     signal = (data.parameters or {}).get("signal")
-    _put_sleeping(draft, path, opened, record._replace(until=until, signal=signal))
+    _put_sleeping(draft, path, open_step, record._replace(until=until, signal=signal))
 
 
 def _held_before(earlier: OperationRecord | None, data: catalog.OperationStarted) -> Reserved | None:
@@ -587,21 +589,21 @@ def event_emitted(draft: Draft, data: catalog.EventEmitted) -> None:
     """Apply `event_emitted`: store a user-defined event as an operation, if its code requests it again on replay."""
     if data.operation_id is None:
         return
-    path, opened = draft.open_step(data)
+    path, open_step = draft.open_step(data)
     moment = draft.moment
     sequence = draft.last_sequence
     record = OperationRecord.begun(data.operation_id, EVENT_EMITTED, data.parameters_hash, moment, sequence)
-    path.open = opened.with_operation(record._replace(ended_sequence=sequence, status=COMPLETED))
+    path.open = open_step.with_operation(record._replace(ended_sequence=sequence, status=COMPLETED))
 
 
 def operation_failed(draft: Draft, data: catalog.OperationFailed) -> None:
     """Apply `operation_failed`: store the error of an operation."""
     _ended(draft, data, FAILED, (None, data.error, tuple(data.error_names or ()), data.raised))
-    path, opened = draft.open_step(data)
-    record = opened.operations[data.operation_id]
+    path, open_step = draft.open_step(data)
+    record = open_step.operations[data.operation_id]
     if data.final or data.lost != record.lost:
         is_final = record.is_final or bool(data.final)
-        path.open = opened.with_operation(record._replace(is_final=is_final, lost=data.lost))
+        path.open = open_step.with_operation(record._replace(is_final=is_final, lost=data.lost))
 
 
 def _ended(
@@ -613,34 +615,34 @@ def _ended(
     Usage is added to the step and the execution. A call that was replayed from another log does not count as a model
     call. With `data.held`, the call keeps a reservation although it has ended.
     """
-    path, opened = draft.open_step(data)
-    record = opened.operations.get(data.operation_id)
+    path, open_step = draft.open_step(data)
+    record = open_step.operations.get(data.operation_id)
     if record is None:
         raise CorruptStoreError(f"call {data.operation_id} of {draft.execution_id} ends without having begun")
     is_plain = record.reserved is None and record.operation_type not in SLEEPS and not data.usage and not data.served
     if is_plain and draft.ends_step and draft.bounds.max_repeats is None:
         return record  # the step ends with this event, so its records are dropped at once
     if data.usage:
-        opened = opened._replace(usage=opened.usage.plus(data.usage))
+        open_step = open_step._replace(usage=open_step.usage.plus(data.usage))
         draft.usage = draft.usage.plus(data.usage)
     if record.reserved is not None:
         draft.ledger = draft.ledger.holding(record.reserved, -1)
     if data.served is not None and record.operation_type == AGENT_RESPONSE:
         draft.ledger = without_a_call(draft.ledger, path)
-    ended = record.ended(draft.last_sequence, status, outcome)
+    ended_record = record.ended(draft.last_sequence, status, outcome)
     if data.held:
         reservation = Reserved.of(data.held)
         draft.ledger = draft.ledger.holding(reservation)
-        ended = ended._replace(reserved=reservation)
+        ended_record = ended_record._replace(reserved=reservation)
     if status == COMPLETED and record.operation_type in ENCLOSING:
-        opened = without_held(opened, record)
-        ended = ended._replace(holds=())
+        open_step = without_enclosed(open_step, record)
+        ended_record = ended_record._replace(holds=())
     if record.operation_type not in SLEEPS:
-        path.open = opened.with_operation(ended)
+        path.open = open_step.with_operation(ended_record)
         return record
     if record.operation_type == CHILD_WORKFLOW:
         _child_ended(draft, record, data.usage)
-    _put_sleeping(draft, path, opened, ended)
+    _put_sleeping(draft, path, open_step, ended_record)
     return record
 
 
@@ -652,9 +654,9 @@ def _child_ended(draft: Draft, record: OperationRecord, usage: Mapping[str, int]
         draft.signals = draft.signals.delete(child)
 
 
-def _put_sleeping(draft: Draft, path: PathState, opened: OpenStep, record: OperationRecord) -> None:
-    path.open = after = opened.with_operation(record)
-    draft.sleeping += sleeps(after) - sleeps(opened)
+def _put_sleeping(draft: Draft, path: PathState, open_step: OpenStep, record: OperationRecord) -> None:
+    path.open = after = open_step.with_operation(record)
+    draft.sleeping += sleeps(after) - sleeps(open_step)
 
 
 # --- questions, answers and signals ----------------------------------------------------------------------------------
@@ -705,10 +707,10 @@ def _open_question(state: ExecutionState, interrupt_id: str) -> Question:
 def interrupt_resolved(draft: Draft, data: catalog.InterruptResolved) -> None:
     """Apply `interrupt_resolved`: store an answer and wake the paths that waited for it."""
     question = _open_question(draft, data.interrupt_id)
-    answered = question.resolved(data)
-    _settle(draft, answered, data.message)
+    answered_question = question.resolved(data)
+    _settle(draft, answered_question, data.message)
     if question.kind == RESOURCE_EXHAUSTED:
-        follow_about_bounds(draft, answered)
+        follow_about_bounds(draft, answered_question)
 
 
 def interrupt_expired(draft: Draft, data: catalog.InterruptExpired) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from immutables import Map
 
 from divebook.engine.bounds import follow_about_bounds
-from divebook.engine.changes import Draft, is_sleeping, of_the_source, without_a_call
+from divebook.engine.changes import Draft, is_sleeping, without_a_call, workspaces_of_source
 from divebook.engine.checkpoint import placed
 from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL
 from divebook.engine.operations import AGENT_RESPONSE, CHILD_WORKFLOW, ENCLOSING
@@ -161,17 +161,17 @@ class Change:
             raise SetupError(
                 "definition must have a name and a list of steps, each plain data; write workflow.to_dict()"
             )
-        changed = source if self.definition is None else replace(Workflow.from_dict(self.definition))
+        workflow = source if self.definition is None else replace(Workflow.from_dict(self.definition))
         if not self.prompts:
-            return changed
-        steps = {step.name: step for step in changed.steps}
+            return workflow
+        steps = {step.name: step for step in workflow.steps}
         for name, text in self.prompts.items():
             if name not in steps or steps[name].prompt is None:
-                with_prompt = [step.name for step in changed.steps if step.prompt is not None]
+                with_prompt = [step.name for step in workflow.steps if step.prompt is not None]
                 advice = did_you_mean(name, with_prompt) or f"those that do: {', '.join(with_prompt) or 'none'}"
-                raise SetupError(f"workflow {changed.name!r} has no step {name!r} with a prompt ({advice})")
+                raise SetupError(f"workflow {workflow.name!r} has no step {name!r} with a prompt ({advice})")
             steps[name] = replace(steps[name], prompt=text)
-        return replace(changed, steps=tuple(steps.values()))
+        return replace(workflow, steps=tuple(steps.values()))
 
 
 def _is_shaped(definition: Mapping[str, Any]) -> bool:
@@ -225,9 +225,9 @@ def execution_forked(draft: Draft, data: catalog.ExecutionForked) -> None:
         if path.open is not None or path.asking:
             copy = draft.own(path.id)
             copy.asking = 0
-            opened = copy.open
-            copy.open = None if opened is None else _without_calls(copy, opened, change)
-            draft.ledger = _without_dropped(draft.ledger, copy, opened)
+            open_step = copy.open
+            copy.open = None if open_step is None else _without_calls(copy, open_step, change)
+            draft.ledger = _without_dropped(draft.ledger, copy, open_step)
     _skip_failed(draft, change)
     _set_variables(draft, change)
     _settle_questions(draft, change)
@@ -261,7 +261,7 @@ def _reset(draft: Draft, data: catalog.ExecutionForked) -> None:
     draft.ledger = draft.ledger._replace(reserved_tokens=0, reserved_cost=0, reserved_calls=0)
     draft.tools = data.tools
     draft.only = data.only or EMPTY
-    draft.workspaces = of_the_source(draft.workspaces)
+    draft.workspaces = workspaces_of_source(draft.workspaces)
     draft.seed = data.seed or draft.seed
     draft.fingerprint = data.fingerprint or draft.fingerprint
     draft.code = draft.code if data.code is None else data.code
@@ -291,18 +291,18 @@ def _keep_only(draft: Draft, only: Mapping[str, Any]) -> None:
     draft.joining = 0
 
 
-def _without_calls(path: PathState, opened: OpenStep, change: Change) -> OpenStep:
+def _without_calls(path: PathState, open_step: OpenStep, change: Change) -> OpenStep:
     """Return an open step without the unfinished calls of the source, and with the results that the change sets."""
     records: dict[str, OperationRecord] = {}
-    for key, record in opened.operations.items():
+    for key, record in open_step.operations.items():
         if key in change.results:
             records[key] = record.ended(0, COMPLETED, (change.results[key], None, (), None))
-        elif not _belongs_to_source(path, opened, record):
+        elif not _belongs_to_source(path, open_step, record):
             records[key] = record._replace(reserved=None)
     for key, record in records.items():
         if record.holds:
             records[key] = record._replace(holds=tuple(inner for inner in record.holds if inner in records))
-    return opened._replace(operations=Map(records))
+    return open_step._replace(operations=Map(records))
 
 
 def _without_dropped(ledger: Ledger, path: PathState, before: OpenStep | None) -> Ledger:
@@ -317,11 +317,11 @@ def _without_dropped(ledger: Ledger, path: PathState, before: OpenStep | None) -
     return ledger
 
 
-def _belongs_to_source(path: PathState, opened: OpenStep, record: OperationRecord) -> bool:
+def _belongs_to_source(path: PathState, open_step: OpenStep, record: OperationRecord) -> bool:
     if record.operation_type in ENCLOSING:  # the fork enters it again, with the ended operations inside it
         return False
     if record.operation_type == CHILD_WORKFLOW and record.status != COMPLETED and path.phase == ENDED:
-        return opened.ended_by is None or record.operation_id in opened.ended_by  # resuming the source resumes it
+        return open_step.ended_by is None or record.operation_id in open_step.ended_by  # resuming the source resumes it
     return record.status not in (COMPLETED, FAILED)
 
 
@@ -375,10 +375,10 @@ def _settle_questions(draft: Draft, change: Change) -> None:
     for question in list(draft.interrupts.values()):
         if question.id in change.answers:
             answer = catalog.InterruptResolved(question.id, change.answers[question.id], CHANGED_BY)
-            settled = question.resolved(answer)._replace(settled_us=draft.moment, waiting=())
-            draft.interrupts = draft.interrupts.set(question.id, settled)
+            answered_question = question.resolved(answer)._replace(settled_us=draft.moment, waiting=())
+            draft.interrupts = draft.interrupts.set(question.id, answered_question)
             if question.kind == RESOURCE_EXHAUSTED:
-                follow_about_bounds(draft, settled)
+                follow_about_bounds(draft, answered_question)
         elif question.is_open:
             draft.interrupts = draft.interrupts.delete(question.id)
 
@@ -392,8 +392,8 @@ def require_reach(change: Change, source: ExecutionState) -> None:
     Results need an open operation, answers a question, skipped paths a failed step, and inputs an input of that name.
     Variables may be new.
     """
-    opened = [path.open for path in source.paths.values() if path.open is not None]
-    operations = {key for step in opened for key in step.operations}
+    open_steps = [path.open for path in source.paths.values() if path.open is not None]
+    operations = {key for step in open_steps for key in step.operations}
     place = f"event {source.last_sequence} of execution {source.execution_id}"
     for operation in change.results:
         if operation not in operations:
@@ -410,8 +410,8 @@ def require_reach(change: Change, source: ExecutionState) -> None:
     for name in change.skipped:
         path = source.paths.get(name)
         if path is None or path.status != FAILED or path.open is None:
-            failed = ", ".join(path.id for path in source.paths.values() if path.status == FAILED) or "none"
-            raise SetupError(f"no step of path {name!r} has failed at {place} (paths that failed: {failed})")
+            failed_ids = ", ".join(path.id for path in source.paths.values() if path.status == FAILED) or "none"
+            raise SetupError(f"no step of path {name!r} has failed at {place} (paths that failed: {failed_ids})")
     for name in change.inputs:
         if name not in source.inputs:
             raise SetupError(f"there is no input {name!r} to change (inputs: {', '.join(source.inputs) or 'none'})")

@@ -1,7 +1,7 @@
 """Life cycle of an execution as a table: its statuses, the events that lead to each status, and the events that may
 follow.
 
-The store's `append` refuses an event that `STANDINGS` does not allow, `check` and the simulator compare logs with it,
+The store's `append` refuses an event that `LIFE_CYCLE` does not allow, `check` and the simulator compare logs with it,
 and CONTRIBUTING.md shows it as a table (tests/engine/test_lifecycle.py). `violations` checks the order of all events of
 a log.
 """
@@ -43,68 +43,80 @@ from divebook.events.event import Event
 
 Kind: TypeAlias = type[Payload]
 
-_HOLDER = "who drives it"
-_DOER = "who does so, with its own lease"
-_ANEW = "start a new execution to run the workflow again"
+_DRIVER = "who drives it"
+_LEASE_HOLDER = "who does so, with its own lease"
+_START_NEW = "start a new execution to run the workflow again"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StatusRow:
     """Row of the life-cycle table: a status of an execution, the events that lead to it, and the events that may
     follow.
     """
 
     status: str
-    brought_by: tuple[Kind, ...]
-    """Types of events after which an execution has the status. If empty, `explained` says when it has the status."""
+    entered_by: tuple[Kind, ...]
+    """Types of events after which an execution has the status. If empty, `explanation` says when it has the status."""
     allows: tuple[Kind, ...] | None
     """Types of events that may be appended; None for all types except `ExecutionStarted`."""
     writer: str
     """Phrase that says who may append the events."""
-    explained: str = ""
-    way_on: str = ""
+    explanation: str = ""
+    advice: str = ""
     """Advice of a final status, for a person who wants the execution to continue."""
 
 
-STANDINGS: tuple[Standing, ...] = (
-    Standing(PENDING, (), (ExecutionStarted,), "who starts it", "nothing is recorded yet"),
-    Standing(ENQUEUED, (ExecutionEnqueued,), None, "the worker that takes it"),
-    Standing(RUNNING, (ExecutionStarted, ExecutionForked, ExecutionResumed), None, _HOLDER),
-    Standing(WAITING, (), None, _HOLDER, "who drives it says so with the events it appends"),
-    Standing(COMPLETED, (ExecutionCompleted,), (ExecutionAnnotated,), _DOER, way_on=_ANEW),
-    Standing(FAILED, (ExecutionFailed,), (ExecutionResumed, ExecutionAnnotated), _DOER, way_on="resume it first"),
-    Standing(CANCELLED, (ExecutionCancelled,), (ExecutionResumed, ExecutionAnnotated), _DOER, way_on="resume it first"),
-    Standing(
-        MOVED, (ExecutionMoved,), (ExecutionAnnotated,), _DOER, way_on="go on with it where its file was imported"
+LIFE_CYCLE: tuple[StatusRow, ...] = (
+    StatusRow(PENDING, (), (ExecutionStarted,), "who starts it", "nothing is recorded yet"),
+    StatusRow(ENQUEUED, (ExecutionEnqueued,), None, "the worker that takes it"),
+    StatusRow(RUNNING, (ExecutionStarted, ExecutionForked, ExecutionResumed), None, _DRIVER),
+    StatusRow(WAITING, (), None, _DRIVER, "who drives it says so with the events it appends"),
+    StatusRow(COMPLETED, (ExecutionCompleted,), (ExecutionAnnotated,), _LEASE_HOLDER, advice=_START_NEW),
+    StatusRow(
+        FAILED, (ExecutionFailed,), (ExecutionResumed, ExecutionAnnotated), _LEASE_HOLDER, advice="resume it first"
     ),
-    Standing(
+    StatusRow(
+        CANCELLED,
+        (ExecutionCancelled,),
+        (ExecutionResumed, ExecutionAnnotated),
+        _LEASE_HOLDER,
+        advice="resume it first",
+    ),
+    StatusRow(
+        MOVED,
+        (ExecutionMoved,),
+        (ExecutionAnnotated,),
+        _LEASE_HOLDER,
+        advice="go on with it where its file was imported",
+    ),
+    StatusRow(
         CONTINUED,
         (ExecutionContinuedAsNew,),
         (ExecutionAnnotated,),
-        _DOER,
-        way_on="go on with the execution that followed it",
+        _LEASE_HOLDER,
+        advice="go on with the execution that followed it",
     ),
-    Standing(
+    StatusRow(
         PICTURE,
         (ExecutionPictured,),
         (ExecutionAnnotated,),
-        _DOER,
-        way_on="go on with the original, bring that here (divebook export --move), or import the file as an execution "
+        _LEASE_HOLDER,
+        advice="go on with the original, bring that here (divebook export --move), or import the file as an execution "
         "of its own (divebook import --as-fork)",
     ),
 )
 """The life-cycle table: one row for each status."""
 
-_ALLOWED = {standing.status: standing.allows for standing in STANDINGS}
-STATUSES = tuple(standing.status for standing in STANDINGS)
+_ALLOWED = {row.status: row.allows for row in LIFE_CYCLE}
+STATUSES = tuple(row.status for row in LIFE_CYCLE)
 _UNENDED = (PENDING, ENQUEUED, RUNNING, WAITING)
 TERMINAL = frozenset(STATUSES) - set(_UNENDED)
 """Final statuses: the execution has ended. Some of them still allow a resumption."""
 FINAL = frozenset(status for status in TERMINAL if ExecutionResumed not in (_ALLOWED[status] or ()))
 """Final statuses that allow no resumption. Only annotations may still be appended."""
-STATUS_AFTER: Mapping[Kind, str] = {kind: standing.status for standing in STANDINGS for kind in standing.brought_by}
+STATUS_AFTER: Mapping[Kind, str] = {kind: row.status for row in LIFE_CYCLE for kind in row.entered_by}
 """Status of an execution after each type of event that changes the status."""
-WAY_ON: Mapping[str, str] = {standing.status: standing.way_on for standing in STANDINGS if standing.way_on}
+WAY_ON: Mapping[str, str] = {row.status: row.advice for row in LIFE_CYCLE if row.advice}
 """Advice by final status, for a person who wants the execution to continue."""
 
 
@@ -130,9 +142,8 @@ def as_table() -> str:
     """Return the life-cycle table in Markdown."""
     rows = ["| status | comes with | may be appended then | by |", "|---|---|---|---|"]
     rows += [
-        f"| {standing.status} | {_named(standing.brought_by) or standing.explained} | {_followers(standing.allows)} | "
-        f"{standing.writer} |"
-        for standing in STANDINGS
+        f"| {row.status} | {_named(row.entered_by) or row.explanation} | {_followers(row.allows)} | {row.writer} |"
+        for row in LIFE_CYCLE
     ]
     return "\n".join(rows)
 

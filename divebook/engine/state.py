@@ -399,24 +399,24 @@ class RollingBack(NamedTuple):
     is_cancelled: bool
 
 
-def unsettled(opened: OpenStep | None) -> list[OperationRecord]:
+def unsettled(open_step: OpenStep | None) -> list[OperationRecord]:
     """Return the operations of a step that need a rollback which is not in the log yet.
 
     Either it is unknown whether the call took effect, or the parameters of its rollback still need its result.
     """
-    records = () if opened is None else opened.operations.values()
-    return [record for record in records if record.undone is not None and _is_unsettled(record, opened)]
+    records = () if open_step is None else open_step.operations.values()
+    return [record for record in records if record.undone is not None and _is_unsettled(record, open_step)]
 
 
-def unknown(opened: OpenStep | None) -> list[OperationRecord]:
+def unknown(open_step: OpenStep | None) -> list[OperationRecord]:
     """Return the operations of a step that need a rollback and of which it is unknown whether they took effect."""
-    return [record for record in unsettled(opened) if record.status == RUNNING]
+    return [record for record in unsettled(open_step) if record.status == RUNNING]
 
 
-def _is_unsettled(record: OperationRecord, opened: OpenStep | None) -> bool:
+def _is_unsettled(record: OperationRecord, open_step: OpenStep | None) -> bool:
     if record.status == RUNNING:
         return True
-    is_in_step = record.undone == BY_STEP and opened is not None and record.item not in opened.iterations
+    is_in_step = record.undone == BY_STEP and open_step is not None and record.item not in open_step.iterations
     return record.status == COMPLETED and is_in_step
 
 
@@ -709,7 +709,7 @@ class ExecutionState(Timed):
     def is_asleep(self) -> bool:
         """True if a path sleeps in a timer, or pauses before another attempt."""
         steps = (path.open for path in self.paths.values() if path.open is not None and path.phase != ENDED)
-        records = (record for opened in steps for record in opened.operations.values())
+        records = (record for open_step in steps for record in open_step.operations.values())
         return any(record.operation_type == TIMER and record.status == RUNNING for record in records)
 
     @property

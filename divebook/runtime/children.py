@@ -11,8 +11,14 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias
 
-from divebook.engine.bounds import given_again, given_with, left_of, reserved_for, share_of
-from divebook.engine.changes import held_by
+from divebook.engine.bounds import (
+    bounds_for_resumption,
+    bounds_with_reservation,
+    remaining_bounds,
+    reserved_for,
+    share_of,
+)
+from divebook.engine.changes import reservations_to_restore
 from divebook.engine.lifecycle import TERMINAL
 from divebook.engine.operations import CHILD_WORKFLOW, CONTINUE_AS_NEW, Place, Reserved, operation_name
 from divebook.engine.retries import names_of
@@ -125,7 +131,7 @@ def abandoned(store: EventStore, execution_id: str) -> list[Abandoned]:
     """
     line: list[ExecutionRecord] = []
     for record in ancestors(store, execution_id):
-        if line and record.status in ENDS and not _was_resumed_apart(store, line[-1], record):
+        if line and record.status in ENDS and not _was_resumed_alone(store, line[-1], record):
             # The others are cancelled because the one above each is cancelled.
             below = [Abandoned(child.execution_id, child.parent or "", CANCELLED) for child in line[:-1]]
             return [*below, Abandoned(line[-1].execution_id, record.execution_id, record.status)]
@@ -139,9 +145,9 @@ def all_abandoned(store: EventStore) -> list[ExecutionRecord]:
     """Return all executions of a store that have not ended although their parent or another ancestor has, newest
     first.
     """
-    unended = store.unended()
-    ids = {record.execution_id for record in unended}
-    children = [record for record in unended if record.origin == CHILD]
+    records = store.unended()
+    ids = {record.execution_id for record in records}
+    children = [record for record in records if record.origin == CHILD]
     names = {
         record.execution_id for record in children if record.parent not in ids and abandoned(store, record.execution_id)
     }
@@ -151,16 +157,16 @@ def all_abandoned(store: EventStore) -> list[ExecutionRecord]:
     return [record for record in children if record.execution_id in names]
 
 
-def _was_resumed_apart(store: EventStore, child: ExecutionRecord, parent: ExecutionRecord) -> bool:
+def _was_resumed_alone(store: EventStore, child: ExecutionRecord, parent: ExecutionRecord) -> bool:
     """Return whether a person resumed a child execution by itself after the child and its parent had ended."""
     if parent.ended_at is None:
         return False
-    resumed = [
+    resumption_times = [
         event.recorded_at
         for event in store.read(child.execution_id)
         if isinstance(event.data, ExecutionResumed) and event.data.previous_status in TERMINAL
     ]
-    return bool(resumed) and resumed[-1] >= to_microseconds(parent.ended_at)
+    return bool(resumption_times) and resumption_times[-1] >= to_microseconds(parent.ended_at)
 
 
 Opened: TypeAlias = tuple[Workflow, ExecutionStarted | ExecutionForked, Durability | None]
@@ -194,7 +200,7 @@ class Child(NamedTuple):
         if not state.is_over:
             return ExecutionResumed(state.status)
         bounds_of_child = Bounds.from_dict(workflow.bounds or {})
-        bounds = given_again(state, bounds_of_child, self.bounds, self.counted)
+        bounds = bounds_for_resumption(state, bounds_of_child, self.bounds, self.counted)
         return ExecutionResumed(state.status, None if bounds == state.bounds else bounds.to_dict())
 
 
@@ -213,7 +219,7 @@ def successor_of(state: ExecutionState, workflow: str, inputs: Mapping[str, Any]
             f"execution {state.execution_id} cannot go on as a new one, since {state.parent} waits for its end; "
             "let the workflow that is started from outside do so"
         )
-    remaining = left_of(state)
+    remaining = remaining_bounds(state)
     variables = dict(state.variables)
     return Child("", state.execution_id, workflow, inputs, remaining, model=state.model, variables=variables)
 
@@ -315,15 +321,21 @@ class Children:
         async def carry_out(record: OperationRecord | None) -> Any:
             journal = self._operations.journal
             if record is None:
-                share = reserved_for(share_of(left_of(journal.state), self._spending_strands()))
+                share = reserved_for(share_of(remaining_bounds(journal.state), self._spending_tasks()))
                 reserved: Reserved | None = share.plus(self._restored_reservation(place, child_id))
                 started_record = self._operations.begin(request, reserved)
             else:
                 started_record = record
                 reserved = record.reserved
-            bounds = given_with(journal.state, reserved)
+            bounds = bounds_with_reservation(journal.state, reserved)
             child = Child(
-                child_id, journal.execution_id, workflow, inputs, bounds, self._counted(child_id), journal.state.model
+                child_id,
+                journal.execution_id,
+                workflow,
+                inputs,
+                bounds,
+                self._counted_usage(child_id),
+                journal.state.model,
             )
             if self._operations.miss_policy is not None:
                 child = child._replace(like=self._operations.miss_policy.child_like(request))
@@ -349,7 +361,7 @@ class Children:
         earlier = self._operations.record_of(place, place.operation_id)
         return earlier.reserved if earlier is not None and earlier.signal == child else None
 
-    def _spending_strands(self) -> int:
+    def _spending_tasks(self) -> int:
         """Return the number of concurrent tasks that may spend the remaining budget, at least 1: the present task and
         all tasks that do not wait for a child.
 
@@ -401,23 +413,25 @@ class Children:
         """Record the result or error of an ended child, and the part of its consumption that the parent has not counted
         yet. Return the result, or raise the error.
         """
-        used = self._not_counted(child)
-        held = held_by(child).to_dict() or None
+        usage = self._uncounted_usage(child)
+        reservation = reservations_to_restore(child).to_dict() or None
         if child.lifecycle == COMPLETED:
             result = {"execution_id": child.execution_id, "status": child.lifecycle, "outputs": child.outputs}
-            self._operations.complete(place, record, result, used, held=held)
+            self._operations.complete(place, record, result, usage, held=reservation)
             return result
         which = f"child execution {child.execution_id} of {child.workflow_name!r}"
-        failed = f"{child.error}, in {which}"
-        error = ExecutionError(failed if child.lifecycle == FAILED else f"{which} is {child.lifecycle}: {child.error}")
+        message = f"{child.error}, in {which}"
+        error = ExecutionError(message if child.lifecycle == FAILED else f"{which} is {child.lifecycle}: {child.error}")
         raise self._operations.fail(
-            place, record, str(error), names_of(error), used, held=held, final=child.is_final or None
+            place, record, str(error), names_of(error), usage, held=reservation, final=child.is_final or None
         )
 
-    def _not_counted(self, child: ExecutionState) -> dict[str, int] | None:
-        counted = self._counted(child.execution_id)
-        used = child.usage._replace(requests=child.ledger.llm_calls)
-        return Usage(*(max(0, now - before) for now, before in zip(used, counted, strict=True))).to_dict() or None
+    def _uncounted_usage(self, child: ExecutionState) -> dict[str, int] | None:
+        counted_usage = self._counted_usage(child.execution_id)
+        usage = child.usage._replace(requests=child.ledger.llm_calls)
+        return (
+            Usage(*(max(0, now - before) for now, before in zip(usage, counted_usage, strict=True))).to_dict() or None
+        )
 
-    def _counted(self, child: str) -> Usage:
+    def _counted_usage(self, child: str) -> Usage:
         return self._operations.journal.state.ledger.children.get(child, NO_USAGE)

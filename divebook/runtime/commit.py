@@ -60,7 +60,7 @@ class _Round(Generic[J]):
     """The journals whose written events one disk sync makes durable, and the futures that wait for this sync."""
 
     def __init__(self) -> None:
-        self.reached: dict[J, int] = {}
+        self.sequences: dict[J, int] = {}
         self.waiting: list[asyncio.Future[None]] = []
 
 
@@ -95,17 +95,17 @@ class Syncs(Generic[J]):
                 (self._running.add if batch.status == RUNNING else self._running.discard)(journal)
         return are_full and (self.are_shared or self._present is not None)
 
-    def wait_for(self, written: Mapping[J, int], waiting: Iterable[asyncio.Future[None]]) -> None:
+    def wait_for(self, sequences: Mapping[J, int], waiting: Iterable[asyncio.Future[None]]) -> None:
         """Add written events to the next disk sync. Complete the `waiting` futures after that sync."""
         # Only the next round covers these events: a sync in progress may have begun before they were written.
-        self._next.reached |= written
+        self._next.sequences |= sequences
         self._next.waiting += waiting
         if self._present is None:
             self._begin()
 
     def until_durable(self, journal: J, done: asyncio.Future[None]) -> None:
         """Set the result of the future `done` once all written events of a journal are durable."""
-        present = self._next if self._present is None or journal in self._next.reached else self._present
+        present = self._next if self._present is None or journal in self._next.sequences else self._present
         present.waiting.append(done)
 
     def _begin(self) -> None:
@@ -114,16 +114,16 @@ class Syncs(Generic[J]):
         task = asyncio.get_running_loop().create_task(run_engine_call(self._store.sync), name="divebook-sync")
         task.add_done_callback(functools.partial(self._end, self._present))
 
-    def _end(self, ended: _Round[J], task: asyncio.Task[None]) -> None:
+    def _end(self, disk_sync: _Round[J], task: asyncio.Task[None]) -> None:
         # The next sync starts before callbacks of this one run, so that the disk is not idle meanwhile.
         self._present = None
-        if self._next.reached:
+        if self._next.sequences:
             self._begin()
         error = _STOPPED if task.cancelled() else task.exception()
         failure = error if error is None or isinstance(error, Exception) else StoreError(repr(error))
-        for journal, sequence in ended.reached.items():
+        for journal, sequence in disk_sync.sequences.items():
             journal.synced(sequence, failure)
-        wake(ended.waiting)
+        wake(disk_sync.waiting)
 
 
 def wake(waiting: Iterable[asyncio.Future[None]]) -> None:
@@ -294,11 +294,11 @@ class StoreUnavailable(NamedTuple):
     reason: str
     since: float
     """Time at which the store became unavailable, in seconds of the loop's clock (`time.monotonic`)."""
-    what: str = "disk"
+    resource: str = "disk"
 
     def __str__(self) -> str:
         """Return a text for people: ``waiting for the disk since 12 s: ...``, or ``waiting for the server ...``."""
-        return f"waiting for the {self.what} since {in_parts(int(time.monotonic() - self.since))}: {self.reason}"
+        return f"waiting for the {self.resource} since {in_parts(int(time.monotonic() - self.since))}: {self.reason}"
 
 
 class PendingCommit:
@@ -447,11 +447,13 @@ class GroupCommit:
                 if journal.is_checkpoint_due:
                     journal.put_checkpoint()
             if is_synced_later and any(outcome is None for outcome in outcomes):
-                written = zip(batches.items(), outcomes, strict=True)
-                reached = {journal: batch.last_sequence for (journal, batch), refusal in written if refusal is None}
+                outcomes_of_batches = zip(batches.items(), outcomes, strict=True)
+                sequences = {
+                    journal: batch.last_sequence for (journal, batch), refusal in outcomes_of_batches if refusal is None
+                }
                 waiting = self._waiting
                 self._waiting = []
-                self._syncs.wait_for(reached, waiting)
+                self._syncs.wait_for(sequences, waiting)
         self._wake()
 
     def _start_heavy_writes(self) -> None:
@@ -472,7 +474,7 @@ class GroupCommit:
         """
         batches = {journal: journal.take_batch(is_heavy=True)}
         try:
-            self._end(batches, await self._appended(batches))
+            self._end(batches, await self._append_in_thread(batches))
         finally:
             del self._heavy_writes[journal]
             # Records that came during the write were held back by `_take`.
@@ -568,7 +570,7 @@ class GroupCommit:
         append = self.store.append_unsynced if is_synced_later else self.store.append_all
         return _outcomes(lambda: append(batches), len(batches))
 
-    async def _appended(self, batches: Mapping[Committing, Batch]) -> Sequence[Exception | None]:
+    async def _append_in_thread(self, batches: Mapping[Committing, Batch]) -> Sequence[Exception | None]:
         try:
             return await self.calls.in_thread(lambda: self._append(batches.values()))
         except asyncio.CancelledError:
@@ -576,8 +578,8 @@ class GroupCommit:
             raise
 
     def _stop(self, batches: Mapping[Committing, Batch]) -> None:
-        stopped = StoreError("the engine was stopped during a commit; what the store holds can be resumed")
-        self._end(batches, [stopped] * len(batches))
+        error = StoreError("the engine was stopped during a commit; what the store holds can be resumed")
+        self._end(batches, [error] * len(batches))
 
     def _end(
         self, batches: Mapping[Committing, Batch], outcomes: Sequence[Exception | None], *, is_durable: bool = True

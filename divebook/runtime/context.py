@@ -172,8 +172,8 @@ def has_one_attempt(recorder: Recorder, path: str, policy: Retry | None) -> bool
         return False
     if path in recorder.operations.fresh:
         return True
-    opened = recorder.journal.present.paths[path].open
-    return opened is None or not opened.failures
+    open_step = recorder.journal.present.paths[path].open
+    return open_step is None or not open_step.failures
 
 
 async def retried(
@@ -240,8 +240,8 @@ def _skip_attempts(
 
 
 def _failures(recorder: Recorder, place: Place, item: int | str | None) -> tuple[int, float]:
-    opened: OpenStep | None = recorder.journal.present.paths[place.path].open
-    return NO_FAILURE if opened is None else opened.failures.get(item, NO_FAILURE)
+    open_step: OpenStep | None = recorder.journal.present.paths[place.path].open
+    return NO_FAILURE if open_step is None else open_step.failures.get(item, NO_FAILURE)
 
 
 def _will_try_again(recorder: Recorder, place: Place, policy: Retry | None, error: Exception, key: str | None) -> bool:
@@ -362,7 +362,7 @@ class StepContext:
     @property
     def usage(self) -> Usage:
         """Consumption of model calls in this visit of the step so far."""
-        return self._opened.usage
+        return self._open_step.usage
 
     def operation(
         self,
@@ -496,7 +496,7 @@ class StepContext:
         """Return the records of the operations inside an enclosing operation that has not completed; see
         `enclosing`.
         """
-        return [self._opened.operations[held] for held in record.holds]
+        return [self._open_step.operations[operation_id] for operation_id in record.holds]
 
     def question_of(self, key: str) -> Question | None:
         """Return the question named `key` of this step, with its answer if it has one, or None if it was not asked."""
@@ -505,13 +505,13 @@ class StepContext:
     @property
     def items(self) -> Mapping[int, Any]:
         """Recorded results of the items of `Each`, or of the rows of a frame, by number."""
-        return self._opened.iterations
+        return self._open_step.iterations
 
     def has_unknown(self) -> bool:
         """Return whether calls of the step were started and have an unknown outcome, which must be settled before a
         rollback.
         """
-        return bool(unknown(self._opened))
+        return bool(unknown(self._open_step))
 
     def note(self, fact: catalog.Payload) -> None:
         """Record an event that no replay requests, because it is not an operation."""
@@ -582,9 +582,9 @@ class StepContext:
         return storable(value, path)
 
     @property
-    def _opened(self) -> OpenStep:
-        opened = self._recorder.journal.present.paths[self.path].open
-        return opened or OpenStep(self._recorder.journal.state.variables)
+    def _open_step(self) -> OpenStep:
+        open_step = self._recorder.journal.present.paths[self.path].open
+        return open_step or OpenStep(self._recorder.journal.state.variables)
 
     def place(self, key: str | int | None = None, attempt: int | None = None) -> Place:
         """Return the place (path, step, visit, item, key, attempt) of the next operation. The key is `key`, or else the

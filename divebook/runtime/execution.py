@@ -112,7 +112,7 @@ class ReadExecution(FramedLog):
     @property
     def inputs(self) -> dict[str, Any]:
         """The inputs of the execution, including default values. Each access returns a new copy."""
-        return _opened(self.state.inputs)
+        return _restored(self.state.inputs)
 
     @property
     def outputs(self) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class ReadExecution(FramedLog):
 
         A value whose class is not allowed in this process stays in its recorded form.
         """
-        return _opened(self.state.outputs)
+        return _restored(self.state.outputs)
 
     @property
     def variables(self) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class ReadExecution(FramedLog):
 
         A new copy for each access, like `outputs`.
         """
-        return _opened(dict(sorted(self.state.variables.items())))
+        return _restored(dict(sorted(self.state.variables.items())))
 
     @property
     def paths(self) -> dict[str, PathState]:
@@ -169,7 +169,7 @@ class ReadExecution(FramedLog):
         return frame_of("questions", ((self.id, question) for question in self.asked.values()))
 
 
-def _opened(values: Mapping[str, Any]) -> dict[str, Any]:
+def _restored(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: opened(value, lenient=True) for name, value in values.items()}
 
 

@@ -138,7 +138,7 @@ def _before_effects(events: Sequence[Event], change: Change, ended: Container[st
     parts = [("variable", name) for name in change.variables]
     parts += [("operation", name) for name in change.results if name not in ended]
     parts += [("question", name) for name in change.answers if name not in ended]
-    last = {part: event.sequence for event in events for part in _named(event.data)} if parts else {}
+    last = {part: event.sequence for event in events for part in _introduced_parts(event.data)} if parts else {}
     for kind, name in parts:
         if (kind, name) not in last:
             raise SetupError(
@@ -151,7 +151,7 @@ def _before_effects(events: Sequence[Event], change: Change, ended: Container[st
 def _require_one_point(events: Sequence[Event], change: Change, at: int) -> None:
     """Raise `SetupError` if a variable is set again after event `at`, so that its change would have no effect."""
     for event in events[at:] if change.variables else ():
-        for kind, name in _named(event.data):
+        for kind, name in _introduced_parts(event.data):
             if kind == "variable" and name in change.variables:
                 raise SetupError(
                     f"variable {name!r} is set at event {event.sequence}, behind event {at}, from which on the rest "
@@ -159,7 +159,7 @@ def _require_one_point(events: Sequence[Event], change: Change, at: int) -> None
                 )
 
 
-def _named(data: catalog.Payload) -> Iterator[tuple[str, str]]:
+def _introduced_parts(data: catalog.Payload) -> Iterator[tuple[str, str]]:
     """Yield kind and name of the parts of a log that a change can name and that an event introduces: variables that it
     sets, the call or question that it starts.
     """
@@ -385,12 +385,12 @@ def fitting(change: Change, state: ExecutionState, now: int) -> Change:
         for name, response in change.answers.items()
         if name in state.interrupts
     }
-    types = {key: record.operation_type for step in _opened(state) for key, record in step.operations.items()}
+    types = {key: record.operation_type for step in _open_steps(state) for key, record in step.operations.items()}
     results = {name: _as_recorded(types.get(name), name, result) for name, result in change.results.items()}
     return replace(change, answers={**change.answers, **answers}, results=results)
 
 
-def _opened(state: ExecutionState) -> Iterator[OpenStep]:
+def _open_steps(state: ExecutionState) -> Iterator[OpenStep]:
     yield from (path.open for path in state.paths.values() if path.open is not None)
 
 

@@ -176,7 +176,7 @@ _FEW = 16
 """Number of parts up to which each part is inspected."""
 _LEVELS = 3
 _LIGHT = ATOMS - {str}
-_HELD = {
+_LARGE_FIELDS = {
     catalog.ExecutionStarted: attrgetter("inputs"),
     catalog.ExecutionCompleted: attrgetter("outputs"),
     catalog.OperationStarted: attrgetter("parameters"),
@@ -191,10 +191,10 @@ before."""
 
 def is_heavy(fact: catalog.Payload) -> bool:
     """Return whether an event holds a value so large that it should be encoded and written in a thread. An estimate."""
-    held = _HELD.get(type(fact))
-    if held is None:
+    get_value = _LARGE_FIELDS.get(type(fact))
+    if get_value is None:
         return False
-    value = held(fact)
+    value = get_value(fact)
     return type(value) not in _LIGHT and _is_heavy(value, _LEVELS)
 
 
@@ -577,9 +577,9 @@ class Journal:
         if state is None:
             return
         try:
-            dumped = dump_state(state)
-            size = len(dumped)
-            self._commit.store.put_checkpoint(self.execution_id, state.last_sequence, dumped)
+            data = dump_state(state)
+            size = len(data)
+            self._commit.store.put_checkpoint(self.execution_id, state.last_sequence, data)
         except StoreClosedError:
             return  # the run has just ended and its store was closed
         except DivebookError as error:

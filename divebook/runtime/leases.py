@@ -44,7 +44,7 @@ class DrivenLeases:
     """
 
     def __init__(self) -> None:
-        self._driven: Counter[tuple[StoreKey, str, int]] = Counter()
+        self._driver_counts: Counter[tuple[StoreKey, str, int]] = Counter()
         """Number of drivers by store, execution id and token. A store and a copy of it have equal ids and tokens
         (test_a_copy_of_a_store_does_not_free_the_leases_of_its_source)."""
         self._taking: dict[tuple[StoreKey, str], set[int]] = {}
@@ -57,31 +57,31 @@ class DrivenLeases:
     @property
     def is_any_driven(self) -> bool:
         """True if this process drives at least one execution."""
-        return bool(self._driven)
+        return bool(self._driver_counts)
 
     def drives(self, store: EventStore, execution_id: str) -> bool:
         """Return whether the engine of this process drives an execution of a store. Callable from any thread."""
         place = (key_of(store), execution_id)
-        return any((key, driven) == place for key, driven, _ in list(self._driven))
+        return any((key, driven_id) == place for key, driven_id, _ in list(self._driver_counts))
 
     def drive(self, store: EventStore, lease: Lease) -> None:
         """Note that the engine drives an execution under a lease."""
         # Counted before the mark is removed, so that the lease counts as in use at every moment.
         key = key_of(store)
-        self._driven[key, lease.execution_id, lease.token] += 1
+        self._driver_counts[key, lease.execution_id, lease.token] += 1
         with self._marking:
             self._taking.pop((key, lease.execution_id), None)
 
     def rest(self, store: EventStore, lease: Lease) -> None:
         """Note that the engine no longer drives the execution under this lease."""
         key = (key_of(store), lease.execution_id, lease.token)
-        self._driven[key] -= 1
-        if self._driven[key] <= 0:
-            del self._driven[key]
+        self._driver_counts[key] -= 1
+        if self._driver_counts[key] <= 0:
+            del self._driver_counts[key]
 
     def clear(self) -> None:
         """Forget all registered leases, because the event loop that drove their executions is gone."""
-        self._driven.clear()
+        self._driver_counts.clear()
         self._taking.clear()
         self._claims = threading.Lock()  # this process may be a fork of one that held the locks
         self._marking = threading.Lock()
@@ -113,12 +113,12 @@ class DrivenLeases:
         except LeaseHeldError:
             # A thread in `claim` has leases that are not marked yet. The lock waits until they are.
             with self._claims:
-                held = store.lease_of(execution_id)
-                is_free = held is None or by_force or self.is_unused(store, held)
+                present_lease = store.lease_of(execution_id)
+                is_free = present_lease is None or by_force or self.is_unused(store, present_lease)
             if not is_free:
                 raise
             # `instead_of` makes this fail if anyone else has acquired the lease since it was read.
-            lease = store.acquire(execution_id, owner, instead_of=held)
+            lease = store.acquire(execution_id, owner, instead_of=present_lease)
         self._mark(key_of(store), execution_id)
         return lease
 
@@ -160,7 +160,7 @@ class DrivenLeases:
                 self._taking.pop((key, execution_id), None)
 
     def _drives(self, store: EventStore, lease: Lease) -> bool:
-        return (key_of(store), lease.execution_id, lease.token) in self._driven
+        return (key_of(store), lease.execution_id, lease.token) in self._driver_counts
 
     def is_unused(self, store: EventStore, lease: Lease) -> bool:
         """Return whether this process holds a lease, but neither drives its execution nor has a thread that is about to
@@ -197,13 +197,13 @@ class LeaseKeeper:
     def __init__(self, calls: StoreCalls) -> None:
         self._calls = calls
         self._store = calls.store
-        self._held: dict[str, Lease] = {}
+        self._leases: dict[str, Lease] = {}
         self._heartbeat: asyncio.TimerHandle | None = None
         self._renewal: asyncio.Task[None] | None = None
 
     def keep(self, lease: Lease) -> None:
         """Renew a lease regularly from now on, until it is released or forgotten."""
-        self._held[lease.execution_id] = lease
+        self._leases[lease.execution_id] = lease
         if self._heartbeat is None:
             self._wait_for_beat()
 
@@ -214,7 +214,7 @@ class LeaseKeeper:
 
         def give_back() -> None:
             # The call may be repeated: the lease may have been lost, or the store closed, since the last attempt.
-            if lease.execution_id in self._held and not self._store.closed:
+            if lease.execution_id in self._leases and not self._store.closed:
                 self._store.release(lease)
 
         await self._calls.patiently(give_back)
@@ -239,8 +239,8 @@ class LeaseKeeper:
 
     def forget(self, lease: Lease) -> None:
         """Stop renewing a lease."""
-        self._held.pop(lease.execution_id, None)
-        if not self._held and self._heartbeat is not None:
+        self._leases.pop(lease.execution_id, None)
+        if not self._leases and self._heartbeat is not None:
             self._heartbeat.cancel()
             self._heartbeat = None
 
@@ -249,16 +249,16 @@ class LeaseKeeper:
 
     def _beat(self) -> None:
         self._heartbeat = None
-        if self._held and not self._store.closed:
+        if self._leases and not self._store.closed:
             self._wait_for_beat()
             # A renewal that waits for a slow store covers this beat as well.
             if self._renewal is None:
-                renewing = self._renew(list(self._held.values()))
+                renewing = self._renew(list(self._leases.values()))
                 self._renewal = asyncio.get_running_loop().create_task(renewing, name="divebook-leases")
 
-    async def _renew(self, held: list[Lease]) -> None:
+    async def _renew(self, leases: list[Lease]) -> None:
         try:
-            renewed = await self._calls.once(lambda: self._store.renew(held))
+            results = await self._calls.once(lambda: self._store.renew(leases))
         except StoreError as error:
             # If the store is busy, other processes cannot write either, so none can take the leases yet. For other
             # errors the next commit raises, and a lease that another process has taken meanwhile fences it
@@ -267,7 +267,7 @@ class LeaseKeeper:
             return
         finally:
             self._renewal = None
-        for lease, is_held in zip(held, renewed, strict=True):
+        for lease, is_held in zip(leases, results, strict=True):
             # The same execution may have a newer lease by now, which must stay.
-            if not is_held and self._held.get(lease.execution_id) is lease:
-                del self._held[lease.execution_id]
+            if not is_held and self._leases.get(lease.execution_id) is lease:
+                del self._leases[lease.execution_id]

@@ -97,11 +97,11 @@ class InboxDelivery:
             return
         loop = asyncio.get_running_loop()
 
-        def hear() -> None:
+        def on_news() -> None:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(self._start_reading)
 
-        self._unsubscribe = self._store.on_news(hear)
+        self._unsubscribe = self._store.on_news(on_news)
 
     def _start_reading(self) -> None:
         self._has_news = True
@@ -112,7 +112,7 @@ class InboxDelivery:
         try:
             while self._has_news and self._runners:
                 self._has_news = False
-                self._last_number, addressed = await self._calls.patiently(self._news)
+                self._last_number, addressed = await self._calls.patiently(self._new_messages)
                 for execution_id in addressed:
                     await self.deliver(execution_id)
         except StoreError:  # the store is gone or damaged: the code that uses it raises
@@ -120,7 +120,7 @@ class InboxDelivery:
         finally:
             self._task = None
 
-    def _news(self) -> tuple[int, set[str]]:
+    def _new_messages(self) -> tuple[int, set[str]]:
         """Return the number of the last message in the store, and the ids of executions that may have unread messages.
 
         The first read names all runners, because a message may have arrived after its runner started
@@ -170,9 +170,9 @@ class EngineThread:
     def _forget(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._promised: set[Future[Any]] = set()
+        self._futures: set[Future[Any]] = set()
         self._thread: threading.Thread | None = None
-        self._stopped: asyncio.AbstractEventLoop | None = None
+        self._stopped_loop: asyncio.AbstractEventLoop | None = None
         self._sessions: weakref.WeakValueDictionary[int, StoreSession] = weakref.WeakValueDictionary()
         self._background: set[asyncio.Task[Any]] = set()
         DRIVEN_LEASES.clear()
@@ -205,7 +205,7 @@ class EngineThread:
         is run again. Any other exception is a fault of the loop itself, which is then closed.
         """
         try:
-            while not loop.is_closed() and loop is not self._stopped:
+            while not loop.is_closed() and loop is not self._stopped_loop:
                 with contextlib.suppress(SystemExit, KeyboardInterrupt):
                     loop.run_forever()
         except Exception as error:  # noqa: BLE001 - logged, and raised for every waiting caller
@@ -223,11 +223,13 @@ class EngineThread:
         with self._lock:
             if self._loop is loop:
                 self._loop = None
-            abandoned = list(self._promised)
-        died = f"the engine's event loop has died ({cause}), and every execution with it; resume what the store holds"
-        for promised in abandoned:
+            futures = list(self._futures)
+        message = (
+            f"the engine's event loop has died ({cause}), and every execution with it; resume what the store holds"
+        )
+        for future in futures:
             with contextlib.suppress(InvalidStateError):  # done at this moment
-                promised.set_exception(ExecutionError(died))
+                future.set_exception(ExecutionError(message))
 
     def stop(self) -> None:
         """Stop the thread and cancel all tasks of its event loop. The next caller gets a new thread.
@@ -252,7 +254,7 @@ class EngineThread:
             if tasks:
                 await asyncio.wait(tasks, timeout=STOP_SECONDS)
             await loop.shutdown_asyncgens()
-            self._stopped = loop
+            self._stopped_loop = loop
             loop.stop()
 
         asyncio.run_coroutine_threadsafe(wind_up(), loop)
@@ -269,10 +271,10 @@ class EngineThread:
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         """Run a coroutine on the event loop and return a concurrent future of its result. Callable from any thread."""
         with self._lock:
-            promised = asyncio.run_coroutine_threadsafe(coroutine, self._running_loop())
-            self._promised.add(promised)
-        promised.add_done_callback(self._promised.discard)
-        return promised
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._running_loop())
+            self._futures.add(future)
+        future.add_done_callback(self._futures.discard)
+        return future
 
     def is_current(self) -> bool:
         """Return whether the caller is on the engine's own thread, where waiting would deadlock."""
@@ -309,21 +311,21 @@ class EngineThread:
         several turns of the loop. If a waiting caller is interrupted, `begin` has run completely, or never runs.
         """
         claimed = threading.Lock()
-        called = threading.Lock()
-        called.acquire()
+        begin_ended = threading.Lock()
+        begin_ended.acquire()
 
         def call() -> None:
             if claimed.acquire(blocking=False):
                 try:
                     begin()
                 finally:
-                    called.release()
+                    begin_ended.release()
 
         try:
             return interruptible_result(self.begin(call, awaited), patience=PATIENCE)
         except BaseException:
             if not claimed.acquire(blocking=False):
-                called.acquire()
+                begin_ended.acquire()
             raise
 
     def begin(self, work: Callable[[], object], awaited: Future[T]) -> Future[T]:
@@ -340,9 +342,9 @@ class EngineThread:
                 awaited.set_exception(error)
 
         with self._lock:
-            self._promised.add(awaited)
+            self._futures.add(awaited)
             self._running_loop().call_soon_threadsafe(call)
-        awaited.add_done_callback(self._promised.discard)
+        awaited.add_done_callback(self._futures.discard)
         return awaited
 
     def promise(self, work: Coroutine[Any, Any, T]) -> Future[T]:
@@ -351,21 +353,21 @@ class EngineThread:
 
     def promise_of(self, task: asyncio.Task[T]) -> Future[T]:
         """Return a concurrent future of the result of a task. Call on the loop."""
-        promised: Future[T] = Future()
-        self._promised.add(promised)
+        future: Future[T] = Future()
+        self._futures.add(future)
 
         def settle(_: asyncio.Task[T]) -> None:
-            self._promised.discard(promised)
+            self._futures.discard(future)
             with contextlib.suppress(InvalidStateError):
                 if task.cancelled():
-                    promised.set_exception(ExecutionError(LEFT))
+                    future.set_exception(ExecutionError(LEFT))
                 elif (error := task.exception()) is not None:
-                    promised.set_exception(error)
+                    future.set_exception(error)
                 else:
-                    promised.set_result(task.result())
+                    future.set_result(task.result())
 
         task.add_done_callback(settle)
-        return promised
+        return future
 
     def session(self, store: EventStore) -> StoreSession:
         """Return the session that all executions of a store share. Call on the loop, and keep a reference to the

@@ -209,7 +209,7 @@ class Control:
         self,
         source: str,
         at: int,
-        forked: catalog.ExecutionForked,
+        event_data: catalog.ExecutionForked,
         durability: Durability | None = None,
         child_id: str = "",
     ) -> Driver:
@@ -220,7 +220,7 @@ class Control:
         owner = Owner.current()
         now = self.clock.now()
         execution_id = child_id or ids.execution()
-        event = Event(ids.event(now), execution_id, at + 1, now, forked)
+        event = Event(ids.event(now), execution_id, at + 1, now, event_data)
         # The second fork with a key finds the first.
         one_at_a_time = nullcontext() if ENGINE.is_current() else self._resuming
         with one_at_a_time, DRIVEN_LEASES.about_to_drive(self.store, execution_id):
@@ -304,8 +304,8 @@ class Control:
 
     def _require_definitions(self, driver: Driver) -> None:
         """Raise unless all functions, agents and workflows are defined that the execution needs to continue."""
-        ahead = steps_ahead(driver.workflow, driver.state)
-        self.check(driver.workflow, ahead, workflows_to_begin(driver.state, self.store))
+        steps = steps_ahead(driver.workflow, driver.state)
+        self.check(driver.workflow, steps, workflows_to_begin(driver.state, self.store))
 
     def continue_parked(self, driver: Driver, child: Child | None = None, *, again: bool = False) -> Driver:
         """Resume a parked execution if it has work to do: an unread message, an expired deadline, or a child to wait
@@ -381,10 +381,10 @@ class Control:
             if driver.may_have_children:  # its count would stay in memory (tests/runtime/test_ended.py)
                 await self._session.calls.work(lambda: self.family_bounds.forget(driver.id))
         elif (due := driver.state.wake_at) is not None:
-            alarm = self._timers[driver.id] = ENGINE.keep(self._wake(driver.id, due))
+            alarm = self._timers[driver.id] = ENGINE.keep(self._resume_at(driver.id, due))
             alarm.add_done_callback(lambda done: self._timers.pop(driver.id, done))
 
-    async def _wake(self, execution_id: str, due: int) -> None:
+    async def _resume_at(self, execution_id: str, due: int) -> None:
         """Resume a parked execution at the time `due`, in microseconds since 1970. No process drives the execution
         until then.
         """
@@ -553,11 +553,13 @@ class Control:
         for record in all_abandoned(self.store):
             if not DRIVEN_LEASES.drives(self.store, record.execution_id):  # this process is writing its end
                 records[record.execution_id] = record
-        undriven = [self.store.record(name) for name in DRIVEN_LEASES.unused(self.store) if name not in records]
-        unended = [
-            r for r in undriven if r.status not in TERMINAL and r.origin not in catalog.NOT_RESUMED_AUTOMATICALLY
+        undriven_records = [self.store.record(name) for name in DRIVEN_LEASES.unused(self.store) if name not in records]
+        unended_records = [
+            r
+            for r in undriven_records
+            if r.status not in TERMINAL and r.origin not in catalog.NOT_RESUMED_AUTOMATICALLY
         ]
-        return sorted([*records.values(), *unended], key=lambda record: record.created_at, reverse=True)
+        return sorted([*records.values(), *unended_records], key=lambda record: record.created_at, reverse=True)
 
     def live(self) -> list[Driver]:
         """Return the drivers of the executions that this process drives now."""
@@ -673,12 +675,16 @@ class FamilyBounds:
                 most = max(0, most - self._recount(driver, record, ()).total)
         return Bounds(max_depth=bounds.max_depth, max_descendants=most)
 
-    def _count(self, driver: Driver, record: ExecutionRecord, child: str, most: int) -> _Count:
+    def _count(self, driver: Driver, record: ExecutionRecord, child: str, limit: int) -> _Count:
         """Return the number of descendants of an execution. Read it from the store again from time to time, and before
         a child is refused.
         """
         count = self._counts.pop(driver.id, None)
-        if count is None or len(count.started) >= RECOUNT_AFTER or (count.total >= most and child not in count.started):
+        if (
+            count is None
+            or len(count.started) >= RECOUNT_AFTER
+            or (count.total >= limit and child not in count.started)
+        ):
             count = self._recount(driver, record, () if count is None else count.started)
         self._counts[driver.id] = count
         while len(self._counts) > MOST_COUNTS:
@@ -868,14 +874,14 @@ def is_elsewhere(driver: Driver) -> bool:
 
 def _is_driven(driver: Driver) -> bool:
     """Return whether another process, or another environment of this process, drives an execution now."""
-    held = driver.store.live_lease_of(driver.id)
-    return held is not None and not DRIVEN_LEASES.is_unused(driver.store, held)
+    lease = driver.store.live_lease_of(driver.id)
+    return lease is not None and not DRIVEN_LEASES.is_unused(driver.store, lease)
 
 
 def lease_elsewhere(driver: Driver) -> Lease | None:
     """Return the lease under which another process drives an execution, or None."""
-    held = driver.store.live_lease_of(driver.id)
-    return None if held is None or held.owner.is_same_process(Owner.current()) else held
+    lease = driver.store.live_lease_of(driver.id)
+    return None if lease is None or lease.owner.is_same_process(Owner.current()) else lease
 
 
 def wait_elsewhere(driver: Driver, timeout: float | None = None) -> None:
@@ -888,11 +894,11 @@ def wait_elsewhere(driver: Driver, timeout: float | None = None) -> None:
     ExecutionError
         The execution is in no queue, and its driver is gone.
     """
-    news = threading.Event()
+    news_event = threading.Event()
     deadline = None if timeout is None else time.monotonic() + timeout
     unsubscribe = [
-        driver.store.on_news(news.set, driver.id),
-        driver.store.subscribe(lambda name, _: news.set() if name == driver.id else None),
+        driver.store.on_news(news_event.set, driver.id),
+        driver.store.subscribe(lambda name, _: news_event.set() if name == driver.id else None),
     ]
     try:
         # Not every store reports changes of other processes at once, so each wait is limited by `NEWS_INTERVAL`.
@@ -900,9 +906,9 @@ def wait_elsewhere(driver: Driver, timeout: float | None = None) -> None:
             seconds = NEWS_INTERVAL if deadline is None else min(NEWS_INTERVAL, deadline - time.monotonic())
             if seconds <= 0:
                 raise TimeoutError
-            interruptible_wait(news, seconds)
+            interruptible_wait(news_event, seconds)
             # Cleared before the next refresh: news that arrives during the refresh ends the next wait at once.
-            news.clear()
+            news_event.clear()
     finally:
         for end in unsubscribe:
             end()
@@ -994,9 +1000,9 @@ def nothing_to_pause(driver: Driver) -> ExecutionError:
     """Return the error for pausing an execution that this process does not drive. It says where the execution can be
     paused.
     """
-    held = None if driver.opening is not None else lease_elsewhere(driver)
-    if held is not None and not driver.state.is_over:
-        owner = held.owner
+    lease = None if driver.opening is not None else lease_elsewhere(driver)
+    if lease is not None and not driver.state.is_over:
+        owner = lease.owner
         return ExecutionError(
             f"execution {driver.id} is driven by {owner.name or 'a process'} (process {owner.pid} on {owner.host}), "
             "and not by this one; pause it there, or cancel it from here and resume it later"

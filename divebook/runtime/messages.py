@@ -78,14 +78,14 @@ class Answering:
     ) -> Driver:
         """Answer a question and continue its execution; see `Environment.answer`."""
         driver, question = self._find_question(interrupt_id, execution_id)
-        what = f"the answer to {address_of(driver.id, question)}"
+        description = f"the answer to {address_of(driver.id, question)}"
         state = driver.state
         if state.is_over and question.is_open:
             way_on = "start a new one" if state.is_rolled_back else "resume it, and answer then"
             way_on = WAY_ON[driver.status] if driver.status in FINAL else way_on
             raise InterruptError(question.id, f"execution {driver.id} is {driver.status}; {way_on}")
         is_unused = not question.is_open and state.interrupts[question.id].is_open
-        if is_unused and self._repeats(question, response) and self._continue_after(what, driver).was_driven:
+        if is_unused and self._repeats(question, response) and self._continue_after(description, driver).was_driven:
             return driver  # the process that stored this answer died before it continued
         # The answer is checked before it is stored. A stored message must be recorded, so an invalid one would block
         # every process that resumes the execution.
@@ -95,7 +95,7 @@ class Answering:
         is_new, stored = self._post(driver.id, ANSWER, question.id, answer_payload(fitting, author), author)
         if not is_new:
             raise _too_late(question, stored)
-        return self._continue_after(what, driver, stored)
+        return self._continue_after(description, driver, stored)
 
     def answer_alike(self, interrupt_id: str, response: Any, by: str | None = None) -> list[Driver]:
         """Give the same answer to a question and to all open questions of the same kind and text; see
@@ -132,14 +132,14 @@ class Answering:
         except InterruptError:
             return False
 
-    def _continue_after(self, what: str, driver: Driver, message: Message | None = None) -> Driver:
+    def _continue_after(self, description: str, driver: Driver, message: Message | None = None) -> Driver:
         """Resume an execution after a message for it was stored. `what` describes the message in errors."""
         try:
             self._continue(driver)
         except (DefinitionError, NotFoundError, SetupError) as error:
-            raise AnswerKeptError(driver.id, what, error) from error
+            raise AnswerKeptError(driver.id, description, error) from error
         if message is not None and driver.refresh().state.is_over and driver.state.taken < message.number:
-            raise ExecutionError(f"execution {driver.id} has meanwhile ended as {driver.status}, without {what}")
+            raise ExecutionError(f"execution {driver.id} has meanwhile ended as {driver.status}, without {description}")
         return driver
 
     def claim_expired(self, execution_id: str, interrupt_id: str) -> None:
@@ -344,14 +344,14 @@ class Annotating:
         LeaseHeldError
             The execution has ended but its lease is held. Nothing was written.
         """
-        held = self._append(execution_id, event)
-        if held is not None and self._store.record(execution_id).ended_at is None:
+        held_error = self._append(execution_id, event)
+        if held_error is not None and self._store.record(execution_id).ended_at is None:
             message = self._store.post(self._message(execution_id, event))
             self._deliver(execution_id)
             record = self._store.record(execution_id)
             if record.ended_at is not None and record.taken < message.number:
                 self._append_soon(execution_id, None)  # it ended meanwhile and reads no more messages
-        elif held is not None:
+        elif held_error is not None:
             self._append_soon(execution_id, event)
 
     def _append_soon(self, execution_id: str, event: ExecutionAnnotated | None) -> None:
@@ -359,9 +359,9 @@ class Annotating:
         seconds.
         """
         until = time.monotonic() + PATIENCE
-        while (held := self._append(execution_id, event)) is not None:
+        while (held_error := self._append(execution_id, event)) is not None:
             if time.monotonic() > until:
-                raise held
+                raise held_error
             time.sleep(TICK)  # another process annotates it, or checks whether it must continue
 
     def _append(self, execution_id: str, event: ExecutionAnnotated | None) -> LeaseHeldError | None:

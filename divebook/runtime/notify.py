@@ -168,16 +168,16 @@ class Notices:
 
 
 def _hook_of(words: Sequence[str] | str) -> Hook:
-    listed = shlex.split(words) if isinstance(words, str) else list(words)
-    if not listed:
+    command = shlex.split(words) if isinstance(words, str) else list(words)
+    if not command:
         raise SetupError(
             "notify is an empty command; give a function, a command such as ['notify-send', 'divebook'], or addresses "
             "such as mailto://USER:PASSWORD@example.org"
         )
-    if are_addresses(listed):
-        return Addresses(listed)
+    if are_addresses(command):
+        return Addresses(command)
 
     def call(question: Mapping[str, Any]) -> None:
-        subprocess.run(listed, input=encode(question), check=True, timeout=PATIENCE)
+        subprocess.run(command, input=encode(question), check=True, timeout=PATIENCE)
 
     return call

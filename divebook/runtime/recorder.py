@@ -251,7 +251,7 @@ MOST_ARGUMENTS = 10
 """Maximum number of arguments in the text of the question. Its data has all of them."""
 
 
-class Settled(NamedTuple):
+class OutcomeDecision(NamedTuple):
     """Decision of a person about a call whose outcome was unknown: repeat it, or use a result."""
 
     again: bool
@@ -275,7 +275,7 @@ class UnknownOutcomes:
         *,
         convert: Callable[[Any], Any] | None = None,
         effects: str = "",
-    ) -> Settled:
+    ) -> OutcomeDecision:
         """Ask a person whether a call that started took effect, and return the decision. The log has no outcome of the
         call.
 
@@ -296,7 +296,7 @@ class UnknownOutcomes:
             self._ask(place, record, question_id, parameters, message)
         response = (await self._waits.answer(place.path, question_id)).response
         if response["choice"] == RETRY:
-            return Settled(again=True)
+            return OutcomeDecision(again=True)
         now = self._operations.journal.clock.now()
         if response["choice"] == FAIL:
             error = response.get("error") or "its outcome is unknown, and a person called it failed"
@@ -305,7 +305,7 @@ class UnknownOutcomes:
         if convert is not None:
             result = storable(convert(result), "result")
         self._operations.complete(place, record, result, since=now)
-        return Settled(again=False, result=result)
+        return OutcomeDecision(again=False, result=result)
 
     def _ask(self, place: Place, record: OperationRecord, question_id: str, parameters: Any, message: str) -> None:
         raised = catalog.InterruptRaised(
@@ -562,12 +562,12 @@ class Recorder:
             has_returned = True
             result = storable(result, "result")
         except Exception as error:  # any exception of the call is its recorded outcome
-            changed = () if lease is None else await lease.events_after(request.operation_id)
+            file_events = () if lease is None else await lease.events_after(request.operation_id)
             # A call with a rollback has taken effect, but the log cannot store its result. A person enters the result,
             # which the rollback needs.
             is_unheld = has_returned and call.rollback_ref is not None
             if is_unheld or (not call.repeatable and leaves_outcome_unknown(error)):
-                self.workspaces.note(request.place, changed)
+                self.workspaces.note(request.place, file_events)
                 return Unknown(clean_failure(error))
             lost = described(result) if has_returned else lost_in(error)
             if call.repeatable:
@@ -582,16 +582,16 @@ class Recorder:
                     setattr(error, CONSUMED, dict(usage))
             details = clean_text(error), names_of(error), usage
             failure = self.operations.fail(request.place, record, *details, since=started_at, raised=error, lost=lost)
-            self.workspaces.note(request.place, changed)
+            self.workspaces.note(request.place, file_events)
             raise failure from error
-        changed = () if lease is None else await lease.events_after(request.operation_id)
+        file_events = () if lease is None else await lease.events_after(request.operation_id)
         usage = None if call.usage is None else call.usage(result)
         # A turn of an agent starts its next operation at once, and both records then share one commit.
         is_inner = call.within is not None
         self.operations.complete(request.place, record, result, usage, since=started_at, may_wait=is_inner)
         if call.extra_event is not None:
             self.operations.record(request.place, call.extra_event(result))
-        self.workspaces.note(request.place, changed)
+        self.workspaces.note(request.place, file_events)
         return result
 
     def enclosing(

@@ -149,8 +149,8 @@ class PathRunner(ABC):
                 self.journal.record(event, instruction.path, step.name)
                 self._fail(instruction.path, step, fault_of(error, place, message))
                 return False
-            evaluated = catalog.ConditionEvaluated(condition, target, result)
-            self.journal.record(evaluated, instruction.path, instruction.step)
+            evaluation = catalog.ConditionEvaluated(condition, target, result)
+            self.journal.record(evaluation, instruction.path, instruction.step)
         return True
 
     # --- one step ----------------------------------------------------------------------------------------------------
@@ -170,10 +170,10 @@ class PathRunner(ABC):
         self.journal.record_all(instruction.first)
         self._recorder.operations.enter(instruction.path, is_new=not instruction.resumed)
         if not instruction.resumed:
-            started = catalog.StepStarted(
+            event = catalog.StepStarted(
                 run.step.type or "unknown", dict(run.step.parameters) or None, instruction.visit
             )
-            self.journal.record(started, instruction.path, run.step.name)
+            self.journal.record(event, instruction.path, run.step.name)
         while True:
             self._recorder.waits.enter(instruction.path)
             try:
@@ -228,10 +228,10 @@ class PathRunner(ABC):
             self._fail(path, step, failure)
             return False
         if failure.item is not None and step.store:
-            so_far = catalog.Mutation("set", step.store, failure.item.results)
-            self.journal.record(catalog.StateMutated((so_far,)), path, step.name)
+            results_mutation = catalog.Mutation("set", step.store, failure.item.results)
+            self.journal.record(catalog.StateMutated((results_mutation,)), path, step.name)
         if policy.store:
-            failures = max((count for count, _ in run.opened.failures.values()), default=0)
+            failures = max((count for count, _ in run.open_step.failures.values()), default=0)
             mutation = catalog.Mutation("set", policy.store, failure.to_data(step.name, failures + 1))
             self.journal.record(catalog.StateMutated((mutation,)), path, step.name)
         self.journal.record(catalog.StepCaught(policy.step, failure.message), path, step.name)
@@ -244,9 +244,9 @@ class PathRunner(ABC):
             self.journal.record(catalog.StateMutated((mutation,)), path_id, step.name)
         if outcome.rollback is not None and step.rollback is not None:
             self.journal.record(catalog.RollbackAdded(step.rollback.action, outcome.rollback), path_id, step.name)
-        usage = None if path_id in self._recorder.operations.fresh else run.opened.usage.to_dict()
-        completed = catalog.StepCompleted(outcome.text, step.store, usage or None)
-        self.journal.record(completed, path_id, step.name)
+        usage = None if path_id in self._recorder.operations.fresh else run.open_step.usage.to_dict()
+        event = catalog.StepCompleted(outcome.text, step.store, usage or None)
+        self.journal.record(event, path_id, step.name)
 
     def _fail(self, path_id: str, step: Step, failure: Fault) -> None:
         """Record the failure of a path. The first failure stops the other paths, unless the workflow continues on
@@ -575,7 +575,7 @@ class Runner(PathRunner):
         return self._parked_calls is not None
 
     @property
-    def parked_strands(self) -> int:
+    def parked_tasks(self) -> int:
         """Number of parked concurrent tasks that can continue."""
         return self._parked_calls.parked if self._parked_calls is not None and self._parked_calls.is_idle else 0
 
@@ -740,7 +740,7 @@ class ParkedRuns:
         Python would unwind their coroutines when it frees them."""
 
     def __len__(self) -> int:
-        return sum(runner.parked_strands for runner in self._parked.values())
+        return sum(runner.parked_tasks for runner in self._parked.values())
 
     def keep(self, parked: ParkedRun, runner: Runner) -> None:
         """Keep a parked runner. If too many tasks are parked, unwind the runners that were parked first."""
@@ -831,7 +831,7 @@ class ParkedRun:
     def keep(self, runner: Runner, *, is_stored: bool) -> None:
         """Keep the code of a runner in memory, or unwind it if it cannot continue or its log could not be written."""
         runner.journal.park()
-        if runner.parked_strands and is_stored:
+        if runner.parked_tasks and is_stored:
             PARKED_RUNS.keep(self, runner)
         else:
             self._unwind(runner)
@@ -846,7 +846,7 @@ class ParkedRun:
         runner = PARKED_RUNS.take(self)
         if runner is None:
             return None
-        is_unchanged = runner.parked_strands and runner.journal.state is state
+        is_unchanged = runner.parked_tasks and runner.journal.state is state
         is_same = all(map(operator.is_, self._identity, _code_identity(runner.workflow, dependencies)))
         if is_unchanged and is_same and code == dict(state.code):
             return runner

@@ -79,13 +79,13 @@ def code_place(workflow: Workflow, step: Step, code: str, line: int) -> Mapping[
     number = next(place for place, other in enumerate(workflow.steps) if other.name == step.name)
     text = lines[line - 1].strip() if line <= len(lines) else ""
     if not source.name or not text:
-        what = f"line {line} of the script" if len(lines) > 1 else one_line(code, MOST_CODE)
-        return source_place(what, lines, line)
+        label = f"line {line} of the script" if len(lines) > 1 else one_line(code, MOST_CODE)
+        return source_place(label, lines, line)
     problem = Problem(text, place=("Steps", number))
     start = source.located(problem, re.escape(lines[0].strip()))
     at = source.located(problem, re.escape(text)) if line == 1 else start.at(start.line + line - 1, start.column)
-    whole = [""] * source.above + source.text.splitlines()
-    return source_place(position_in(source.name, at.line, at.column), whole, at.line)
+    lines_of_source = [""] * source.above + source.text.splitlines()
+    return source_place(position_in(source.name, at.line, at.column), lines_of_source, at.line)
 
 
 # --- items of `Each` -------------------------------------------------------------------------------------------------
@@ -148,22 +148,22 @@ class Iterations:
         else:
             await self._run_in_order(run_item)
         self._restore_variable()
-        ended = self._opened.iterations
-        done = [index for index in self._indexes if ended[index] != SKIPPED]
-        outcomes = [_unpacked(ended[index]) for index in done]
+        results = self._open_step.iterations
+        done = [index for index in self._indexes if results[index] != SKIPPED]
+        outcomes = [_outcome_from(results[index]) for index in done]
         texts = [outcome.text for outcome in outcomes]
         document = self._document([self._items[index] for index in done], texts)
         return Outcome(document, texts if keeps_text else [outcome.value for outcome in outcomes])
 
     @property
-    def _opened(self) -> OpenStep:
-        opened = self._journal.present.paths[self._path].open
-        assert opened is not None, "the step is open while its items run"  # noqa: S101 - an invariant of the runner
-        return opened
+    def _open_step(self) -> OpenStep:
+        open_step = self._journal.present.paths[self._path].open
+        assert open_step is not None, "the step is open while its items run"  # noqa: S101 - an invariant of the runner
+        return open_step
 
     async def _run_in_order(self, run_item: RunItem) -> None:
         for index in self._indexes:
-            if index not in self._opened.iterations:
+            if index not in self._open_step.iterations:
                 await self._run_one(run_item, index, self._items[index])
 
     async def _run_parallel(self, run_item: RunItem) -> None:
@@ -172,8 +172,8 @@ class Iterations:
         After a failure that ends the step, no further item or attempt starts, but running ones finish: their recorded
         calls, which are paid for, are reused by a resumption.
         """
-        ended = self._opened.iterations
-        remaining = deque(index for index in self._indexes if index not in ended)
+        results = self._open_step.iterations
+        remaining = deque(index for index in self._indexes if index not in results)
         suspended: list[Suspended] = []
         failed: list[Exception] = []
 
@@ -205,7 +205,7 @@ class Iterations:
                     tasks.start(work(strand))
                     await after_start(number)
         if failed and not (suspended and self._unknown_items()):
-            raise _joined(failed)
+            raise _first_error(failed)
         if suspended:
             raise suspended[0]
 
@@ -214,7 +214,7 @@ class Iterations:
 
         A person is asked before the step fails.
         """
-        return {record.item for record in unknown(self._opened)}
+        return {record.item for record in unknown(self._open_step)}
 
     def _meets_bound(self) -> bool:
         """Return whether the path waits for a person to raise a budget."""
@@ -242,7 +242,7 @@ class Iterations:
         else:
             if outcome.rollback is not None and self._step.rollback is not None:
                 self._record(catalog.RollbackAdded(self._step.rollback.action, outcome.rollback))
-            self._record(catalog.IterationCompleted(index, _packed(outcome), item_key=key))
+            self._record(catalog.IterationCompleted(index, _recorded_outcome(outcome), item_key=key))
 
     def _note_failure(self, index: int, item: Any, error: Exception) -> None:
         """Record the final failure of an item. Raise ItemFailedError if the failure ends the step."""
@@ -250,7 +250,7 @@ class Iterations:
         continues = self._each.on_item_error in (KEEP, SKIP) and not any(
             isinstance(link, THROUGH) for link in chain_of(error)
         )
-        attempts = self._opened.failures.get(index, NO_FAILURE)[0] + 1
+        attempts = self._open_step.failures.get(index, NO_FAILURE)[0] + 1
         result = self._result_of(failure, index, item, attempts) if continues else None
         names = names_of(recorded_chain(error)[-1])
         details = error_details(error, definition_place(self._workflow, self._step, error))
@@ -268,8 +268,8 @@ class Iterations:
         return {"text": failure.message, "value": {"error": error}}
 
     def _results_so_far(self) -> list[Any]:
-        entries = [self._opened.iterations.get(index) for index in range(len(self._items))]
-        return [None if entry in (None, SKIPPED) else _unpacked(entry).value for entry in entries]
+        entries = [self._open_step.iterations.get(index) for index in range(len(self._items))]
+        return [None if entry in (None, SKIPPED) else _outcome_from(entry).value for entry in entries]
 
     def _restore_variable(self) -> None:
         """Restore the value that the loop variable had before the step.
@@ -279,7 +279,7 @@ class Iterations:
         name = self._each.as_
         if not name or self._each.parallel > 1:
             return
-        before = self._opened.entry_variables
+        before = self._open_step.entry_variables
         mutation = catalog.Mutation("set", name, before[name]) if name in before else catalog.Mutation("delete", name)
         self._record(catalog.StateMutated((mutation,)))
 
@@ -287,14 +287,14 @@ class Iterations:
         return "\n\n".join(f"{self._heading(item)}\n\n{text}" for item, text in zip(items, texts, strict=True))
 
     def _heading(self, item: Any) -> str:
-        shown = value_text(item)
-        return f"# {self._each.as_}: {shown}" if self._each.as_ else f"# {shown}"
+        text = value_text(item)
+        return f"# {self._each.as_}: {text}" if self._each.as_ else f"# {text}"
 
     def _record(self, data: catalog.Payload) -> None:
         self._journal.record(data, self._path, self._step.name)
 
 
-def _joined(errors: Sequence[Exception]) -> Exception:
+def _first_error(errors: Sequence[Exception]) -> Exception:
     """Return the first error of several failed items, with the other errors attached.
 
     A resumption repeats the calls of all of them.
@@ -305,14 +305,14 @@ def _joined(errors: Sequence[Exception]) -> Exception:
     return first
 
 
-def _packed(outcome: Outcome) -> dict[str, Any]:
+def _recorded_outcome(outcome: Outcome) -> dict[str, Any]:
     """Return the form in which the outcome of an item is recorded. A value equal to its text is written once."""
     if isinstance(outcome.value, str) and outcome.value == outcome.text:
         return {"text": outcome.text}
     return {"text": outcome.text, "value": outcome.value}
 
 
-def _unpacked(entry: dict[str, Any]) -> Outcome:
+def _outcome_from(entry: dict[str, Any]) -> Outcome:
     return Outcome(entry["text"], entry.get("value", entry["text"]))
 
 
@@ -390,12 +390,12 @@ class StepRun:
         self._handler: Handler | None = None
 
     @property
-    def opened(self) -> OpenStep:
+    def open_step(self) -> OpenStep:
         """The recorded state of the open step: its operations, items and failures."""
-        opened = self._recorder.journal.present.paths[self._path].open
-        if opened is None:
+        open_step = self._recorder.journal.present.paths[self._path].open
+        if open_step is None:
             raise RuntimeError(f"path {self._path} is inside no step")
-        return opened
+        return open_step
 
     def run(self) -> Awaitable[Outcome]:
         """Return an awaitable that runs the remaining work of the visit and returns the outcome of the step.
@@ -413,7 +413,7 @@ class StepRun:
 
     async def _run_items(self, each: Each) -> Outcome:
         journal = self._recorder.journal
-        names = {"inputs": journal.state.inputs, "state": self.opened.entry_variables}
+        names = {"inputs": journal.state.inputs, "state": self.open_step.entry_variables}
         manner = self._workflow.manner
         try:
             items = await self._services.evaluate_items(each.items, names, flatten=manner.flattens_items)

@@ -52,16 +52,16 @@ MOST_HELD = 1 << 20
 class _Text:
     length: int = 0
     """Total number of characters so far."""
-    held: int = 0
+    kept_length: int = 0
     pieces: deque[str] = field(default_factory=deque)
     """The last pieces."""
 
     def add(self, piece: str) -> None:
         self.length += len(piece)
-        self.held += len(piece)
+        self.kept_length += len(piece)
         self.pieces.append(piece)
-        while self.held > MOST_HELD:
-            self.held -= len(self.pieces.popleft())
+        while self.kept_length > MOST_HELD:
+            self.kept_length -= len(self.pieces.popleft())
 
 
 class TextStreams:
@@ -86,9 +86,9 @@ class TextStreams:
         entry = _Entry(listener, parts)  # a new object, so that a listener added twice is removed twice
         with self._lock:
             self._listeners[execution_id] = (*self._listeners.get(execution_id, ()), entry)
-            for operation_id, written in self._texts.get(execution_id, {}).items():
-                for part, text in written.items():
-                    so_far = TextDelta(operation_id, text.length - text.held, "".join(text.pieces), part)
+            for operation_id, texts_by_part in self._texts.get(execution_id, {}).items():
+                for part, text in texts_by_part.items():
+                    so_far = TextDelta(operation_id, text.length - text.kept_length, "".join(text.pieces), part)
                     self._tell(execution_id, entry, so_far)
         return lambda: self._remove(execution_id, entry)
 
@@ -102,13 +102,13 @@ class TextStreams:
         """Run a call that streams text, send each piece to the listeners of its execution, and return the result of the
         call.
         """
-        written: dict[str, _Text] = {}
+        texts_by_part: dict[str, _Text] = {}
         with self._lock:
-            self._texts.setdefault(execution_id, {})[operation_id] = written
+            self._texts.setdefault(execution_id, {})[operation_id] = texts_by_part
 
         def write(text: str, part: str = TEXT) -> None:
             with self._lock:
-                so_far = written.setdefault(part, _Text())
+                so_far = texts_by_part.setdefault(part, _Text())
                 delta = TextDelta(operation_id, so_far.length, text, part)
                 so_far.add(text)
                 for entry in self._listeners.get(execution_id, ()):

@@ -105,9 +105,9 @@ class Asking:
         """Return whether the bounds (budget) of the execution allow a model call with a maximum consumption of
         `reserved`.
         """
-        return self._reached(reserved) is None
+        return self._exhausted_bound(reserved) is None
 
-    def _reached(self, reserved: Reserved) -> Exhausted | None:
+    def _exhausted_bound(self, reserved: Reserved) -> Exhausted | None:
         return call_bound(self._operations.journal.state, reserved, is_alone=not self._model_calls)
 
     async def within_bounds(self, place: Place, reserved: Reserved) -> None:
@@ -124,7 +124,7 @@ class Asking:
         journal = self._operations.journal
         require_price(journal.state.bounds, reserved)
         # In a loop: several calls may wait for the same part of the budget, and only one of them gets it.
-        while (exhausted := self._reached(reserved)) is not None:
+        while (exhausted := self._exhausted_bound(reserved)) is not None:
             if exhausted.may_pass and await self.model_call_ended():
                 continue
             if fails_at_bounds(journal.state):
@@ -377,7 +377,7 @@ def guard(loop: asyncio.AbstractEventLoop) -> None:
             frame = _caller()
             request = _loop_request(frame) if _is_race(frame) else None
             if request is not None and not request.is_ours:
-                raise _refused(request.name, "which call ends first", _ADVICE["race"])
+                raise _refusal(request.name, "which call ends first", _ADVICE["race"])
         return create_future()
 
     target.time = guarded_time
@@ -401,10 +401,10 @@ def _refuse_time(request: _LoopRequest, kind: str) -> None:
         return
     last = request.name.rpartition(".")[2]
     kind = "sleep" if last.startswith("sleep") else kind if not request.name or last == "current_time" else "limit"
-    raise _refused(request.name or f"loop.{'time' if kind == 'time' else 'call_later'}", "the clock", _ADVICE[kind])
+    raise _refusal(request.name or f"loop.{'time' if kind == 'time' else 'call_later'}", "the clock", _ADVICE[kind])
 
 
-def _refused(name: str, what: str, way_on: str) -> StepError:
+def _refusal(name: str, what: str, way_on: str) -> StepError:
     place = present_place()
     where = "" if place is None else f" ({place['label']})"
     return StepError(
@@ -493,10 +493,10 @@ class Signals:
         request = OperationRequest.of(place, TIMER, {"seconds": seconds})
 
         async def carry_out(record: OperationRecord | None) -> None:
-            started = record or self._operations.begin(request, within=holder)
+            timer = record or self._operations.begin(request, within=holder)
             await self._operations.journal.durable()
-            await self._let_pass(started.started_at, seconds)
-            self._operations.complete(place, started)
+            await self._let_pass(timer.started_at, seconds)
+            self._operations.complete(place, timer)
 
         await self._operations.run(request, carry_out, CallOptions(within=holder))
 
@@ -519,20 +519,20 @@ class Signals:
         request = OperationRequest.of(place, SIGNAL_WAIT, {"signal": name, "seconds": within})
 
         async def carry_out(record: OperationRecord | None) -> Any:
-            started = record or self._operations.begin(request)
-            until = None if within is None else started.started_at + int(within * MICROSECONDS)
+            wait_record = record or self._operations.begin(request)
+            until = None if within is None else wait_record.started_at + int(within * MICROSECONDS)
             self._waits.look_again(place.path, until)
-            await self._arrived(place.path, name, until)
+            await self._wait_for_signal(place.path, name, until)
             payloads = self._operations.journal.state.signals.get(name)
             if payloads is None:
                 error = TimeoutError(f"no signal {name!r} came within {within:g} seconds")
-                raise self._operations.fail(place, started, str(error), names_of(error))
-            self._operations.complete(place, started, payloads[0])
+                raise self._operations.fail(place, wait_record, str(error), names_of(error))
+            self._operations.complete(place, wait_record, payloads[0])
             return payloads[0]
 
         return await self._operations.run(request, carry_out)
 
-    async def _arrived(self, path: str, name: str, until: int | None) -> None:
+    async def _wait_for_signal(self, path: str, name: str, until: int | None) -> None:
         journal = self._operations.journal
 
         def is_ready() -> bool:

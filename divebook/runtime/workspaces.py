@@ -131,7 +131,7 @@ class WorkspaceLease:
     def wrap(self, call: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
         """Return a function that makes the call inside the workspace."""
 
-        async def made() -> Any:
+        async def run_inside() -> Any:
             # Set in the call and not around it: the call may run in another task, which has a copy of the context.
             token = CURRENT_WORKSPACE.set(self._open.workspace)
             try:
@@ -139,20 +139,20 @@ class WorkspaceLease:
             finally:
                 CURRENT_WORKSPACE.reset(token)
 
-        return made
+        return run_inside
 
     def wrap_streamed(self, call: Callable[[], Awaitable[Any]]) -> StreamedCall:
         """Return a function that makes the call inside the workspace, and streams the output of its commands."""
         inside = self.wrap(call)
 
-        async def made(write: Write) -> Any:
+        async def run_streamed(write: Write) -> Any:
             token = PRINTED.set(lambda _, text: write(text, OUTPUT))
             try:
                 return await inside()
             finally:
                 PRINTED.reset(token)
 
-        return made
+        return run_streamed
 
     @contextmanager
     def mark_running(self, operation_id: str, place: Place) -> Iterator[None]:
@@ -342,18 +342,18 @@ class Workspaces:
         Suspended
             The files differ from the log, and a person is asked what to do with them.
         """
-        expected = self._expected.pop(name, None)
+        expected_outcome = self._expected.pop(name, None)
         while True:
             opened = await self._open(name, place)
             async with opened.lock:
-                if opened is self._opened.get(name) and await self._reconcile(name, opened, place, expected):
+                if opened is self._opened.get(name) and await self._reconcile(name, opened, place, expected_outcome):
                     return WorkspaceLease(opened, functools.partial(self._events_after, name, opened))
                 recorded = opened.recorded
                 actual = opened.actual
             if recorded is not None and actual is not None:  # the workspace may be closed while a person is asked
                 await self._ask(name, recorded, actual.tree, place)
 
-    async def _reconcile(self, name: str, opened: OpenWorkspace, place: Place, expected: str | None) -> bool:
+    async def _reconcile(self, name: str, opened: OpenWorkspace, place: Place, expected_outcome: str | None) -> bool:
         """Make the log and the files of a workspace match, unless a person must decide how. Return whether they match.
 
         In order: apply changes that the log took from elsewhere; record changes made since the last call; settle a
@@ -370,7 +370,7 @@ class Workspaces:
             return True
         recorded = opened.recorded
         assert recorded is not None  # noqa: S101 - the found files were compared with it
-        outcome = expected
+        outcome = expected_outcome
         if outcome is None or (outcome == RESTORE and not opened.is_copy):  # maybe a user's own edits
             outcome = self._answer_about(name, recorded, opened.actual.tree)
         if outcome is None:
@@ -393,8 +393,8 @@ class Workspaces:
 
         def tree() -> str | None:
             self._open_as_recorded(name, place)
-            held = self._journal.state.workspaces.get(name)
-            return None if held is None else held.tree
+            state = self._journal.state.workspaces.get(name)
+            return None if state is None else state.tree
 
         return WorkspaceRef(name, tree, functools.partial(self._with_files, name, place, operation_id))
 
@@ -408,10 +408,10 @@ class Workspaces:
         The files themselves are written when the next call enters the workspace.
         """
         async with self._serving:
-            held: HeldWorkspace | None = self._journal.state.workspaces.get(name)
+            state: HeldWorkspace | None = self._journal.state.workspaces.get(name)
             tree: Tree | None = None
-            if files and held is not None and held.tree is not None and held.tree != files[0].before:
-                tree = await self._tree(held)
+            if files and state is not None and state.tree is not None and state.tree != files[0].before:
+                tree = await self._tree(state)
             yield lambda: self._record_files(name, place, operation_id, files, tree)
 
     def _open_as_recorded(self, name: str, place: Place) -> None:
@@ -434,15 +434,15 @@ class Workspaces:
         """
         opened = self._opened.get(name)
         for data in files:
-            held: HeldWorkspace | None = self._journal.state.workspaces.get(name)
-            if held is None or held.tree is None:
+            state: HeldWorkspace | None = self._journal.state.workspaces.get(name)
+            if state is None or state.tree is None:
                 return
             if opened is not None and opened.recorded is not None:
                 tree = opened.recorded
             if tree is not None:
                 tree = changed_tree(tree.entries, [data.files or ()])
             after = data.after if tree is None else tree.digest
-            event = replace(data, workspace=name, before=held.tree, after=after, previous=held.at, beside=None)
+            event = replace(data, workspace=name, before=state.tree, after=after, previous=state.at, beside=None)
             self._operations.record(place, replace(event, operation_id=operation_id))
             if opened is not None:
                 opened.recorded = tree
@@ -458,9 +458,9 @@ class Workspaces:
         if name in self._opened:
             root = self._opened[name].workspace.root
             return Path(root.path), root.name
-        held: HeldWorkspace | None = self._journal.state.workspaces.get(name)
-        if held is not None and "folder" in held.reference:
-            return Path(held.reference["folder"]), None
+        state: HeldWorkspace | None = self._journal.state.workspaces.get(name)
+        if state is not None and "folder" in state.reference:
+            return Path(state.reference["folder"]), None
         source = None if self._provider is None else self._provider.source_of(self._provider.definition(name))
         return None if source is None else (source, None)
 
@@ -480,17 +480,17 @@ class Workspaces:
             The workspace is not a copy of a folder, or it has no snapshots.
         """
         await self.enter(name, place)
-        held = self._journal.state.workspaces[name]
+        state = self._journal.state.workspaces[name]
         provider = self._provider
         assert provider is not None  # noqa: S101 - the workspace was entered
-        folder = None if held.source is None else provider.source_of(provider.definition(name))
-        if held.tree is None or folder is None:
-            why = "its files are not kept" if held.tree is None else "it is no copy of a folder"
+        folder = None if state.source is None else provider.source_of(provider.definition(name))
+        if state.tree is None or folder is None:
+            why = "its files are not kept" if state.tree is None else "it is no copy of a folder"
             raise StepError(f"there is nothing to take over from workspace {name}: {why}")
-        if str(folder) != held.source:
-            raise StepError(f"workspace {name} began with {held.source}, and is now said to be of {folder}")
-        manifests = await self._manifests(held, tree)
-        return await asyncio.to_thread(OwnChanges.of, folder, tree or held.tree, manifests, provider.content)
+        if str(folder) != state.source:
+            raise StepError(f"workspace {name} began with {state.source}, and is now said to be of {folder}")
+        manifests = await self._manifests(state, tree)
+        return await asyncio.to_thread(OwnChanges.of, folder, tree or state.tree, manifests, provider.content)
 
     async def _events_after(self, name: str, opened: OpenWorkspace, operation_id: str) -> list[catalog.Payload]:
         """Return the events to record about the files of a workspace after a call in it has ended."""
@@ -525,12 +525,12 @@ class Workspaces:
         self._open_as_recorded(name, place)
         on_egress = functools.partial(self._record_egress, name, place)
         enter = functools.partial(enter_workspace, provider, definition, on_egress)
-        held: HeldWorkspace | None = self._journal.state.workspaces.get(name)
-        if held is None:
+        state: HeldWorkspace | None = self._journal.state.workspaces.get(name)
+        if state is None:
             return await self._create(enter, provider, definition, place)
-        if held.is_own and not provider.is_of_another(Path(held.reference["folder"]), self._journal.execution_id):
-            return await self._reopen(enter, definition, held)
-        return await self._open_from_fork(enter, provider, definition, held, place)
+        if state.is_own and not provider.is_of_another(Path(state.reference["folder"]), self._journal.execution_id):
+            return await self._reopen(enter, definition, state)
+        return await self._open_from_fork(enter, provider, definition, state, place)
 
     async def _create(
         self, enter: Enter, provider: WorkspaceProvider, definition: WorkspaceDefinition, place: Place
@@ -548,14 +548,14 @@ class Workspaces:
         self._record_opened(definition, opened, snapshot, place, came_from)
         return opened
 
-    async def _reopen(self, enter: Enter, definition: WorkspaceDefinition, held: HeldWorkspace) -> OpenWorkspace:
-        is_copy = held.source is not None or not definition.in_place
-        opened = await enter(Path(held.reference["folder"]), is_copy=is_copy)
+    async def _reopen(self, enter: Enter, definition: WorkspaceDefinition, state: HeldWorkspace) -> OpenWorkspace:
+        is_copy = state.source is not None or not definition.in_place
+        opened = await enter(Path(state.reference["folder"]), is_copy=is_copy)
         snapshot = await snapshot_of(opened, everything=True)
-        if snapshot is not None and held.tree is not None:
-            opened.recorded = await self._tree(held)
-            opened.at = held.at
-            if snapshot.tree.digest != held.tree:
+        if snapshot is not None and state.tree is not None:
+            opened.recorded = await self._tree(state)
+            opened.at = state.at
+            if snapshot.tree.digest != state.tree:
                 opened.actual = snapshot
         return opened
 
@@ -564,7 +564,7 @@ class Workspaces:
         enter: Enter,
         provider: WorkspaceProvider,
         definition: WorkspaceDefinition,
-        held: HeldWorkspace,
+        state: HeldWorkspace,
         place: Place,
     ) -> OpenWorkspace:
         """Open a workspace of a fork: create a folder with the files that the source execution had at the fork
@@ -572,18 +572,18 @@ class Workspaces:
         """
         folder = provider.folder_for(self._journal.execution_id, definition.name)
         opened = await enter(folder, is_copy=True)
-        if held.tree is None or opened.snapshots is None:
+        if state.tree is None or opened.snapshots is None:
             raise StepError(
                 f"workspace {definition.name} has no snapshots, so a fork cannot have its files: set Snapshots: true"
             )
-        tree = await self._tree(held)
+        tree = await self._tree(state)
         await asyncio.to_thread(opened.snapshots.restore, tree, provider.content)
-        source = held.source or held.reference.get("folder")
+        source = state.source or state.reference.get("folder")
         reference = opened.workspace.reference
-        event = catalog.WorkspaceOpened(definition.name, definition.kind, reference, source, held.tree)
+        event = catalog.WorkspaceOpened(definition.name, definition.kind, reference, source, state.tree)
         self._operations.record(place, event)
         opened.recorded = tree
-        opened.at = held.at
+        opened.at = state.at
         return opened
 
     def _record_opened(
@@ -611,16 +611,16 @@ class Workspaces:
             opened.at = self._journal.recorded
             opened.unrecorded = {}
 
-    async def _tree(self, held: HeldWorkspace) -> Tree:
+    async def _tree(self, state: HeldWorkspace) -> Tree:
         """Return the tree of files that a workspace has according to the log."""
-        return await asyncio.to_thread(tree_of, await self._manifests(held))
+        return await asyncio.to_thread(tree_of, await self._manifests(state))
 
-    async def _manifests(self, held: HeldWorkspace, tree: str | None = None) -> list[Manifest]:
+    async def _manifests(self, state: HeldWorkspace, tree: str | None = None) -> list[Manifest]:
         """Return the manifest of a workspace's opening and of each change since, oldest first. With the digest `tree`,
         stop at the files with this digest.
         """
         manifests: list[Manifest] = []
-        at: int | None = held.at
+        at: int | None = state.at
         while at:
             data = (await self._journal.event(at)).data
             if isinstance(data, catalog.FilesChanged):
@@ -702,7 +702,7 @@ class Workspaces:
         recorded = opened.recorded
         assert recorded is not None and self._provider is not None  # noqa: S101, PT018 - the caller has compared the files
         tell = functools.partial(summary_of_changes, recorded, snapshot, self._provider.content)
-        changed = await asyncio.to_thread(tell)
+        summary = await asyncio.to_thread(tell)
         concurrent = [other for other in opened.running_calls if other != operation_id]
         event = catalog.FilesChanged(
             name,
@@ -710,10 +710,10 @@ class Workspaces:
             snapshot.tree.digest,
             operation_id,
             cause,
-            changed.files,
+            summary.files,
             opened.at,
-            changed.changes,
-            changed.number,
+            summary.changes,
+            summary.number,
             concurrent or None,
             problems(snapshot),
         )

@@ -52,23 +52,23 @@ class ProcessEnvironment(NamedTuple):
         folder = None
         with suppress(OSError):
             folder = os.getcwd()  # noqa: PTH109 - runs twice per call
-        held = getattr(os.environ, "_data", os.environ)  # one copy takes a tenth of the time of decoding
-        return cls(folder, dict(held), [*map(str, sys.path)])
+        variables = getattr(os.environ, "_data", os.environ)  # one copy takes a tenth of the time of decoding
+        return cls(folder, dict(variables), [*map(str, sys.path)])
 
     def enter(self) -> None:
         """Apply the environment to this process. A deleted working directory is ignored.
 
         Only differences are applied, because most calls find an equal environment.
         """
-        here = self.of_now()
-        if self.folder is not None and here.folder != self.folder:
+        present = self.of_now()
+        if self.folder is not None and present.folder != self.folder:
             with suppress(OSError):
                 os.chdir(self.folder)
-        if here.variables != self.variables:
-            for name in here.variables.keys() - self.variables.keys():
+        if present.variables != self.variables:
+            for name in present.variables.keys() - self.variables.keys():
                 os.environ.pop(os.fsdecode(name), None)
             os.environ.update({os.fsdecode(name): os.fsdecode(value) for name, value in self.variables.items()})
-        if here.imports != self.imports:
+        if present.imports != self.imports:
             sys.path[:] = self.imports
 
 
@@ -78,28 +78,28 @@ class KnownModules:
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[int, int]] = {}
+        self._stamps: dict[str, tuple[int, int]] = {}
         """Time in nanoseconds and size in bytes of each file, by path."""
-        self._seen: set[str] = set()
+        self._module_names: set[str] = set()
         self._began = time.time_ns()
         self.look()
 
     def have_changed(self) -> bool:
         """Return whether an imported file has changed since its import. Called before each call."""
         self._began = time.time_ns()
-        return any(_stamp(file, stamp) != stamp for file, stamp in self._known.items())
+        return any(_stamp(file, stamp) != stamp for file, stamp in self._stamps.items())
 
     def look(self) -> None:
         """Add the files of the modules that were imported since the last look."""
-        for name in [name for name in list(sys.modules) if name not in self._seen]:
-            self._seen.add(name)
+        for name in [name for name in list(sys.modules) if name not in self._module_names]:
+            self._module_names.add(name)
             file = getattr(sys.modules.get(name), "__file__", None)
             if not isinstance(file, str) or name.partition(".")[0] == "divebook" or _is_installed(file):
                 continue
             stamp = _stamp(file, _NEVER)
             if stamp != _NEVER:
                 is_late = self._began <= stamp[0] <= time.time_ns()  # it may have changed after its import
-                self._known[file] = _NEVER if is_late else stamp
+                self._stamps[file] = _NEVER if is_late else stamp
 
 
 def _is_installed(file: str) -> bool:
@@ -112,10 +112,10 @@ def _stamp(file: str, otherwise: tuple[int, int]) -> tuple[int, int]:
     archive.
     """
     try:
-        about = os.stat(file)  # noqa: PTH116 - runs many times per call
+        status = os.stat(file)  # noqa: PTH116 - runs many times per call
     except OSError:
         return otherwise
-    return about.st_mtime_ns, about.st_size
+    return status.st_mtime_ns, status.st_size
 
 
 # --- pickled calls ---------------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ MOST_CAUSES = 20
 _HERE = 'or let it run in a thread: executor="thread"'
 
 
-class _Named(NamedTuple):
+class _FunctionRef(NamedTuple):
     """Reference to a function by module and qualified name, if decorators wrap the function under this name.
 
     The plain name of a ``@step`` would lead to its recording wrapper.
@@ -142,14 +142,14 @@ class _Named(NamedTuple):
     path: str
     depth: int
 
-    def found(self) -> Callable[..., Any]:
+    def load(self) -> Callable[..., Any]:
         """Import and return the function that is referenced."""
-        thing: Any = importlib.import_module(self.module)
+        target: Any = importlib.import_module(self.module)
         for part in self.path.split("."):
-            thing = getattr(thing, part)
+            target = getattr(target, part)
         for _ in range(self.depth):
-            thing = thing.__wrapped__
-        function: Callable[..., Any] = thing
+            target = target.__wrapped__
+        function: Callable[..., Any] = target
         return function
 
 
@@ -161,11 +161,11 @@ def ship(label: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs
     UnpicklableError
         The code of the function or an argument cannot be pickled.
     """
-    code = _named(function) or function
+    code = _function_ref(function) or function
     try:
-        return _dumped((code, args, dict(kwargs)))
+        return _pickle((code, args, dict(kwargs)))
     except Exception as error:
-        raise _culprit(label, args, kwargs, error) from error
+        raise _unpicklable_error(label, args, kwargs, error) from error
 
 
 def make_shipped(call: bytes) -> bytes:
@@ -175,20 +175,20 @@ def make_shipped(call: bytes) -> bytes:
     label = "a call"
     try:
         code, args, kwargs = cloudpickle.loads(call)
-        function = code.found() if isinstance(code, _Named) else code
+        function = code.load() if isinstance(code, _FunctionRef) else code
         label = getattr(function, "__name__", label)
         result = function(*args, **kwargs)
     except BaseException as error:  # noqa: BLE001 - the exception belongs to the caller
-        return _dumped((None, _Raised.of(error)))
+        return _pickle((None, _PickledError.of(error)))
     try:
-        return _dumped((result, None))
+        return _pickle((result, None))
     except Exception as error:  # noqa: BLE001 - pickling of user classes may raise anything
         message = f"the result of {label} ({type(result).__name__}) cannot come back from its process: {error}. Return"
         from divebook.runtime.clock import mark_lost
 
         unpicklable = UnpicklableError(f"{message} plain data, frames or arrays, {_HERE}")
         mark_lost(unpicklable, result)
-        return _dumped((None, _Raised.of(unpicklable)))
+        return _pickle((None, _PickledError.of(unpicklable)))
 
 
 def unship(outcome: bytes) -> Any:
@@ -207,7 +207,7 @@ def unship(outcome: bytes) -> Any:
     return result
 
 
-class _Raised(NamedTuple):
+class _PickledError(NamedTuple):
     """Pickled form of an error, for the way to another process."""
 
     whole: bytes | None
@@ -217,20 +217,20 @@ class _Raised(NamedTuple):
     text: str
     names: tuple[str, ...]
     frames: Sequence[Frame]
-    cause: _Raised | None
+    cause: _PickledError | None
 
     @classmethod
-    def of(cls, error: BaseException, depth: int = 0) -> _Raised:
+    def of(cls, error: BaseException, depth: int = 0) -> _PickledError:
         """Create the pickled form of an error that was raised here, including its causes."""
         from divebook.engine.retries import names_of  # a worker loads these engine modules only if needed
         from divebook.runtime.errors import clean_text, frames_of
 
         cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-        behind = None if cause is None or depth >= MOST_CAUSES else cls.of(cause, depth + 1)
-        fields = {name: value for name, value in vars(error).items() if _travels(value)}
-        args = error.args if _travels(error.args) else (str(error),)
-        parts = _travels((type(error), args, fields)) or _travels((Exception, (clean_text(error),), {})) or b""
-        return cls(_travels(error), parts, clean_text(error), names_of(error), frames_of(error), behind)
+        pickled_cause = None if cause is None or depth >= MOST_CAUSES else cls.of(cause, depth + 1)
+        fields = {name: value for name, value in vars(error).items() if _try_pickle(value)}
+        args = error.args if _try_pickle(error.args) else (str(error),)
+        parts = _try_pickle((type(error), args, fields)) or _try_pickle((Exception, (clean_text(error),), {})) or b""
+        return cls(_try_pickle(error), parts, clean_text(error), names_of(error), frames_of(error), pickled_cause)
 
     def error(self) -> BaseException:
         """Create the error again, with its stack frames and causes."""
@@ -260,19 +260,19 @@ class _Raised(NamedTuple):
         return error
 
 
-def _travels(value: Any) -> bytes | None:
+def _try_pickle(value: Any) -> bytes | None:
     """Return a value pickled, or None if it cannot be pickled and unpickled."""
     import cloudpickle
 
     try:
-        dumped = _dumped(value)
+        dumped = _pickle(value)
         cloudpickle.loads(dumped)
     except Exception:  # noqa: BLE001 - whatever its class raises, it cannot be pickled
         return None
     return dumped
 
 
-def _dumped(value: Any) -> bytes:
+def _pickle(value: Any) -> bytes:
     file = io.BytesIO()
     _pickler()(file).dump(value)
     return file.getvalue()
@@ -292,10 +292,10 @@ def _pickler() -> Any:
         def reducer_override(self, value: Any) -> Any:
             if isinstance(value, CodeType):
                 make, parts = self.dispatch_table[CodeType](value)
-                return _code, (value.co_filename, make, parts)
+                return _restored_code, (value.co_filename, make, parts)
             if _is_timestamp(value) and value.fold:
                 make, parts = value.__reduce__()[:2]
-                return _folded, (make, parts)
+                return _restored_timestamp, (make, parts)
             return super().reducer_override(value)
 
     return Pickler
@@ -307,16 +307,16 @@ def _is_timestamp(value: Any) -> bool:
     return kind.__name__ == "Timestamp" and kind.__module__.partition(".")[0] == "pandas"
 
 
-def _folded(make: Callable[..., Any], parts: tuple[Any, ...]) -> Any:
-    moment = make(*parts)
-    return moment if moment.fold else moment.replace(fold=1)
+def _restored_timestamp(make: Callable[..., Any], parts: tuple[Any, ...]) -> Any:
+    timestamp = make(*parts)
+    return timestamp if timestamp.fold else timestamp.replace(fold=1)
 
 
-def _code(filename: str, make: Callable[..., CodeType], parts: tuple[Any, ...]) -> CodeType:
+def _restored_code(filename: str, make: Callable[..., CodeType], parts: tuple[Any, ...]) -> CodeType:
     return make(*parts).replace(co_filename=filename)
 
 
-def _named(function: Callable[..., Any]) -> _Named | None:
+def _function_ref(function: Callable[..., Any]) -> _FunctionRef | None:
     """Return a reference by name to a function that decorators wrap under this name. Return None for any other
     function.
 
@@ -333,7 +333,7 @@ def _named(function: Callable[..., Any]) -> _Named | None:
     while target is not None and target is not function:
         target = getattr(target, "__wrapped__", None)
         depth = depth + 1
-    return _Named(module, path, depth) if depth and target is function else None
+    return _FunctionRef(module, path, depth) if depth and target is function else None
 
 
 @functools.lru_cache(maxsize=1024)
@@ -359,22 +359,24 @@ def _finds(finder: Any, name: str) -> bool:
     return find is not None and find(name, None) is not None
 
 
-def _culprit(label: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], error: Exception) -> UnpicklableError:
+def _unpicklable_error(
+    label: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], error: Exception
+) -> UnpicklableError:
     """Return an error that names the argument or code of a call that cannot be pickled."""
     arguments = {str(place): value for place, value in enumerate(args, 1)} | dict(kwargs)
     for name, value in arguments.items():
-        if not _is_dumped(value):
-            what = f"its argument {name!r} ({type(value).__name__}) cannot be pickled: {error}"
+        if not _is_picklable(value):
+            reason = f"its argument {name!r} ({type(value).__name__}) cannot be pickled: {error}"
             way_on = "Give it what can be (plain data, a path, a URL) and open the rest inside the function"
-            return UnpicklableError(f"{label} cannot run in another process: {what}. {way_on}, {_HERE}")
-    what = f"its code, or something that it uses, cannot be pickled: {error}"
+            return UnpicklableError(f"{label} cannot run in another process: {reason}. {way_on}, {_HERE}")
+    reason = f"its code, or something that it uses, cannot be pickled: {error}"
     way_on = "Make what it uses inside the function, or in a module that it imports"
-    return UnpicklableError(f"{label} cannot run in another process: {what}. {way_on}, {_HERE}")
+    return UnpicklableError(f"{label} cannot run in another process: {reason}. {way_on}, {_HERE}")
 
 
-def _is_dumped(value: Any) -> bool:
+def _is_picklable(value: Any) -> bool:
     try:
-        _dumped(value)
+        _pickle(value)
     except Exception:  # noqa: BLE001 - whatever its class raises
         return False
     return True
@@ -385,7 +387,7 @@ def _is_dumped(value: Any) -> bool:
 # Streams in a worker process that pass printed text to its owner.
 
 
-class PrintedThere(io.RawIOBase):
+class ForwardedOutput(io.RawIOBase):
     """Raw output stream of a worker process, which sends written bytes as text to the owner process.
 
     Parameters
@@ -418,7 +420,7 @@ class PrintedThere(io.RawIOBase):
         return len(raw)
 
 
-def stream_of(printed: PrintedThere) -> io.TextIOWrapper:
+def stream_of(printed: ForwardedOutput) -> io.TextIOWrapper:
     """Wrap a raw stream in a line-buffered text stream like ``sys.stdout``. Unencodable characters (lone surrogates)
     are escaped.
     """

@@ -52,29 +52,29 @@ class Dashboards:
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[str, ...]] = {}
+        self._addresses: dict[str, tuple[str, ...]] = {}
         self._lock = threading.Lock()
 
     def note(self, execution_id: str, address: str) -> None:
         """Note that calls of an execution go to the cluster with this dashboard."""
         with self._lock:
-            addresses = self._known.pop(execution_id, ())  # moves the execution to the end
-            self._known[execution_id] = addresses if address in addresses else (*addresses, address)
-            if len(self._known) > MOST:
-                del self._known[next(iter(self._known))]
+            addresses = self._addresses.pop(execution_id, ())  # moves the execution to the end
+            self._addresses[execution_id] = addresses if address in addresses else (*addresses, address)
+            if len(self._addresses) > MOST:
+                del self._addresses[next(iter(self._addresses))]
 
     def forget(self, address: str) -> None:
         """Forget the dashboard of a cluster that gets no more calls."""
         with self._lock:
-            for execution_id, addresses in [*self._known.items()]:
+            for execution_id, addresses in [*self._addresses.items()]:
                 remaining = tuple(other for other in addresses if other != address)
                 if remaining != addresses:
-                    self._known[execution_id] = remaining
+                    self._addresses[execution_id] = remaining
 
     def of(self, execution_id: str) -> list[str]:
         """Return the dashboards of the clusters to which calls of an execution were sent."""
         with self._lock:
-            return [*self._known.get(execution_id, ())]
+            return [*self._addresses.get(execution_id, ())]
 
 
 DASHBOARDS = Dashboards()
@@ -123,17 +123,17 @@ class Claims:
 
     def __init__(self, scheduler: Any) -> None:
         self._scheduler = scheduler
-        self._granted = set[str]()
+        self._granted_keys = set[str]()
 
     def claim(self, key: str) -> bool:
         """Return whether the task with a key may start. The key of a task that is not wanted any more is not
         granted.
         """
-        if key in self._granted or key not in self._scheduler.tasks:
+        if key in self._granted_keys or key not in self._scheduler.tasks:
             return False
-        if len(self._granted) >= MOST_TAKEN:
-            self._granted.intersection_update(self._scheduler.tasks)
-        self._granted.add(key)
+        if len(self._granted_keys) >= MOST_TAKEN:
+            self._granted_keys.intersection_update(self._scheduler.tasks)
+        self._granted_keys.add(key)
         return True
 
 
@@ -147,7 +147,7 @@ KEPT_SECONDS = 2.0
 """Seconds for which a returned result stays in the cluster, until it is certainly in the log."""
 PUBLISHED = "divebook/"
 MOST_LOOKED = 10_000
-"""Maximum number of executions remembered in `_Connection._checked`."""
+"""Maximum number of executions remembered in `_Connection._checked_executions`."""
 LARGE = 1_000_000
 """Bytes of a call above which Dask may warn about its size."""
 MUCH = 2**60
@@ -324,13 +324,13 @@ class _Connection:
         self._scheduler: str | None = None
         """Id of the scheduler that has the claim handler."""
         self._setup_lock = asyncio.Lock()
-        self._abandoned: set[str] = set()
+        self._abandoned_names: set[str] = set()
         """Names under which another process has left calls or results in the cluster."""
-        self._checked: set[str] = set()
+        self._checked_executions: set[str] = set()
         """Ids of executions for which the cluster was searched for such calls. Calls that another process leaves later
         belong to other executions, or are resumed here.
         """
-        self._returned: list[str] = []
+        self._ended_names: list[str] = []
         """Names of ended calls that are still published in the scheduler."""
 
     @property
@@ -389,9 +389,9 @@ class _Connection:
 
     async def _published(self, name: str | None) -> Future | None:
         """Return the future of a call that another process has published under a name, or None."""
-        if name not in self._abandoned:
+        if name not in self._abandoned_names:
             return None
-        self._abandoned.discard(name)
+        self._abandoned_names.discard(name)
         return await self.client.get_dataset(name, default=None)
 
     def _submit(self, task: Task, call: bytes, options: Mapping[str, Any]) -> Future:
@@ -427,7 +427,7 @@ class _Connection:
             if info["id"] == self._scheduler:
                 return
             await self.client.run_on_scheduler(install)
-            self._checked.clear()
+            self._checked_executions.clear()
             self._scheduler = info["id"]
 
     async def _find_abandoned(self, execution_id: str) -> None:
@@ -435,13 +435,15 @@ class _Connection:
         call here.
         """
         async with self._setup_lock:
-            if execution_id in self._checked:
+            if execution_id in self._checked_executions:
                 return
-            if len(self._checked) >= MOST_LOOKED:
-                self._checked.clear()
-            self._checked.add(execution_id)
+            if len(self._checked_executions) >= MOST_LOOKED:
+                self._checked_executions.clear()
+            self._checked_executions.add(execution_id)
             prefix = f"{PUBLISHED}{execution_id}/"
-            self._abandoned |= {name for name in await self.client.list_datasets() if str(name).startswith(prefix)}
+            self._abandoned_names |= {
+                name for name in await self.client.list_datasets() if str(name).startswith(prefix)
+            }
 
     async def _require(self, label: str, resources: Mapping[str, float]) -> None:
         """Raise StepError if no worker of the cluster has the resources that a call needs, because the call would wait
@@ -468,13 +470,13 @@ class _Connection:
         """Remove a published call from the scheduler after a delay, together with other calls. Its result is in the log
         by then.
         """
-        self._returned.append(name)
-        if len(self._returned) == 1:
+        self._ended_names.append(name)
+        if len(self._ended_names) == 1:
             self.loop.call_later(KEPT_SECONDS, lambda: asyncio.ensure_future(self._unpublish()))
 
     async def _unpublish(self) -> None:
-        names = self._returned
-        self._returned = []
+        names = self._ended_names
+        self._ended_names = []
         if names:
             with suppress(OSError):  # a closed cluster keeps nothing
                 await self.client.unpublish_dataset(names)
@@ -482,12 +484,12 @@ class _Connection:
 
 async def _ends_soon(future: Future) -> bool:
     """Return whether a call ends within `LONG` seconds."""
-    ended: asyncio.Future[Any] = asyncio.ensure_future(future.exception())  # `exception()` raises nothing
+    end: asyncio.Future[Any] = asyncio.ensure_future(future.exception())  # `exception()` raises nothing
     try:
-        await asyncio.wait((ended,), timeout=LONG)
-        return ended.done()
+        await asyncio.wait((end,), timeout=LONG)
+        return end.done()
     finally:
-        ended.cancel()
+        end.cancel()
 
 
 def is_client(value: object) -> TypeGuard[Client]:
@@ -529,7 +531,7 @@ _PLACE = re.compile(r"(https?://.*|[^\s/]+:\d+)")
 """Pattern of strings that look like an address."""
 
 
-Given = Executor | Callable[[], Executor]
+ExecutorSource = Executor | Callable[[], Executor]
 """An executor, or a function that creates one when needed."""
 
 
@@ -581,7 +583,7 @@ class Pool:
     unknown, all calls are submitted.
     """
 
-    def __init__(self, executor: Given) -> None:
+    def __init__(self, executor: ExecutorSource) -> None:
         self._make = None if isinstance(executor, Executor) else executor
         self._executor = executor if isinstance(executor, Executor) else None
         self._slots: _WorkerSlots | None = None
@@ -707,7 +709,7 @@ class Executors:
         """By id of the given object: each executor has one pool."""
         self._clusters: dict[object, DaskCluster] = {}
         """By client or address."""
-        self._named: dict[str, Compute] = {}
+        self._by_name: dict[str, Compute] = {}
         for name, executor in (executors or {}).items():
             self.add(name, executor)
         self.default: Compute = THREADS if default is None else self.find(default)
@@ -715,14 +717,14 @@ class Executors:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of executors that a function or step may use."""
-        return (THREAD, PROCESS, *self._named)
+        return (THREAD, PROCESS, *self._by_name)
 
     def add(self, name: str, executor: object, *, replace: bool = False) -> None:
         """Register an executor under a name. Registering the same executor again has no effect."""
         compute = self.find(executor)
-        if name in self.names and self._named.get(name) is not compute and not replace:
+        if name in self.names and self._by_name.get(name) is not compute and not replace:
             raise AlreadyRegisteredError("executor", name)
-        self._named[name] = compute
+        self._by_name[name] = compute
 
     def find(self, executor: object) -> Compute:
         """Return the executor for a name, or wrap an object (pool, Dask client, address) as an executor.
@@ -741,7 +743,7 @@ class Executors:
         if isinstance(executor, Compute):
             return executor
         if isinstance(executor, Executor) or callable(executor):
-            return self._pools.setdefault(id(executor), Pool(cast("Given", executor)))
+            return self._pools.setdefault(id(executor), Pool(cast("ExecutorSource", executor)))
         raise SetupError(
             f"an executor is a name ({', '.join(self.names)}), a concurrent.futures.Executor or a function that makes "
             f"one, or a Dask client, cluster or address, not {executor!r}"
@@ -770,15 +772,15 @@ class Executors:
             if self._processes is None:
                 self._processes = Processes()
             return self._processes
-        if name not in self._named:
+        if name not in self._by_name:
             if _PLACE.fullmatch(name):
                 raise SetupError(f"{name!r} is no executor: the address of a scheduler of Dask is tcp://HOST:PORT")
             raise NotFoundError("executor", name, self.names)
-        return self._named[name]
+        return self._by_name[name]
 
     def merge_from(self, other: Executors) -> None:
         """Copy the named executors and the default executor from the executors of another environment."""
-        self._named |= other._named
+        self._by_name |= other._by_name
         if other.default is not THREADS:
             self.default = other.default
 

@@ -34,7 +34,7 @@ from divebook.text.redaction import hand_on, logger
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-LOOK_SECONDS = 0.2
+END_CHECK_SECONDS = 0.2
 """Seconds between two checks of a silent process, if the system does not signal its end."""
 LEAVING_SECONDS = 0.5
 """Seconds that a process has to exit by itself after its pipes are closed."""
@@ -79,7 +79,7 @@ class Processes:
             Its code or an argument cannot be pickled; nothing was called.
         """
         job = _Job(task)
-        return await await_task(task, asyncio.ensure_future(in_thread(functools.partial(self._make, job))), job.cut)
+        return await await_task(task, asyncio.ensure_future(in_thread(functools.partial(self._make, job))), job.give_up)
 
     def _make(self, job: _Job) -> Any:
         """Make a call in a worker process, and wait for it in this thread.
@@ -92,7 +92,7 @@ class Processes:
         try:
             return unship(self._ask(job, call))
         except _DiedError as died:
-            if not task.repeatable or job.is_cut:
+            if not task.repeatable or job.is_given_up:
                 raise OutcomeUnknownError(str(died)) from died
         try:
             return unship(self._ask(job, call))
@@ -102,11 +102,11 @@ class Processes:
     def _ask(self, job: _Job, call: bytes) -> bytes:
         while True:
             worker = self._take()
-            outcome = self._asked(worker, job, call)
+            outcome = self._try_call(worker, job, call)
             if outcome is not None:
                 return outcome
 
-    def _asked(self, worker: _Worker, job: _Job, call: bytes) -> bytes | None:
+    def _try_call(self, worker: _Worker, job: _Job, call: bytes) -> bytes | None:
         """Return the pickled outcome of a call by a worker. Return None if the worker had old code, refused the call,
         and was ended.
         """
@@ -163,7 +163,7 @@ class _Job:
 
     def __init__(self, task: Task) -> None:
         self.task = task
-        self.is_cut = False
+        self.is_given_up = False
         self._worker: _Worker | None = None
         self._lock = threading.Lock()
 
@@ -172,7 +172,7 @@ class _Job:
         up.
         """
         with self._lock:
-            if self.is_cut:
+            if self.is_given_up:
                 raise EOFError("it was given up before it began")
             self._worker = worker
         try:
@@ -181,10 +181,10 @@ class _Job:
             with self._lock:  # the process may make another call from now on
                 self._worker = None
 
-    def cut(self) -> None:
+    def give_up(self) -> None:
         """Give up the call: kill the worker process that makes it."""
         with self._lock:
-            self.is_cut = True
+            self.is_given_up = True
             if self._worker is not None:
                 self._worker.kill()
 
@@ -221,9 +221,9 @@ class _Worker:
         Raises EOFError or OSError if the process ends before.
         """
         with self._asking:
-            return self._asked(call)
+            return self._send_call(call)
 
-    def _asked(self, call: bytes) -> bytes | None:
+    def _send_call(self, call: bytes) -> bytes | None:
         environment = ProcessEnvironment.of_now()
         if environment != self._environment:
             self._wire.send(ENVIRONMENT, pickle.dumps(tuple(environment)))
@@ -303,7 +303,7 @@ class _OutputUntilEnd(io.RawIOBase):
         if ends is not None:
             is_there = self._descriptor in _ready(self._descriptor, ends)
         else:
-            while not (is_there := bool(_ready(self._descriptor, seconds=LOOK_SECONDS))):
+            while not (is_there := bool(_ready(self._descriptor, seconds=END_CHECK_SECONDS))):
                 if self._end_check.has_ended():
                     break
         return os.readv(self._descriptor, [buffer]) if is_there else 0

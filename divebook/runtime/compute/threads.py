@@ -143,10 +143,10 @@ class LoopHandle:
     def turn(self, times: int) -> None:
         """Wait in another thread until the loop has run `times` turns."""
         for _ in range(times):
-            turned = threading.Event()
+            turn_event = threading.Event()
             with suppress(RuntimeError):  # the loop is closed
-                self.loop.call_soon_threadsafe(turned.set)
-                if not turned.wait(1):
+                self.loop.call_soon_threadsafe(turn_event.set)
+                if not turn_event.wait(1):
                     return
 
     def _settle(self) -> None:
@@ -257,7 +257,7 @@ class _ThreadPool:
         self._idle: list[_WorkerThread] = []
         self._busy: set[_WorkerThread] = set()
         self.handles: weakref.WeakSet[LoopHandle] = weakref.WeakSet()
-        self._has_begun = self._is_leaving = False
+        self._is_registered = self._is_leaving = False
 
     def make(self, call: ThreadCall) -> None:
         """Make a call in an idle thread, or in a new thread if none is idle."""
@@ -271,8 +271,8 @@ class _ThreadPool:
         thread.calls.put(call)
 
     def _new_thread(self) -> _WorkerThread:
-        if not self._has_begun:
-            self._has_begun = True
+        if not self._is_registered:
+            self._is_registered = True
             atexit.register(self.leave)  # runs before earlier registrations, such as the engine's own
         thread = _WorkerThread(self)
         thread.start()
@@ -288,12 +288,12 @@ class _ThreadPool:
 
     def rest(self) -> None:
         """End the idle threads and wait until they have ended."""
-        ended: list[_WorkerThread] = []
+        idle_threads: list[_WorkerThread] = []
         with suppress(IndexError):
             while True:
-                ended.append(self._idle.pop())
-                ended[-1].calls.put(None)
-        for thread in ended:
+                idle_threads.append(self._idle.pop())
+                idle_threads[-1].calls.put(None)
+        for thread in idle_threads:
             thread.join()  # immediate, because it is idle (test_unloading_leaves_no_thread_file_or_socket)
 
     def leave(self) -> None:

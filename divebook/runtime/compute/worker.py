@@ -21,7 +21,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import IO, TextIO
 
-from divebook.runtime.compute.around import KnownModules, PrintedThere, ProcessEnvironment, make_shipped, stream_of
+from divebook.runtime.compute.around import ForwardedOutput, KnownModules, ProcessEnvironment, make_shipped, stream_of
 
 # --- kinds of frames ---
 
@@ -109,7 +109,7 @@ def serve(level: int) -> None:
 
 
 def _printed(wire: Wire, name: str, number: int) -> TextIO:
-    return stream_of(PrintedThere(name, number, lambda text: wire.send(PRINTED, pickle.dumps(text))))
+    return stream_of(ForwardedOutput(name, number, lambda text: wire.send(PRINTED, pickle.dumps(text))))
 
 
 def _make(wire: Wire, calls: SimpleQueue[tuple[bytes, bytes]], streams: tuple[TextIO, ...]) -> None:
