@@ -14,10 +14,10 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from divebook.engine.changes import Draft, held_by_children
+from divebook.engine.changes import held_by_children
 from divebook.engine.instructions import Fact
 from divebook.engine.operations import Reserved
-from divebook.engine.state import ExecutionState, PathState, Usage
+from divebook.engine.state import Draft, ExecutionState, PathState, Usage
 from divebook.errors import BoundExceededError
 from divebook.events import catalog
 from divebook.events.catalog import PENDING

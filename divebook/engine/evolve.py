@@ -18,7 +18,6 @@ from divebook.engine.approvals import StandingRule
 from divebook.engine.bounds import MICROSECONDS, follow_about_bounds
 from divebook.engine.changes import (
     SLEEPS,
-    Draft,
     files_changed,
     is_sleeping,
     path_branched,
@@ -48,6 +47,7 @@ from divebook.engine.state import (
     NO_BOUNDS,
     READY,
     ROUTING,
+    Draft,
     ExecutionState,
     Hop,
     Ledger,

@@ -15,7 +15,7 @@ from typing import Any
 from immutables import Map
 
 from divebook.engine.bounds import follow_about_bounds
-from divebook.engine.changes import Draft, is_sleeping, without_a_call, workspaces_of_source
+from divebook.engine.changes import is_sleeping, without_a_call, workspaces_of_source
 from divebook.engine.checkpoint import placed
 from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL
 from divebook.engine.operations import AGENT_RESPONSE, CHILD_WORKFLOW, ENCLOSING
@@ -25,6 +25,7 @@ from divebook.engine.state import (
     NO_ROLLBACKS,
     READY,
     ROUTING,
+    Draft,
     ExecutionState,
     Ledger,
     OpenStep,

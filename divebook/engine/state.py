@@ -1,4 +1,4 @@
-"""`ExecutionState`: immutable state of an execution after some number of events, with its parts.
+"""State of an execution (`ExecutionState`, immutable), its parts, and its mutable copy for folding events (`Draft`).
 
 A state is immutable and shares structure with its predecessor (`immutables.Map`). A snapshot therefore costs nothing,
 and the tenth step costs as much as the ten-thousandth. Only `engine.evolve` creates new states.
@@ -19,10 +19,21 @@ from immutables import Map
 from divebook.engine.approvals import StandingRule
 from divebook.engine.lifecycle import FINAL, TERMINAL
 from divebook.engine.operations import CHILD_WORKFLOW, SIGNAL_WAIT, TIMER, Reserved, consumption_of
-from divebook.errors import SetupError, did_you_mean
+from divebook.errors import CorruptStoreError, SetupError, did_you_mean
 from divebook.events import catalog
-from divebook.events.catalog import CANCELLED, COMPLETED, ENQUEUED, FAILED, PENDING, RUNNING, WAITING
-from divebook.events.event import Event, Timed, to_datetime, to_microseconds
+from divebook.events.catalog import (
+    CANCELLED,
+    COMPLETED,
+    ENQUEUED,
+    FAILED,
+    PENDING,
+    RUNNING,
+    WAITING,
+    PathCompleted,
+    Payload,
+    StepCompleted,
+)
+from divebook.events.event import Event, Record, Timed, to_datetime, to_microseconds
 from divebook.questions import Question
 from divebook.questions.bounds import Bounds
 from divebook.text.format import local_time, visible
@@ -436,7 +447,7 @@ ended.
 """
 
 
-if TYPE_CHECKING:  # a draft of a state is modified in place (`divebook.engine.changes`)
+if TYPE_CHECKING:  # a draft of a state is modified in place (`Draft`)
     from dataclasses import dataclass as snapshot
 else:
     snapshot = dataclass(frozen=True)
@@ -673,8 +684,6 @@ class ExecutionState(Timed):
         """Return the deadlines of the execution, as pairs of path id and time in microseconds since 1970.
 
         At these times questions expire, and timers and signal waits end, even if no message arrives.
-
-        The times, in microseconds since 1970, are those at which questions expire and timers and waits end.
         """
         deadlines = [
             (path, question.expires_us)
@@ -755,6 +764,129 @@ class ExecutionState(Timed):
     def active_paths(self) -> list[PathState]:
         """Return the paths that have not ended, oldest first."""
         return sorted((p for p in self.paths.values() if p.phase != ENDED), key=lambda path: path.number)
+
+
+# --- drafts: states that are modified in place while a log is folded -------------------------------------------------
+#
+# A draft is a subclass, so that functions which read a state also read a draft. It takes over the fields of its state
+# as a copied `__dict__` and becomes a state again by a change of class. A wrapper around the state would cost one more
+# attribute access for each field that an event reads or sets.
+
+
+_ENDS_OF_STEPS = frozenset({StepCompleted, PathCompleted})
+
+_new = object.__new__
+_set = object.__setattr__
+
+
+class _DraftPath(PathState):
+    """Mutable copy of a path's state, which belongs to a draft."""
+
+    # Both methods must be set: with only one of them, Python looks up the other at each assignment, which takes eight
+    # times as long.
+    __setattr__ = object.__setattr__
+    __delattr__ = object.__delattr__
+
+
+class Draft(ExecutionState):
+    """Mutable copy of an execution's state, for folding several events. The states of paths are copied when they first
+    change.
+
+    No other code may refer to the draft or its copied paths before it is sealed
+    (test_events_that_are_folded_together_change_the_state_as_one_by_one). A function that modifies the draft reads
+    everything that it needs first, so that an error leaves the draft unchanged.
+    """
+
+    __slots__ = ("_copied", "_facts", "_present", "moment", "path_id", "step")
+    __setattr__ = object.__setattr__
+    __delattr__ = object.__delattr__
+
+    _facts: Sequence[Payload]
+    _copied: dict[str, PathState]
+    """Copied paths by id."""
+    _present: PathState | None
+    """Copied path of the current event, if it was copied."""
+    moment: int
+    """Time of the current event in microseconds since 1970. `last_us` is the time of the previous event."""
+    path_id: str
+    """Path of the current event."""
+    step: str
+    """Step of the current event."""
+
+    def __init__(self, state: ExecutionState) -> None:
+        self.__dict__ = state.__dict__.copy()
+        self._copied = {}
+        self._present = None
+        self.path_id = ""
+
+    def go_to(self, entry: Event | Record, facts: Sequence[Payload]) -> None:
+        """Set the record (or event) whose facts are applied next."""
+        self.step = entry.step
+        self.moment = entry.recorded_at
+        self._facts = facts
+        if entry.path != self.path_id:
+            self.path_id = entry.path
+            self._present = self._copied.get(entry.path)
+
+    @property
+    def ends_step(self) -> bool:
+        """True if the current record contains the end of the open step, so that its operations need not be kept."""
+        return type(self._facts[-1]) in _ENDS_OF_STEPS
+
+    def path(self, data: Payload) -> PathState:
+        """Return the state of the current event's path as a mutable copy.
+
+        Raises
+        ------
+        CorruptStoreError
+            The path never began.
+        """
+        path = self._present
+        if path is None:
+            if self.path_id not in self.paths:
+                raise CorruptStoreError(f"{self._event(data)} is on path {self.path_id!r}, which never began")
+            path = self._present = self.own(self.path_id)
+        return path
+
+    def open_step(self, data: Payload) -> tuple[PathState, OpenStep]:
+        """Return the state of the current event's path as a mutable copy, and the open step of the path.
+
+        Raises
+        ------
+        CorruptStoreError
+            The path never began, or is outside any step.
+        """
+        path = self._present or self.path(data)
+        open_step = path.open
+        if open_step is None:
+            raise CorruptStoreError(f"{self._event(data)} is outside any step of path {self.path_id!r}")
+        return path, open_step
+
+    def _event(self, data: Payload) -> str:
+        return f"event {self.last_sequence} ({data.event_type}) of {self.execution_id}"
+
+    def own(self, path_id: str) -> PathState:
+        """Return the state of a path as a mutable copy. Raise KeyError if the path does not exist."""
+        path = self._copied.get(path_id)
+        if path is None:
+            path = self._copied[path_id] = _new(_DraftPath)
+            path.__dict__ = self.paths[path_id].__dict__.copy()
+            self.paths = self.paths.set(path_id, path)
+        return path
+
+    def add(self, path: PathState) -> None:
+        """Add the state of a path to the draft. Replaces the state of a path with the same id."""
+        self._copied.pop(path.id, None)
+        self._present = None
+        self.paths = self.paths.set(path.id, path)
+
+    def sealed(self) -> ExecutionState:
+        """Return the resulting state, which is immutable. The draft must not be used afterwards."""
+        for path in self._copied.values():
+            _set(path, "__class__", PathState)
+        state = _new(ExecutionState)
+        _set(state, "__dict__", self.__dict__)
+        return state
 
 
 # --- what a waiting execution waits for ------------------------------------------------------------------------------

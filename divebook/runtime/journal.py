@@ -27,11 +27,10 @@ from typing import Any
 
 import anyio.lowlevel
 
-from divebook.engine.changes import Draft
 from divebook.engine.checkpoint import dump_state
 from divebook.engine.evolve import evolve_records, follow
 from divebook.engine.instructions import Fact
-from divebook.engine.state import ExecutionState
+from divebook.engine.state import Draft, ExecutionState
 from divebook.errors import ConnectionLostError, DivebookError, StoreBusyError, StoreClosedError
 from divebook.events import Event, catalog
 from divebook.events.catalog import WAITING, Payload

@@ -1,9 +1,12 @@
 """Program of a worker process, which makes the calls that its owner process sends, one after another.
 
-`divebook.runtime.compute.processes` starts it. Requests and replies are frames on its stdin and stdout: one letter, a
-length, and that many bytes. The worker imports nothing of the owner's program, so a script needs no ``if __name__ ==
-"__main__"``. When the owner ends for any reason, the worker exits at once with everything that its calls have started.
-A process forked from the worker does not use the pipes.
+`divebook.runtime.compute.processes` starts it. The two are separate modules, because a worker must start fast: it
+imports neither asyncio nor the rest of the engine.
+
+Requests and replies are frames on its stdin and stdout: one letter, a length, and that many bytes. The worker imports
+nothing of the owner's program, so a script needs no ``if __name__ == "__main__"``. When the owner ends for any reason,
+the worker exits at once with everything that its calls have started. A process forked from the worker does not use the
+pipes.
 """
 
 from __future__ import annotations
