@@ -92,7 +92,10 @@ class Syncs(Generic[J]):
         for journal, batch in batches.items():
             if (batch.durability or usual) == FULL:
                 are_full = True
-                (self._running.add if batch.status == RUNNING else self._running.discard)(journal)
+                if batch.status == RUNNING:
+                    self._running.add(journal)
+                else:
+                    self._running.discard(journal)
         return are_full and (self.are_shared or self._present is not None)
 
     def wait_for(self, sequences: Mapping[J, int], waiting: Iterable[asyncio.Future[None]]) -> None:

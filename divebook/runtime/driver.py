@@ -423,10 +423,10 @@ class Driver:
         lease: Lease,
         state: ExecutionState,
         *,
-        anew: bool,
+        must_replay: bool,
     ) -> None:
-        """Resume the execution from a state that was read under the lease. With `anew`, replay all its code from the
-        log.
+        """Resume the execution from a state that was read under the lease. With `must_replay`, replay all its code from
+        the log.
 
         Raises
         ------
@@ -438,7 +438,7 @@ class Driver:
         self._state = state
         self._is_stored = True
         self.may_have_children = True
-        if anew:
+        if must_replay:
             self.parked_run.unwind()
         journal, first = self._reopen_log(dependencies, lease, resumption)
         if is_counted := resumption.recovery is not None:  # before any code runs: it may kill this process again
@@ -737,7 +737,10 @@ class Driver:
                 self._keep_last_state(journal)
                 await self._give_back(self._present_session(), lease)
                 self._mark_stopped()
-        await (self._run(dependencies, journal, lease) if continues else dependencies.on_stopped(self))
+        if continues:
+            await self._run(dependencies, journal, lease)
+        else:
+            await dependencies.on_stopped(self)
 
     def _open_journal(self, dependencies: DriverDependencies, lease: Lease | None) -> Journal:
         token = None if lease is None else lease.token

@@ -130,13 +130,12 @@ class RecordBuilder:
 
     def join(self, data: Payload, path: str, step: str, now: int) -> bool:
         """Add an event to the record, if it follows at once on the same path. Return whether it was added."""
-        if (
-            type(data) not in self._may_follow
-            or path != self._path
-            or not 0 <= now - self.recorded_at < SAME_MOMENT
-            or (step != self._step and step and self._step)
-            or not self._ids.follow()
-        ):
+        if type(data) not in self._may_follow or path != self._path:
+            return False
+        if step and self._step and step != self._step:  # a record belongs to one step
+            return False
+        # The last condition uses up an id, so it comes after all others.
+        if not 0 <= now - self.recorded_at < SAME_MOMENT or not self._ids.follow():
             return False
         self.facts.append(data)
         self._may_follow = MAY_FOLLOW.get(type(data), _NOTHING)
@@ -345,7 +344,10 @@ class Journal:
             latest.begin(data, path, step, self.recorded + 1, now)
             if not self._pending and not self._is_delayed:
                 self._is_waiting = may_wait
-                (self._commit.schedule_later if may_wait else self._commit.schedule)(self)
+                if may_wait:
+                    self._commit.schedule_later(self)
+                else:
+                    self._commit.schedule(self)
         if self._is_waiting and not may_wait:
             self._end_wait()
         self.recorded += 1

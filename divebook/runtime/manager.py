@@ -239,19 +239,21 @@ class Control:
         lease: Lease,
         resumption: catalog.ExecutionResumed | None = None,
         *,
-        anew: bool = False,
+        must_replay: bool = False,
     ) -> None:
-        """Drive an execution under a lease. With `anew`, replay its code even if the code is parked in memory."""
+        """Drive an execution under a lease. With `must_replay`, replay its code even if the code is parked in
+        memory.
+        """
         state = driver.state
         event = resumption or catalog.ExecutionResumed(state.status)
         self._registry.enter(driver)
         if ENGINE.is_current():
-            driver.resume(self.dependencies, event, lease, state, anew=anew)
+            driver.resume(self.dependencies, event, lease, state, must_replay=must_replay)
             return
         driving_started = Future[None]()
 
         def go_on() -> None:
-            driver.resume(self.dependencies, event, lease, state, anew=anew)
+            driver.resume(self.dependencies, event, lease, state, must_replay=must_replay)
             # Wake the caller two turns later, after the first work of the execution: a thread that wakes earlier would
             # only compete with it for the processor.
             loop = asyncio.get_running_loop()
@@ -299,7 +301,7 @@ class Control:
                 return driver
             refuse_final(driver, "meanwhile ")
             bounds_data = None if bounds is None else bounds.to_dict()
-            self._drive(driver, lease, catalog.ExecutionResumed(driver.status, bounds_data, recovery), anew=True)
+            self._drive(driver, lease, catalog.ExecutionResumed(driver.status, bounds_data, recovery), must_replay=True)
         return driver
 
     def _require_definitions(self, driver: Driver) -> None:

@@ -109,9 +109,16 @@ class Drive(Protocol):
     """Protocol of the function that drives an execution under a lease."""
 
     def __call__(
-        self, driver: Driver, lease: Lease, resumption: catalog.ExecutionResumed | None = None, *, anew: bool = False
+        self,
+        driver: Driver,
+        lease: Lease,
+        resumption: catalog.ExecutionResumed | None = None,
+        *,
+        must_replay: bool = False,
     ) -> None:
-        """Drive the execution. With `anew`, replay its code from the log even if the code is parked in memory."""
+        """Drive the execution. With `must_replay`, replay its code from the log even if the code is parked in
+        memory.
+        """
 
 
 class QueuedExecutions:
@@ -249,7 +256,7 @@ class QueuedExecutions:
                 driver.worker = worker
                 has_died = self._has_died(state, lease)
                 try:
-                    self._drive(driver, lease, self._resumption(state, has_died=has_died), anew=has_died)
+                    self._drive(driver, lease, self._resumption(state, has_died=has_died), must_replay=has_died)
                 except CancelledMeanwhileError:  # the cancellation has taken its lease
                     return driver
         except BaseException:

@@ -400,7 +400,10 @@ def _refuse_time(request: _LoopRequest, kind: str) -> None:
     if request.is_ours:
         return
     last = request.name.rpartition(".")[2]
-    kind = "sleep" if last.startswith("sleep") else kind if not request.name or last == "current_time" else "limit"
+    if last.startswith("sleep"):
+        kind = "sleep"
+    elif request.name and last != "current_time":
+        kind = "limit"
     raise _refusal(request.name or f"loop.{'time' if kind == 'time' else 'call_later'}", "the clock", _ADVICE[kind])
 
 
