@@ -396,6 +396,7 @@ def verdict_of(table: Approvals, standing: Iterable[StandingRule], call: ToolCal
     verdict = _strictest(table, call, now_us)
     if verdict.outcome != ASK:
         return verdict
+    # A standing rule takes the place of the question, and never overrides a denial.
     allowing = (rule for rule in standing if _holds(rule.expires_us, now_us) and _is_covered(rule, call))
     rule = next(allowing, None)
     return verdict if rule is None else Verdict(ALLOW, rule.rule_id)
@@ -403,6 +404,7 @@ def verdict_of(table: Approvals, standing: Iterable[StandingRule], call: ToolCal
 
 def _strictest(table: Approvals, call: ToolCall, now_us: int) -> Verdict:
     stricter = table.stricter or Approvals()
+    # Rules that no person has confirmed may only make the decision stricter, so those that allow are left out.
     rules = (*table.rules, *(rule for rule in stricter.rules if rule.outcome != ALLOW))
     matching = (rule for rule in rules if _holds(rule.expires_us, now_us) and _matches(rule, call))
     verdicts = [Verdict(rule.outcome, rule.in_words, rule.reason) for rule in matching]
@@ -493,6 +495,7 @@ def _is_exactly(patterns: Mapping[str, Any], arguments: Mapping[str, Any], defau
     for name, pattern in patterns.items():
         if name not in arguments or not is_allowed_by(pattern, arguments[name]):
             return False
+    # An argument that the rule does not name must have its default value.
     extra = [name for name in arguments if name not in patterns]
     return all(name in defaults and is_same(defaults[name], arguments[name]) for name in extra)
 

@@ -280,6 +280,7 @@ def remaining_bounds(state: ExecutionState) -> Bounds:
     used = state.usage
     tokens = used.input_tokens + used.output_tokens
     seconds = state.running_us / MICROSECONDS
+    # Model calls count from their start, so only the calls that running children may still make are reserved.
     calls = ledger.llm_calls + ledger.reserved_calls
     held = (ledger.reserved_tokens, ledger.reserved_cost)
     return replace(
@@ -305,6 +306,7 @@ def left_after(bounds: Bounds, used: Consumption) -> Bounds:
 
 def share_of(remaining: Bounds, count: int) -> Bounds:
     """Return the share of the remaining bounds for one of `count` child executions that start at the same time."""
+    # Shares are rounded up (`-(-a // b)` is a ceiling division), so that a small rest is not lost.
     cost = None if remaining.max_cost is None else dollars(-(-int(remaining.max_cost * NANODOLLARS) // count))
     return replace(
         remaining,
@@ -353,6 +355,7 @@ def bounds_for_resumption(state: ExecutionState, definition_bounds: Bounds, rest
     widest = dict[str, Any]()
     for name in _SHARED:
         limit = getattr(definition_bounds, name)
+        # A person may have raised the bound in the child, above the limit of its definition.
         widest[name] = None if limit is None else max(limit, getattr(present, name) or 0)
     tokens = counted.input_tokens + counted.output_tokens
     spent: dict[str, Any] = {

@@ -95,6 +95,7 @@ def load_state(raw: bytes, facts: Facts) -> ExecutionState | None:
         data = decode(raw)
         if not isinstance(data, dict) or data.get("version") != VERSION:
             return None
+        # One read of the log for all events that hold large values.
         return _Loading(data, facts(data["facts"])).state()
     except UNFIT:
         return None
@@ -220,6 +221,7 @@ class _Loading:
     def _snapshot(self, difference: Mapping[str, Any]) -> tuple[Map[str, Any], Map[str, int]]:
         variables, places = self._snapshots[0]
         old, old_at = self._values(difference["old"], _variable)
+        # Start from the present variables: remove those that are new since, and restore the old values.
         for key in [*difference["new"], *old]:
             if key in places:
                 places = places.delete(key)

@@ -127,9 +127,11 @@ def _route(workflow: Workflow, state: ExecutionState, path: PathState) -> PathIn
         return _complete(path)
     if len(edges) == 1 and edges[0].condition is None:
         return _enter(workflow, state, path, edges[0].step)
+    # The log may have the results of the first conditions already; only the others are evaluated.
     conditions = tuple((edge.condition, edge.step) for edge in edges if edge.condition is not None)
     if len(path.routing) < len(conditions):
         return EvaluateConditions(path.id, path.current_step, conditions[len(path.routing) :])
+    # All conditions are evaluated: `routing` has their results in the order of the edges with a condition.
     results = iter(path.routing)
     targets = [edge.step for edge in edges if edge.condition is None or next(results)]
     if not targets:
@@ -144,6 +146,7 @@ def _complete(path: PathState) -> RecordFacts:
 
 
 def _branch(workflow: Workflow, state: ExecutionState, path: PathState, targets: list[str]) -> RecordFacts:
+    # Dialects differ: new paths are numbered within the whole execution, or within the path that branches.
     count = state.branches if workflow.manner.numbers_all_branches else path.children
     new_paths = tuple(
         {"id": f"{path.id}-{count + position}", "current_step": target, "inherit_outputs": False}
@@ -199,6 +202,7 @@ def decide_joins(workflow: Workflow, state: ExecutionState) -> tuple[RecordFacts
     waiting = [path for path in active if path.phase == JOINING]
     groups = {step: [path for path in waiting if path.current_step == step] for step in _steps(waiting)}
     free = [step for step in groups if not any(_may_reach(workflow, path, step) for path in active)]
+    # All paths wait, each for another one: the oldest path continues without the others.
     if not free and len(waiting) == len(active):
         free = [waiting[0].current_step]
     return tuple(_join(groups[step]) for step in free)
@@ -209,6 +213,7 @@ def _steps(paths: list[PathState]) -> list[str]:
 
 
 def _may_reach(workflow: Workflow, path: PathState, step: str) -> bool:
+    # A path that waits at the join has arrived. A path that is about to enter the join has not.
     if path.current_step == step and path.phase in (JOINING, READY):
         return path.phase == READY
     return step in workflow.reachable(path.current_step)
@@ -372,6 +377,7 @@ def outputs_of(workflow: Workflow, state: ExecutionState) -> dict[str, Any]:
 
 
 def _last_output(state: ExecutionState) -> str | None:
+    # Of paths that ended at the same time, the youngest counts as the last.
     last = max(state.paths.values(), key=lambda path: (path.ended_us or 0, path.number))
     return last.step_outputs.get(last.current_step)
 

@@ -200,6 +200,7 @@ def _execution_resumed(draft: Draft, data: catalog.ExecutionResumed) -> None:
     draft.joining = sum(path.phase == JOINING for path in active)
     draft.asking = sum(path.asking > 0 for path in active)
     draft.sleeping = sum(map(is_sleeping, active))
+    # From the last event until the resumption, no process ran the execution.
     draft.paused_us += max(0, draft.moment - draft.last_us)
     if data.bounds is not None:
         draft.bounds = Bounds.from_dict(data.bounds)
@@ -230,6 +231,7 @@ def _reopen(path: PathState) -> None:
         path.routing = ()
     else:
         path.open = open_step._replace(operations=_without_failures(path, open_step)) if has_ended else open_step
+        # The step runs again from its start, so it reads the variables as they were then.
         path.variables = open_step.entry_variables
         path.variables_at = open_step.entry_at
         path.status = RUNNING
@@ -357,6 +359,7 @@ def step_started(draft: Draft, data: catalog.StepStarted) -> None:
     step = draft.step
     is_hop = data.step_type == PROMPT
     path.hop = draft.ledger.agent_hops if is_hop else None
+    # For a first visit without bounds, the ledger stays as it is: this is the usual case.
     if is_hop or step in path.visits or step in path.before or draft.bounds is not NO_BOUNDS:
         draft.ledger = _entered(draft, path, is_hop=is_hop)
     path.current_step = step
@@ -390,6 +393,7 @@ def step_completed(draft: Draft, data: catalog.StepCompleted) -> None:
     path = draft.path(data)
     step = draft.step
     output = data.output
+    # Counted only if a bound needs it, because it hashes operations and output.
     if draft.bounds.max_repeats is not None:
         path.repeats = _repeats(path, step, output)
     if path.hop is not None:
@@ -531,6 +535,7 @@ def operation_started(draft: Draft, data: catalog.OperationStarted) -> None:
     if kind in _RESERVES:
         reservation = Reserved.of(data.reserved)
         earlier = open_step.operations.get(data.operation_id)
+        # A call that starts again replaces the reservation of its earlier start.
         ledger = draft.ledger.holding(_held_before(earlier, data), -1).holding(reservation)
         record = record._replace(reserved=reservation)
         draft.ledger = _asking_a_model(ledger, path, data) if kind == AGENT_RESPONSE else ledger
@@ -709,6 +714,7 @@ def interrupt_resolved(draft: Draft, data: catalog.InterruptResolved) -> None:
     question = _open_question(draft, data.interrupt_id)
     answered_question = question.resolved(data)
     _settle(draft, answered_question, data.message)
+    # The answer raises a bound, or stops the execution.
     if question.kind == RESOURCE_EXHAUSTED:
         follow_about_bounds(draft, answered_question)
 
@@ -724,6 +730,7 @@ def _settle(draft: Draft, question: Question, message: int | None) -> None:
         draft.paused_us += max(0, draft.moment - draft.last_us)
     for path_id in question.waiting:
         path = draft.own(path_id)
+        # A path may wait for several questions. It is counted as asking until the last one is settled.
         draft.asking -= path.asking == 1 and path.phase != ENDED
         path.asking -= 1
         path.woken += 1
@@ -742,6 +749,7 @@ def signal_received(draft: Draft, data: catalog.SignalReceived) -> None:
     draft.signals = draft.signals.set(name, (*draft.signals.get(name, ()), data.payload))
     _take(draft, data.message)
     for path in draft.active_paths():
+        # Every path with a running wait for this signal checks again; one of them gets the signal.
         records = path.open.operations.values() if path.open is not None else ()
         if any(record.signal == name and record.status == RUNNING for record in records):
             draft.own(path.id).woken += 1

@@ -429,6 +429,7 @@ def snapped(events: Sequence[Event], at: int) -> int:
     events
         The whole log, from event 1.
     """
+    # A fork cannot begin between facts that one rule records together.
     while at < len(events) and _belong_together(events[at - 1].data, events[at].data):
         at += 1
     turns = [event for event in events[:at] if type(event.data) in STATUS_AFTER]

@@ -229,6 +229,7 @@ def chain_of(error: BaseException) -> list[BaseException]:
     """Return an error and its causes, outermost first. Of an exception group, only the first error is followed."""
     chain: list[BaseException] = []
     link: BaseException | None = error
+    # User code can build a cycle of causes, so each error is visited once.
     while link is not None and link not in chain:
         chain.append(link)
         link = link.exceptions[0] if isinstance(link, BaseExceptionGroup) else link.__cause__
@@ -258,6 +259,7 @@ def retry_delay(policy: Retry | None, failures: int, failure: Fault, chance: flo
     if policy is None or failures >= policy.attempts or failure.hopeless or not failure.matches(policy.errors):
         return None
     delay = policy.delay(failures)
+    # An error can request a longer pause, for example by the header Retry-After of a provider.
     return max(delay + delay * policy.jitter * chance, failure.retry_after)
 
 

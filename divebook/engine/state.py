@@ -513,6 +513,7 @@ class PathState(Timed):
 
     def loops_to(self, step: str) -> bool:
         """Return whether the path would begin a new pass through a loop if it entered a step now."""
+        # In a straight line, a step is entered as often as the step before it. Entering it once more closes a loop.
         entered = self.visits.get(step, 0) + self.before.get(step, 0)
         return entered > 0 and (self.source is None or entered + 1 > self.entries(self.source))
 
@@ -653,6 +654,7 @@ class ExecutionState(Timed):
         """Status of the execution: pending, enqueued, running, waiting, completed, failed or cancelled ..."""
         if self.paused is not None and self.lifecycle == RUNNING:
             return WAITING
+        # Waiting means: each active path sleeps, asks or waits at a join, and at least one sleeps or asks.
         waits = self.sleeping + self.asking
         if self.lifecycle == RUNNING and waits and waits + self.joining >= self.active:
             return WAITING

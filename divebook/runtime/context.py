@@ -213,6 +213,7 @@ async def retried(
     if place_of is not None:
         _skip_attempts(recorder, place, key, _failures(recorder, place, item)[0], place_of)
     while True:
+        # Read from the log: after a restart, the attempts and the pause continue where they were.
         failures, delay = _failures(recorder, place, item)
         if failures:
             with recorder.waits.concurrent_calls(place.path).before_attempt():

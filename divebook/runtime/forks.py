@@ -138,6 +138,7 @@ def _before_effects(events: Sequence[Event], change: Change, ended: Container[st
     parts = [("variable", name) for name in change.variables]
     parts += [("operation", name) for name in change.results if name not in ended]
     parts += [("question", name) for name in change.answers if name not in ended]
+    # The last event that set or started each part, because later entries replace earlier ones.
     last = {part: event.sequence for event in events for part in _introduced_parts(event.data)} if parts else {}
     for kind, name in parts:
         if (kind, name) not in last:
@@ -189,6 +190,7 @@ def recorded_opening(execution_id: str, store: EventStore) -> catalog.ExecutionS
     CorruptStoreError
         The log does not begin or continue correctly.
     """
+    # Each fork event names the opening event before it, so the openings are read from the newest to the oldest.
     openings: list[Event] = []
     number = store.record(execution_id).opened
     while not openings or (isinstance(openings[0].data, catalog.ExecutionForked) and number < openings[0].sequence):
@@ -281,6 +283,7 @@ def epochs_of(events: Iterable[Event]) -> list[Epoch]:
             epochs = [epoch._replace(code=first_code) for epoch in epochs]
         elif isinstance(event.data, catalog.ExecutionResumed):
             code = first_code if event.data.code is None else event.data.code
+            # Who resumes an ended execution accepts its results, as if the present functions had returned them.
             if event.data.previous_status in TERMINAL:
                 epochs = [epoch._replace(code=code) for epoch in epochs]
             epochs.append(Epoch(event.sequence, code))
@@ -303,6 +306,7 @@ def reached(events: Sequence[Event], labels: Callable[[Epoch], Container[str]]) 
     repeated = made_again(events)
     counts = {data.operation_id for data in _payloads(events) if isinstance(data, _ENDS)} - repeated
     starts = [(event.sequence, event.data) for event in events if isinstance(event.data, catalog.OperationStarted)]
+    # A call may have started several times. Only the result of its latest start counts.
     latest = {data.operation_id: sequence for sequence, data in starts}
     epochs = epochs_of(events)
     labels_of = {epoch.begins: labels(epoch) for epoch in epochs}
@@ -360,6 +364,7 @@ def prefix_of(
         The log is damaged before the event.
     """
     events, damage = store.read_sound(source)
+    # A fork before the damage is possible, because it needs only the events before its fork point.
     if damage is not None and (not events or (at is not None and at > len(events))):
         raise damage
     at = (live_point_of if is_live else point_of)(events, at, change, reaching_back=reaching_back)
@@ -427,6 +432,7 @@ def first_batch(store: EventStore, source: str, forked: Event, owner: Owner, dur
     last = store.read_records(source, at - 1, at)[0]
     shared = last.last_sequence
     rows = [Record.of(forked)]
+    # The record goes on after the fork point. Records are shared as a whole, so its beginning is copied.
     if shared >= forked.sequence:
         shared = last.sequence - 1
         facts = last.facts[: forked.sequence - last.sequence]

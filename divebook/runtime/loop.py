@@ -310,6 +310,8 @@ class EngineThread:
         For threads other than the engine's. The caller is woken once, when the future is done, even if the work takes
         several turns of the loop. If a waiting caller is interrupted, `begin` has run completely, or never runs.
         """
+        # Who acquires `claimed` first decides: the call on the loop, which then runs completely, or an interrupted
+        # caller, whose call then never runs. `begin_ended` is released when the call has run.
         claimed = threading.Lock()
         begin_ended = threading.Lock()
         begin_ended.acquire()

@@ -438,6 +438,7 @@ class StepRun:
         return attempts if self.step.rollback is None else self._with_rollback(self.step.rollback, attempts, item)
 
     async def _with_rollback(self, rollback: Rollback, attempts: Awaitable[Outcome], item: Any) -> Outcome:
+        # The arguments of the rollback may use the result and the variable that the step stores.
         outcome = await attempts
         local = self._local(item)
         saved = {self.step.store: outcome.value} if self.step.store and self.step.each is None else {}

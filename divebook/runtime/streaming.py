@@ -108,6 +108,7 @@ class TextStreams:
 
         def write(text: str, part: str = TEXT) -> None:
             with self._lock:
+                # Under the lock, so that a listener that subscribes now gets all pieces once and in order.
                 so_far = texts_by_part.setdefault(part, _Text())
                 delta = TextDelta(operation_id, so_far.length, text, part)
                 so_far.add(text)
