@@ -117,7 +117,7 @@ class ConcurrentCalls:
             raise Suspended
 
     def end(self) -> None:
-        """Forbid further retries and interrupt the pauses before retries, because the step has failed.
+        """Stop further retries and interrupt the pauses before retries, because the step has failed.
 
         (test_a_path_whose_failure_is_caught_sleeps_no_longer)
 
