@@ -396,8 +396,8 @@ class OperationLog:
         record = self.begin(request, None, options.setting, options.within)
         # Duration and usage are those of the other log: nothing was spent here, and totals must not count it twice.
         if isinstance(end, catalog.OperationFailed):
-            event = replace(end, operation_id=operation_id, operation_type=operation_type, duration=0, usage=None)
-            self.record(place, replace(event, held=None, served=origin))
+            failed = replace(end, operation_id=operation_id, operation_type=operation_type, duration=0, usage=None)
+            self.record(place, replace(failed, held=None, served=origin))
             record_files()
             names = tuple(end.error_names or ())
             raise self.failing(place, record._replace(error=end.error, error_names=names, raised=end.raised))
@@ -496,8 +496,8 @@ class OperationLog:
 
     def record_of(self, place: Place, operation_id: str) -> OperationRecord | None:
         """Return the record of an operation of the step that is open on the path of `place`, or None."""
-        open_step = self.journal.present.paths[place.path].open
-        return None if open_step is None else open_step.operations.get(operation_id)
+        opened = self.journal.present.paths[place.path].open
+        return None if opened is None else opened.operations.get(operation_id)
 
     def known_at(self, place: Place) -> OperationRecord | None:
         """Return the record at a place without comparing it with a request, or None."""
@@ -523,8 +523,8 @@ class OperationLog:
     def has_history_ahead(self, place: Place) -> bool:
         """Return whether the log has operations or questions of a step that the replayed code has not requested yet."""
         state = self.journal.state
-        open_step = state.paths[place.path].open
-        records: Mapping[str, OperationRecord] = {} if open_step is None else open_step.operations
+        opened = state.paths[place.path].open
+        records: Mapping[str, OperationRecord] = {} if opened is None else opened.operations
         for operation_id, record in records.items():
             if operation_id not in self._requested and not _is_over(records, record.within):
                 return True
@@ -566,7 +566,7 @@ class OperationLog:
         if self.is_stopping or self.only_settles(self.journal.present, request.place):
             raise Suspended
         place, operation_id, operation_type, parameters, digest = request
-        event = catalog.OperationStarted(
+        started = catalog.OperationStarted(
             operation_id,
             operation_type,
             parameters,
@@ -580,7 +580,7 @@ class OperationLog:
             None if within is None else self._start_number(place, within),
             rollback_ref,
         )
-        self.journal.record(event, place.path, place.step)
+        self.journal.record(started, place.path, place.step)
         return OperationRecord.begun(operation_id, operation_type, digest, self.journal.moment, self.journal.recorded)
 
     def _start_number(self, place: Place, enclosing_id: str) -> int:
@@ -621,10 +621,10 @@ class OperationLog:
         """
         if usage:
             self.fresh.discard(place.path)
-        event = catalog.OperationCompleted(
+        completed = catalog.OperationCompleted(
             record.operation_id, record.operation_type, self._duration(record, since), result, usage or None, held
         )
-        self.journal.record(event, place.path, place.step, may_wait=may_wait)
+        self.journal.record(completed, place.path, place.step, may_wait=may_wait)
 
     def fail(
         self,
@@ -651,13 +651,15 @@ class OperationLog:
         operation_type = record.operation_type
         duration = self._duration(record, since)
         details = names or None, usage or None
-        event = catalog.OperationFailed(operation_id, operation_type, duration, error, *details, held=held, final=final)
+        failed = catalog.OperationFailed(
+            operation_id, operation_type, duration, error, *details, held=held, final=final
+        )
         if lost is not None:
-            event = replace(event, lost=lost)
+            failed = replace(failed, lost=lost)
         if raised is not None:
-            event = replace(event, raised=facts_of(raised), trace=trace_of(raised))
-        self.record(place, event)
-        return self.failing(place, record._replace(error=event.error, error_names=tuple(names), raised=event.raised))
+            failed = replace(failed, raised=facts_of(raised), trace=trace_of(raised))
+        self.record(place, failed)
+        return self.failing(place, record._replace(error=failed.error, error_names=tuple(names), raised=failed.raised))
 
     def failing(self, place: Place, record: OperationRecord) -> OperationError:
         """Return the error of a failed operation, and remember the operation for `failures_behind`."""

@@ -562,12 +562,12 @@ class Recorder:
             has_returned = True
             result = storable(result, "result")
         except Exception as error:  # any exception of the call is its recorded outcome
-            file_events = () if lease is None else await lease.events_after(request.operation_id)
+            changed = () if lease is None else await lease.events_after(request.operation_id)
             # A call with a rollback has taken effect, but the log cannot store its result. A person enters the result,
             # which the rollback needs.
             is_unheld = has_returned and call.rollback_ref is not None
             if is_unheld or (not call.repeatable and leaves_outcome_unknown(error)):
-                self.workspaces.note(request.place, file_events)
+                self.workspaces.note(request.place, changed)
                 return Unknown(clean_failure(error))
             lost = described(result) if has_returned else lost_in(error)
             if call.repeatable:
@@ -582,16 +582,16 @@ class Recorder:
                     setattr(error, CONSUMED, dict(usage))
             details = clean_text(error), names_of(error), usage
             failure = self.operations.fail(request.place, record, *details, since=started_at, raised=error, lost=lost)
-            self.workspaces.note(request.place, file_events)
+            self.workspaces.note(request.place, changed)
             raise failure from error
-        file_events = () if lease is None else await lease.events_after(request.operation_id)
+        changed = () if lease is None else await lease.events_after(request.operation_id)
         usage = None if call.usage is None else call.usage(result)
         # A turn of an agent starts its next operation at once, and both records then share one commit.
         is_inner = call.within is not None
         self.operations.complete(request.place, record, result, usage, since=started_at, may_wait=is_inner)
         if call.extra_event is not None:
             self.operations.record(request.place, call.extra_event(result))
-        self.workspaces.note(request.place, file_events)
+        self.workspaces.note(request.place, changed)
         return result
 
     def enclosing(
