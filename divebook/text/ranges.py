@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from numbers import Real
+from typing import cast
 
 MOST_INTEGER = 2**63 - 1
 """Largest integer that SQLite, Postgres and Arrow can store in one column."""
@@ -83,7 +84,8 @@ def wait_limit(timeout: object) -> float | None:
         return None
     if isinstance(timeout, bool) or not isinstance(timeout, Real) or math.isnan(timeout):
         raise ValueError(f"timeout must be a number of seconds, or None for no limit, not {timeout!r}")
-    return None if timeout > MOST_SECONDS else max(0.0, float(timeout))
+    seconds = cast("float", timeout)
+    return None if seconds > MOST_SECONDS else max(0.0, float(seconds))
 
 
 def _limit(number: float) -> str:
