@@ -1,4 +1,4 @@
-"""Built-in tools of divebook, by the names under which agents ask for them."""
+"""Built-in tools for documents and web pages, and the table of all built-in tools by name."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _MARKS = {f"h{level}": "#" * level + " " for level in range(1, 7)} | {"li": "- "
 
 
 def readable(markup: str, address: str) -> str:
-    """Return the text of a page. `address` is the base of its links.
+    """Convert the HTML of a web page to plain text. `address` is the base address of relative links.
 
     >>> print(readable("<title>T</title><h1>Hi</h1><p><a href='/x'>This</a> &amp; that<script>f()", "http://a/"))
     T
@@ -70,7 +70,7 @@ def readable(markup: str, address: str) -> str:
 
 
 def _harmless(markup: str) -> str:
-    """Remove markup on which Python's parser fails or takes quadratic time.
+    """Remove markup that makes Python's HTML parser fail or take quadratic time.
 
     These are comments, sections, and tags that never end (test_a_page_that_was_made_to_hold_the_reader_up).
     """
@@ -97,7 +97,7 @@ class _Reader(HTMLParser):
         self._in_title = self._is_verbatim = False
 
     def text(self) -> str:
-        """Return the text that was read."""
+        """Return the converted text, with the title of the page first."""
         lines = [line.rstrip() for line in "".join(self._parts).split("\n")]
         body = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n")
         title = " ".join("".join(self._title).split())
@@ -124,7 +124,7 @@ class _Reader(HTMLParser):
             self._parts.append("[" if self._links[-1] else "")
 
     def _target(self, reference: str) -> str:
-        """Return the target of a link; empty if it does not lead to a web page."""
+        """Return the absolute address of a link; an empty string if the link does not lead to a web page."""
         try:
             target = urljoin(self._address, reference.strip())
         except ValueError:
@@ -154,7 +154,7 @@ class _Reader(HTMLParser):
             self._parts.append(data if self._is_verbatim else self._joined(data))
 
     def _joined(self, data: str) -> str:
-        """Return text with single spaces, and without white space at the beginning of a line."""
+        """Return text with each run of white space replaced by one space, and none at the beginning of a line."""
         text = re.sub(r"\s+", " ", data)
         return text.lstrip() if not self._parts or self._parts[-1].endswith(("\n", " ")) else text
 
@@ -173,7 +173,7 @@ _SHOWN = 300
 
 
 def document_reader(reach: ToolReach, *, max_size: int = 10_000_000) -> ToolFunction:
-    """Return the tool that reads documents of at most `max_size` bytes."""
+    """Return the tool ``read_document``, which reads documents of at most `max_size` bytes."""
 
     def read_document(path: str, first_line: int = 1, lines: int | None = None) -> str:
         """Read a document.
@@ -197,7 +197,7 @@ def document_reader(reach: ToolReach, *, max_size: int = 10_000_000) -> ToolFunc
 
 
 def document_lister(reach: ToolReach, *, max_entries: int = 200) -> ToolFunction:
-    """Return the tool that lists documents."""
+    """Return the tool ``list_documents``, which lists at most `max_entries` paths of documents."""
 
     def list_documents(folder: str = "", recursive: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002 - a model gives it by name
         """List the paths of documents.
@@ -217,7 +217,7 @@ def document_lister(reach: ToolReach, *, max_entries: int = 200) -> ToolFunction
 
 
 def document_searcher(reach: ToolReach, *, max_matches: int = 50) -> ToolFunction:
-    """Return the tool that searches documents for lines."""
+    """Return the tool ``search_documents``, which finds lines of documents that contain all given words."""
 
     def search_documents(words: str, folder: str = "") -> dict[str, Any]:
         """Find the lines of documents in which all of some words occur, in any order and capitals.
@@ -243,7 +243,7 @@ def document_searcher(reach: ToolReach, *, max_matches: int = 50) -> ToolFunctio
 
 
 def document_writer(reach: ToolReach) -> ToolFunction:
-    """Return the tool that writes documents."""
+    """Return the tool ``write_document``, which creates or replaces documents."""
 
     def write_document(path: str, content: str) -> str:
         """Write a document whole, replacing what was there.
@@ -289,7 +289,9 @@ def _is_hidden(path: str) -> bool:
 
 
 def _lines_with(needles: list[str], path: str, reach: ToolReach) -> list[dict[str, Any]]:
-    """Return the lines of a document that contain all words. A document that is very long, or not text, has none."""
+    """Return the lines of a document that contain all words. A binary document, or one of over 1 MB, has no
+    such lines.
+    """
     try:
         if reach.documents.size(path) > _LONGEST:
             return []
@@ -305,11 +307,14 @@ def _lines_with(needles: list[str], path: str, reach: ToolReach) -> list[dict[st
 
 
 _PAUSE = 0.5
-"""Seconds before the first retry. The pause doubles with each further one."""
+"""Seconds before the first retry of a failed fetch. Each further pause is twice as long."""
 
 
 def fetcher(reach: ToolReach, *, max_size: int = 512_000, max_retries: int = 0, timeout: float = 15.0) -> ToolFunction:
-    """Return the tool that fetches pages: at most `max_size` bytes, each attempt within `timeout` seconds."""
+    """Return the tool ``fetch``, which returns web pages of at most `max_size` bytes as text.
+
+    Each attempt may take `timeout` seconds. A network error is retried `max_retries` times.
+    """
     limits = PageLimits(bytes=max_size, silence=timeout, seconds=timeout)
 
     def fetch(url: str) -> str:
@@ -352,7 +357,7 @@ OFFERED: Mapping[str, Callable[..., ToolFunction]] = {
     "list_directory": directory_lister,
     "text_editor": text_editor,
 }
-"""Functions that create the built-in tools from their reach and options, by name."""
+"""Factories of the built-in tools, by name of the tool. A factory takes a `ToolReach` and the options of the tool."""
 
 
 ABSENT: Mapping[str, str] = {
@@ -363,11 +368,11 @@ ABSENT: Mapping[str, str] = {
     "anthropic_computer": "a provider's own tools are not used; write a @tool",
     "anthropic_web_search": "a provider's own tools are not used; write a @tool that asks your search service",
 }
-"""Tools of the legacy Dive dialect that divebook does not have, with advice."""
+"""Tools of the legacy Dive dialect that divebook lacks, by name, with the advice that the error message gives."""
 
 
 def offered(name: str, reach: ToolReach, options: Mapping[str, Any]) -> ToolFunction:
-    """Return a built-in tool with options.
+    """Create a built-in tool with the options of its definition.
 
     Case and underscores of option names are ignored, as in the legacy Dive dialect: ``MaxSize``, ``max_size``.
 
@@ -400,7 +405,7 @@ def declared(
     config: Mapping[str, Any],
     reach: ToolReach,
 ) -> ToolFunction | None:
-    """Return the tool of a name; None if it is neither a function of the user nor built in.
+    """Return the tool for a name in an agent's definition; None if no user function and no built-in tool has the name.
 
     Parameters
     ----------
@@ -429,7 +434,7 @@ def declared(
 
 
 def limited(tool: ToolFunction, declaration: ToolDefinition | None) -> ToolFunction:
-    """Return a tool with the limits that are declared for it under ``Tools``."""
+    """Return a tool with the limits of its definition under ``Tools``, such as a timeout or a number of calls."""
     if declaration is None:
         return tool
     limits = {key: getattr(declaration, key) for key in _LIMITS if getattr(declaration, key) is not None}
@@ -437,12 +442,12 @@ def limited(tool: ToolFunction, declaration: ToolDefinition | None) -> ToolFunct
 
 
 def option_named(name: str) -> str:
-    """Return the normalized name of an option."""
+    """Return an option name in the form for comparison: without underscores and case."""
     return name.replace("_", "").casefold()
 
 
 def _fitting(name: str, option: str, value: Any, kind: Any) -> Any:
-    """Return the value of an option; raise `SetupError` if it has another type. bool is not accepted as a number."""
+    """Return the value of an option; raise `SetupError` if its type is wrong. A boolean is not accepted as a number."""
     # A kind that is neither a number nor `str` is a list of strings; one string alone counts as a list of one.
     texts = [value] if isinstance(value, str) else value
     if kind not in _NUMBERS and kind is not str:
@@ -464,14 +469,17 @@ _LIMITS = ("timeout", "limit", "most", "concurrency", "retry")
 
 
 def _merged(parameters: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge options regardless of their spelling. Those of the agent take precedence."""
+    """Merge the options of a tool from ``Tools`` and from the agent. The options of the agent take precedence.
+
+    Names that differ only in case or underscores are the same option.
+    """
     written = {option_named(name): name for name in (*parameters, *config)}
     values = {option_named(name): value for source in (parameters, config) for name, value in source.items()}
     return {written[folded]: value for folded, value in values.items()}
 
 
 def with_arguments(tool: ToolFunction, arguments: Mapping[str, Any], reach: ToolReach) -> ToolFunction:
-    """Return a tool with some arguments fixed. The model does not see or set them, and no log contains them.
+    """Return a tool with fixed values for some arguments. The model cannot see or set them, and no log contains them.
 
     References in them (``env://KEY``) are resolved at each call.
     """

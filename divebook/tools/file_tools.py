@@ -1,4 +1,4 @@
-"""Tools of files in a folder: ``read_file``, ``write_file`` and ``list_directory``; see `editor` for the fourth."""
+"""Built-in tools for files in a folder: ``read_file``, ``write_file``, ``list_directory`` and ``text_editor``."""
 
 from __future__ import annotations
 
@@ -25,18 +25,21 @@ WRITES = ToolHints(read_only=False, destructive=True, idempotent=True, open_worl
 
 
 class ToolReach(NamedTuple):
-    """Resources that the tools of an environment may access."""
+    """Document repository, access policy and base folder of the built-in tools of an environment."""
 
     documents: DocumentRepository
     policy: Policy
     folder: Path
-    """Base folder of relative paths."""
+    """Folder to which relative paths of files refer."""
 
 
 def coming(
     function: Callable[..., Any], hints: ToolHints, name: str = "", files: FileSpellings | None = None
 ) -> ToolFunction:
-    """Return a function as a built-in tool. A tool that does more than read requires approval, unless a rule decides.
+    """Return a built-in tool that calls a function. Unless the tool only reads, a person must approve each call.
+
+    An approval rule can decide in place of the person. The function runs in a thread of this process, whatever the
+    executor of other functions is.
 
     It runs in this process, whatever the executor of other functions is.
     """
@@ -52,14 +55,14 @@ def coming(
 
 
 def failed(message: str) -> Exception:
-    """Return an exception that reports a failure to the model, which then continues."""
+    """Return an exception that reports a failed tool call to the model. The execution continues."""
     from pydantic_ai.exceptions import ToolFailed
 
     return ToolFailed(f"Error: {in_utf8(message)}")
 
 
 def in_utf8(text: str) -> str:
-    """Return a text with bytes that UTF-8 cannot encode as escapes: file names may be any bytes."""
+    """Return a text in which everything that UTF-8 cannot encode is escaped: file names may contain any bytes."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -69,7 +72,7 @@ _SHOWN = 100
 
 
 class Folder:
-    """Folder in which a tool finds files. Links are followed.
+    """Folder whose files a tool may access, restricted by lists of allowed and denied patterns. Links are followed.
 
     Parameters
     ----------
@@ -86,8 +89,9 @@ class Folder:
         self._deny = [self._anchored(pattern).casefold() for pattern in deny]
 
     def _anchored(self, pattern: str) -> str:
-        """Return a pattern of absolute paths. Links in its fixed beginning are followed, as in the paths that it is
-        compared with.
+        """Return a pattern as a pattern of absolute paths, with links resolved before its first wildcard.
+
+        The paths that are compared with the pattern have resolved links, too.
         """
         if pattern.startswith("**"):
             return f"/{pattern}"
@@ -97,11 +101,11 @@ class Folder:
         return "/".join([begin, *parts[plain:]])
 
     def is_denied(self, path: Path) -> bool:
-        """Return True if a file is on the deny list. Case is ignored, as on some disks."""
+        """Return True if the deny list contains a file. Case is ignored, because some disks ignore case."""
         return any(matches(pattern, path.as_posix().casefold()) for pattern in self._deny)
 
     def find(self, path: str) -> Path:
-        """Return the real path of a file; raise an error for the model if it may not be accessed."""
+        """Return the real path of a file; raise an error for the model if the policy or the lists deny access."""
         try:
             real_path = self._policy.file(path, self.root)
         except SetupError as error:
@@ -113,7 +117,7 @@ class Folder:
 
     @property
     def files(self) -> FileArguments:
-        """Argument that names a file of the folder, for approval rules."""
+        """The argument in which calls of the tool name a file of the folder. Approval rules compare the file."""
         return FileArguments(("path",), self._base, start=self.root)
 
     def shown(self, path: Path) -> str:
@@ -122,7 +126,9 @@ class Folder:
 
     @contextmanager
     def _reached(self, shown: str, deed: str) -> Iterator[Disk]:
-        """Open the files below the folder, and convert errors to messages for the model."""
+        """Yield the blocking file operations of the folder. Errors inside the block become error messages for the
+        model.
+        """
         # Links are checked again when a file is opened, so that one created after `find` leads nowhere else
         # (tests/tools/test_races_of_tools.py).
         policy: PathPolicy | None = None
@@ -144,7 +150,9 @@ class Folder:
                 policy.close()
 
     def kind(self, path: Path) -> str:
-        """Return the kind of a path: ``file``, ``folder``, ``nothing``, or ``other`` (reading a pipe would block)."""
+        """Return ``file``, ``folder``, ``nothing`` or ``other`` for a path. Other kinds, such as pipes, could block a
+        reader.
+        """
         with self._reached(path.name, "looked at") as disk:
             try:
                 status = disk.status(str(path))
@@ -153,14 +161,19 @@ class Folder:
             return "file" if status.is_file else "folder" if status.is_dir else "other"
 
     def text(self, path: Path, shown: str, most: int = MOST_BYTES) -> str:
-        """Return the text of a file; raise an error for the model if it is not text or too long."""
+        """Return the text of a file; raise an error for the model if the file is not UTF-8 or has more than `most`
+        bytes.
+        """
         with self._reached(shown, "read") as disk:
             if (size := disk.status(str(path)).size) > most:
                 raise failed(f"File {shown} is too large ({size} bytes): at most {most} bytes can be read")
             return disk.read(str(path), length=most).decode("utf-8-sig")
 
     def write(self, path: Path, text: str, shown: str) -> None:
-        """Replace a file in one step, so that a reader never finds half of it; folders are made, permissions stay."""
+        """Replace a file in one step, so that a reader never finds half of the text.
+
+        Missing folders are created, and the permissions of the file stay.
+        """
         self.root.mkdir(parents=True, exist_ok=True)
         with self._reached(shown, "written") as disk:
             content = text.encode()
@@ -168,12 +181,12 @@ class Folder:
             disk.write(str(path), content)
 
     def names(self, path: Path, shown: str) -> list[str]:
-        """Return the names in a folder, sorted."""
+        """Return the names of the entries of a folder, sorted."""
         with self._reached(shown, "listed") as disk:
             return disk.names(str(path))
 
     def look(self, path: Path, shown: str) -> os.stat_result | None:
-        """Return what is said of a name in a folder, links not followed; None if it is gone."""
+        """Return the file status of a path without following a link; None if the path no longer exists."""
         with self._reached(shown, "looked at") as disk, disk.policy.parent(str(path)) as (folder, name):
             try:
                 return os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -181,13 +194,13 @@ class Folder:
                 return None
 
     def is_folder(self, path: Path) -> bool:
-        """Return whether a folder is at a path, or a link to one inside."""
+        """Return True if a path is a folder, or a link to a folder that may be accessed."""
         with self._reached(path.name, "looked at") as disk:
             return disk.is_folder(str(path))
 
 
 def file_reader(reach: ToolReach, *, max_size: int = 102_400) -> ToolFunction:
-    """Return the tool that reads a file of at most `max_size` bytes."""
+    """Return the tool ``read_file``, which reads files of at most `max_size` bytes."""
     folder = Folder(reach)
 
     def read_file(path: str) -> str:
@@ -204,7 +217,9 @@ def file_reader(reach: ToolReach, *, max_size: int = 102_400) -> ToolFunction:
 
 
 def file_writer(reach: ToolReach, *, allow_list: Sequence[str] = (), deny_list: Sequence[str] = ()) -> ToolFunction:
-    """Return the tool that writes files, of those that the lists leave it; `deny_list` comes first."""
+    """Return the tool ``write_file``, which writes only files that `allow_list` allows and `deny_list` does not
+    deny.
+    """
     folder = Folder(reach, allow_list, deny_list)
 
     def write_file(path: str, content: str) -> str:
@@ -235,7 +250,7 @@ def directory_lister(
     allow_list: Sequence[str] = (),
     deny_list: Sequence[str] = (),
 ) -> ToolFunction:
-    """Return the tool that lists folders, of those that the lists leave it; `deny_list` comes first."""
+    """Return the tool ``list_directory``, limited to folders that `allow_list` allows and `deny_list` does not deny."""
     folder = Folder(reach, allow_list, deny_list, root_directory)
 
     def list_directory(path: str = default_path) -> dict[str, Any]:
@@ -291,12 +306,12 @@ def _time(seconds: float) -> str:
 
 _MOST_ENTRIES = 500
 _AROUND = 4
-"""Lines shown before and after what was changed."""
+"""Number of lines that the result of an edit shows before and after the change."""
 _EDITS = ToolHints(read_only=False, destructive=True, idempotent=False, open_world=False)
 
 
 def text_editor(reach: ToolReach, *, name: str = "text_editor") -> ToolFunction:
-    """Return the tool that edits files; `name` is what the model knows it by."""
+    """Return the tool that views and edits text files. `name` is the name of the tool in requests to the model."""
     folder = Folder(reach)
 
     def edit(  # noqa: PLR0917 - a model gives them by name
@@ -347,14 +362,16 @@ class _Edit(NamedTuple):
     view_range: list[int] | None
 
     def need(self, parameter: str, command: str) -> str:
-        """Return what was given under a parameter that a command cannot do without."""
+        """Return the value of a parameter; raise an error for the model if a command requires the parameter and got
+        None.
+        """
         value = getattr(self, parameter)
         if value is None:
             raise failed(f"Parameter `{parameter}` is required for command: {command}")
         return str(value)
 
     def text(self) -> str:
-        """Return what the file holds."""
+        """Return the content of the file; raise an error for the model if the path is not a file."""
         if self.folder.kind(self.real_path) != "file":
             raise failed(f"The path {self.path} is not a file: only view shows folders")
         return self.folder.text(self.real_path, self.path)
@@ -381,7 +398,7 @@ def _range(view_range: list[int] | None, count: int) -> tuple[int, int]:
 
 
 def _listed(edit: _Edit) -> str:
-    """Return what a folder holds, two levels deep, nothing hidden."""
+    """Return the entries of a folder and of its subfolders as text, one per line, without hidden entries."""
 
     def entries(folder: Path) -> list[Path]:
         return [folder / name for name in edit.folder.names(folder, edit.path) if not name.startswith(".")]

@@ -275,7 +275,7 @@ async def list_processes() -> list[dict[str, Any]]:
 
 
 _PATHS = ("file_path", "path", "paths", "src", "dst", "cwd")
-"""Names of arguments that name files, in any of these tools."""
+"""Argument names that denote files, over all workspace tools. Approval rules compare the files."""
 _READS: Mapping[str, Callable[..., Any]] = {each.__name__: each for each in (view, ls, glob, grep)}
 _CHANGES: Mapping[str, Callable[..., Any]] = {
     each.__name__: each for each in (edit, multi_edit, replace, mkdir, move, copy, delete)
@@ -285,13 +285,13 @@ _WATCHES: Mapping[str, Callable[..., Any]] = {
     each.__name__: each for each in (read_process_output, list_processes, kill_process)
 }
 WORKSPACE_TOOLS = (*_READS, *_CHANGES, SHELL)
-"""Tools of an agent that has a workspace and names none of them."""
+"""Names of the tools that an agent with a workspace gets if its definition does not list tools."""
 PROCESS_TOOLS = tuple(name for name in (*_RUNS, *_WATCHES) if name != SHELL)
-"""Tools for background processes. An agent has them only if it names them."""
+"""Names of the tools for background processes. An agent has them only if its definition lists them."""
 
 
 def workspace_tool(name: str, definition: WorkspaceDefinition | None) -> ToolFunction:
-    """Return a tool of a workspace. None stands for the workspace that the workflow names.
+    """Return a workspace tool by name. With `definition` None, the tool works in the workspace that the workflow names.
 
     Changes in a copy can be reverted, and a fenced workspace contains its commands: neither needs approval.
     """

@@ -59,27 +59,27 @@ AUTO: Final[ConnectMode] = "auto"
 
 
 LEGACY: Final[ConnectMode] = "legacy"
-"""Protocol of 2025, in which a server may send requests during a call."""
+"""Version of the protocol in which a server may send requests to its client during a tool call."""
 
 
 HANDSHAKE = 30.0
-"""Seconds that a server may take to start, and to list its tools."""
+"""Seconds that a server may take to start, or to list its tools."""
 
 
 CLOSE_TIMEOUT = 5.0
-"""Seconds that a server has to close the connection. A guard needs half of them."""
+"""Seconds that a server has to close the connection. The guard process (guard.py) needs half of them."""
 
 
 MOST_NOTIFICATIONS = 10_000
-"""Maximum number of notifications between two answers."""
+"""Maximum number of notifications that a server may send between two responses."""
 
 
 MOST_MALFORMED = 100
-"""Maximum number of invalid messages, such as printed text, before the connection is closed."""
+"""Number of invalid messages, such as printed text, after which the connection is closed."""
 
 
 MOST_LEVELS = 150
-"""Maximum depth of a message. The SDK reads 200 levels."""
+"""Maximum depth of nested lists and objects in a message. The SDK's parser reads 200 levels."""
 
 
 LARGEST = 16 * 1024 * 1024
@@ -90,7 +90,7 @@ T = TypeVar("T")
 
 
 class Connection:
-    """Connection over a transport. `open` it once, then make requests until it `has_ended`.
+    """Client connection to one MCP server. Call `open` once, then `ask` until `has_ended`.
 
     Parameters
     ----------
@@ -127,11 +127,11 @@ class Connection:
 
     @property
     def has_ended(self) -> bool:
-        """True if no more requests can be made."""
+        """True if the connection accepts no more requests."""
         return self._ending.is_set()
 
     async def open(self) -> None:
-        """Connect and negotiate the protocol; raise `BrokenError`."""
+        """Connect to the server and negotiate the protocol; raise `BrokenError`."""
         context = contextvars.Context()  # the connection is of no turn
         self._task = asyncio.create_task(self._hold(), context=context)
         waited: set[asyncio.Future[Any]] = {self._ready, self._task}
@@ -176,11 +176,11 @@ class Connection:
         self._ending.set()
 
     def end(self) -> None:
-        """End the connection without waiting for it."""
+        """Request the end of the connection, without waiting for it."""
         self._end("")
 
     async def close(self) -> None:
-        """End the connection, and the server if it was started for it. Idempotent."""
+        """End the connection, and the server process if this connection started one. Idempotent."""
         self._ending.set()
         if self._task is not None:
             _, stays = await asyncio.wait({self._task}, timeout=CLOSE_TIMEOUT)
@@ -194,7 +194,7 @@ class Connection:
         return self._ready.result()
 
     async def ask(self, request: Callable[[Client], Awaitable[T]]) -> T:
-        """Make a request.
+        """Run `request` with the SDK's client and return its result.
 
         Raises
         ------
@@ -242,7 +242,7 @@ class Connection:
         return BrokenError(self._cause(what), was_sent=was_sent)
 
     def _cause(self, what: str) -> str:
-        """Return why the connection ended, with the last output of the server."""
+        """Return the reason why the connection ended, with the last output of the server."""
         fault = _innermost(self._fault)
         cause = self._complaint or (f"{what}: {str(fault) or type(fault).__name__}" if fault is not None else what)
         cause = cause.removesuffix(": Connection closed")  # which says nothing
@@ -259,7 +259,7 @@ class BrokenError(Exception):
 
 
 class RefusedError(Exception):
-    """Refusal of a request by the server, or an answer that violates the protocol.
+    """Error of a request that the server refuses, or answers in violation of the protocol.
 
     Parameters
     ----------
@@ -273,7 +273,7 @@ class RefusedError(Exception):
 
 
 class TransportStatus:
-    """Status of a transport besides its messages: the last output of the server, or the HTTP status of an answer."""
+    """Status of a transport beside its messages: last error output of the server process, or last HTTP status."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -281,11 +281,11 @@ class TransportStatus:
 
 
 OpenTransport = Callable[[TransportStatus], AbstractAsyncContextManager[Any]]
-"""Opens a transport and yields its two streams."""
+"""Function that opens a transport and yields its input and output stream."""
 
 
 def addresses_of(policy: Policy, host: str) -> list[str]:
-    """Return the addresses of a host; raise `SetupError` if the policy forbids one of them."""
+    """Resolve a host name to its IP addresses; raise `SetupError` if the policy forbids one of the addresses."""
     policy.host(host)
     addresses = [str(place[0]) for *_, place in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
     for address in addresses:
@@ -294,15 +294,17 @@ def addresses_of(policy: Policy, host: str) -> list[str]:
 
 
 def checked_transport(policy: Policy) -> httpx2.AsyncBaseTransport | None:
-    """Return a transport that connects to checked addresses only; None if all are allowed, or a proxy resolves
-    names.
+    """Return an HTTP transport that checks addresses.
+
+    Return None if the policy allows all addresses, or if a proxy resolves the names.
     """
     return None if ADDRESSES in policy.allowed or getproxies() else _CheckedAddresses(policy)
 
 
 class _CheckedAddresses(httpx2.AsyncHTTPTransport):
-    """Transport that resolves a name once and connects to the checked result. A later answer of a name server has no
-    effect.
+    """HTTP transport that resolves a name once, checks the addresses and connects to one of them.
+
+    A later, different answer of a name server has therefore no effect.
 
     See test_a_name_that_leads_to_this_machine_the_second_time_is_not_connected_to.
     """
@@ -312,7 +314,10 @@ class _CheckedAddresses(httpx2.AsyncHTTPTransport):
         self._policy = policy
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request to the first address that answers. The server is still addressed and verified by its name."""
+        """Send a request to the first address that accepts the connection.
+
+        The name of the host stays in the request and in the verification of the certificate.
+        """
         host = request.url.host
         *first_addresses, last = await anyio.to_thread.run_sync(addresses_of, self._policy, host)
         for address in first_addresses:
@@ -340,21 +345,21 @@ _LISTED: Final = "tools/list"
 
 
 _STRICTEST: Final = "2025-11-25"
-"""Version of the protocol with the strictest rules for a tool."""
+"""Version of the protocol with the strictest rules for tool definitions."""
 
 
 _LONGEST_NAME = 100
 
 
 DEEPEST = 100
-"""Maximum depth of lists and mappings in a tool, and in an answer that the SDK's own parser refuses."""
+"""Maximum depth of lists and objects in a tool definition, and in a message that `_reread` parses again."""
 
 
 _TOO_DEEP = f"nested deeper than {DEEPEST} levels"
 
 
 def readable(item: Any, server: str) -> Any:
-    """Return a message of a server in a form that the SDK can read.
+    """Return a message of a server in a form that the SDK can read: without invalid tools and too deep parts.
 
     A message that is nested too deeply for the SDK's parser is parsed by another one. Tools of a list that violate the
     protocol are removed, with a warning that names the tool and its server.
@@ -374,7 +379,9 @@ def readable(item: Any, server: str) -> Any:
 
 
 def _reread(error: ValidationError) -> SessionMessage | ValidationError:
-    """Parse a message again that was refused as invalid JSON; return the error if it really is invalid."""
+    """Parse again a message that the SDK refused as invalid JSON; return the SDK's error if the JSON is really
+    invalid.
+    """
     (first, *_) = error.errors(include_url=False)
     if first["type"] != "json_invalid" or not isinstance(first["input"], str | bytes):
         return error
@@ -385,7 +392,7 @@ def _reread(error: ValidationError) -> SessionMessage | ValidationError:
 
 
 def _is_deep(value: Any) -> bool:
-    """Return True if a value has more than `DEEPEST` levels of lists and mappings."""
+    """Return True if a value has more than `DEEPEST` levels of lists and objects."""
     level = [value]
     depth = 0
     while level and depth <= DEEPEST:
@@ -408,7 +415,7 @@ def _valid_tools(tools: list[Any], server: str) -> Iterator[Any]:
 
 
 def _fault(tool: Any) -> str | None:
-    """Return how a tool violates the protocol; None if it does not."""
+    """Return the reason why a tool definition violates the protocol; None if it is valid."""
     if _is_deep(tool):
         return _TOO_DEEP
     try:
@@ -422,7 +429,7 @@ def _fault(tool: Any) -> str | None:
 
 
 def _with_type(tool: Any) -> Any:
-    """Return a tool whose argument schema has the type object. Many servers leave the type out."""
+    """Return a tool definition whose input schema has ``"type": "object"``, which many servers leave out."""
     schema = tool.get("inputSchema") if isinstance(tool, dict) else None
     if not isinstance(schema, dict) or schema.get("type") is not None:
         return tool
@@ -436,14 +443,14 @@ _LONGEST = 10_000
 
 
 _ERROR_RESPONSE = "Server returned an error response"
-"""Text of the SDK for an HTTP error status. Another answer may have replaced the recorded status by then."""
+"""Text of the SDK's error for an HTTP error status. The recorded status may belong to another response by then."""
 
 
 _SESSION_TERMINATED = "Session terminated"
 
 
 class _ServerMessages:
-    """Stream of the messages of a server. It counts them and reports their end."""
+    """Stream of the messages of a server. It counts invalid messages and notifications, and reports the end."""
 
     def __init__(self, stream: Any, end: Callable[[str], None], server: str) -> None:
         self._stream = stream
@@ -496,12 +503,12 @@ class _ServerMessages:
 
 
 def _is_too_deep(item: Any) -> bool:
-    """Return True for an error about a message that is nested too deeply."""
+    """Return True if `item` is the error of the SDK's parser for a message that is nested too deeply."""
     return isinstance(item, ValidationError) and "recursion limit" in str(item.errors(include_input=False)[0]["msg"])
 
 
 def _without_deep_parts(error: ValidationError) -> SessionMessage | ValidationError:
-    """Return a message without the parts that are nested more deeply than the SDK reads; the error if that fails.
+    """Return a message without the parts that are too deep for the SDK; the error if the rest is invalid, too.
 
     A list of tools is one message: without this, one deep schema would hide all tools of its server.
     """
@@ -527,15 +534,16 @@ def _without_deep_parts(error: ValidationError) -> SessionMessage | ValidationEr
 
 
 def _innermost(error: BaseException | None) -> BaseException | None:
-    """Return the first error inside nested error groups."""
+    """Return the first exception inside nested exception groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
 def opener(definition: MCPServerDefinition, policy: Policy, auth: httpx2.Auth | None) -> OpenTransport:
-    """Return a function that opens a transport to a server; raise `SetupError` if its definition is incomplete or
-    forbidden.
+    """Return a function that opens a transport to a server.
+
+    Raise `SetupError` if the definition of the server is incomplete or the policy forbids it.
     """
     require_variables(definition, policy)  # also of a server that is read as a document, which no start has checked
 
@@ -648,7 +656,7 @@ _ADVICE = {
 
 
 class _Counted(httpx2.AsyncByteStream):
-    """Response body with a maximum size. The SDK limits the size of event streams itself."""
+    """HTTP response body with a maximum size. The SDK itself limits only event streams."""
 
     def __init__(self, stream: Any, most: int, more: str) -> None:
         self._stream = stream

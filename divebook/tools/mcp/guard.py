@@ -1,11 +1,14 @@
-"""Guard process of an MCP server on pipes: ends the server and its descendants when its input is closed.
+"""Guard program of an MCP server process: ends the server and all its descendants when the guard's input is closed.
 
-``python -I -S guard.py MOST COMMAND [ARGUMENT...]`` runs the command in its own session. A server that exits at the end
-of its input needs no guard. The guard handles other servers, and the death of divebook by SIGKILL, after which no other
-process could end them (``tests/tools/test_guard.py``). The server reads its input directly. Its output passes through
-the guard, which ends the server at a message of more than MOST bytes, before it fills divebook's memory. The last error
-output is kept and written at the end. On Linux the guard also finds descendants that left the process group. It has few
-imports: a start takes some 20 ms.
+Usage: ``python -I -S guard.py MOST COMMAND [ARGUMENT...]``. The guard runs the command in its own session.
+
+A server that exits at the end of its input needs no guard. The guard handles all other servers, and the death of
+divebook by SIGKILL, after which no other process could end the server (``tests/tools/test_guard.py``). The server reads
+the guard's input directly. Its output passes through the guard, which ends a server that sends a message of more than
+MOST bytes, before the message fills divebook's memory. The guard keeps the last error output of the server and writes
+it at the end. On Linux it also finds descendants that left the process group.
+
+The file is run by its path in a process of its own, and has few imports: a start takes some 20 ms.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import time
 from collections.abc import Callable
 
 GRACE = 0.7
-"""Seconds for each of three phases: last output after the end of input, exit before SIGTERM, exit before SIGKILL.
+"""Seconds of each of three waits: for the last output after the end of input, before SIGTERM, and before SIGKILL.
 
 The sum is less than the SDK waits (2 + 2) before it would end the guard.
 """
@@ -35,7 +38,7 @@ _IS_LINUX = sys.platform == "linux"
 
 
 class _Server:
-    """The server process, its output pipes, and its last error output."""
+    """The server process, its two output pipes, and the end of its error output."""
 
     def __init__(self, command: list[str]) -> None:
         self.out, out = os.pipe()
@@ -62,7 +65,7 @@ class _Server:
         os._exit(127)
 
     def all_ended(self) -> bool:
-        """Remove ended processes from the process table; return True if no visible descendant is left."""
+        """Collect ended child processes; return True if no visible descendant is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -74,14 +77,17 @@ class _Server:
                 self.code = os.waitstatus_to_exitcode(status)
 
     def note(self) -> bytes:
-        """Read error output and keep its end."""
+        """Read error output of the server and remember its end; return the new bytes."""
         data = os.read(self.err, _CHUNK)
         self.last_words = _last_words(self.last_words + data)
         return data
 
 
 def _last_words(output: bytes) -> bytes:
-    """Return the end of an output, starting at a line or word: a partial secret would not be redacted."""
+    """Return the last bytes of an output, from the start of a line or word on.
+
+    A part of a secret would not be recognized and redacted.
+    """
     end = output[-_KEPT:]
     if len(output) <= _KEPT:
         return end
@@ -89,7 +95,10 @@ def _last_words(output: bytes) -> bytes:
 
 
 def _watch(server: _Server, most: int, ended: int) -> str:
-    """Forward the server's output until it or the input ends; return the reason if the guard stopped it."""
+    """Forward the server's output until the server or the input ends.
+
+    Return the reason if the guard must stop the server, an empty string otherwise.
+    """
     watched = select.poll()
     watched.register(_IN, 0)  # detects the end only; the data belong to the server
     for source in (server.out, server.err, ended):
@@ -125,7 +134,7 @@ def _write(data: bytes) -> None:
 
 
 def _soon(is_so: Callable[[], bool]) -> bool:
-    """Poll a condition for up to `GRACE` seconds; return whether it became true."""
+    """Poll a condition for up to `GRACE` seconds; return True if it became true."""
     until = time.monotonic() + GRACE
     while not is_so():
         if time.monotonic() > until:
@@ -135,7 +144,7 @@ def _soon(is_so: Callable[[], bool]) -> bool:
 
 
 def _end(server: _Server) -> None:
-    """End the server and its descendants: first by waiting, then with SIGTERM, then with SIGKILL."""
+    """End the server and its descendants: wait for them, then send SIGTERM, then SIGKILL."""
     if _soon(server.all_ended):
         return
     os.killpg(0, signal.SIGTERM)  # the guard itself ignores it
@@ -153,7 +162,10 @@ def _children() -> list[int]:
 
 
 def main(most: str, *command: str) -> None:
-    """Run a command until it or the input ends, then end all its descendants."""
+    """Run a command until the command or the input ends, then end all its descendants.
+
+    `most` is the maximum size of one message in bytes, as text.
+    """
     if os.getpgrp() != os.getpid():
         os.setsid()
     if _IS_LINUX:

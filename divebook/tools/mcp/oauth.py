@@ -1,7 +1,9 @@
-"""A person's leave for a server that asks for OAuth: a page in the browser, which comes back to this machine.
+"""OAuth sign-in to MCP servers: consent in the browser, and storage of the tokens.
 
-What the page comes back with is taken from one address, on this machine only, and only if it carries the state that
-went out; the SDK's `OAuthClientProvider` makes a token of it, with PKCE.
+`Consent` opens the consent page of the authorization server in the browser and listens on a local port for the
+redirect. A redirect is accepted only on the configured address and with the expected ``state`` parameter. The SDK's
+`OAuthClientProvider` exchanges the code of the redirect for tokens, with PKCE. `Tokens` and `FileTokens` store the
+tokens.
 """
 
 from __future__ import annotations
@@ -28,11 +30,11 @@ from divebook.text.redaction import logger, shared
 from divebook.workflow.servers import FILE, MCPServerDefinition, OAuthDefinition, TokenStoreDefinition
 
 PATIENCE: Final = 180.0
-"""Seconds that a person has for the page."""
+"""Seconds until the sign-in fails because the browser has not been redirected back."""
 _HEADERS = 10.0
-"""Seconds that a browser has for its request."""
+"""Seconds that a browser may take to send its request."""
 _SHOWN = 200
-"""Characters of what others have written that an error shows."""
+"""Maximum number of characters of foreign text, such as an address or an error, in an error message."""
 _HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 _SAID = {
     True: ("200 OK", "divebook has heard it. You may close this page."),
@@ -46,7 +48,7 @@ _log = logger(__name__)
 
 
 class Consent:
-    """Consent of a person in the browser. Its methods are the two handlers that the SDK requires.
+    """Browser consent for one MCP server. `ask` and `answer` are the two handlers that the SDK's provider requires.
 
     Parameters
     ----------
@@ -90,7 +92,7 @@ class Consent:
             self._parameters = await _in_time(redirect)
 
     async def answer(self) -> AuthorizationCodeResult:
-        """Return the authorization code; raise `OAuthFlowError` if the person refused."""
+        """Return the authorization code from the redirect; raise `OAuthFlowError` if the person refused."""
         parameters = self._parameters
         if "code" not in parameters:
             raise OAuthFlowError(
@@ -106,7 +108,7 @@ class Consent:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        """Answer one HTTP request. Any program on this machine may send one."""
+        """Answer one HTTP request on the local port. Any program on this machine may send a request."""
         try:
             async with asyncio.timeout(_HEADERS):
                 parameters = self._matching_parameters((await reader.readuntil(b"\r\n\r\n")).decode("latin-1"), state)
@@ -124,7 +126,7 @@ class Consent:
             writer.close()
 
     def _matching_parameters(self, head: str, state: str) -> dict[str, str] | None:
-        """Return the parameters of a request if it is the expected redirect, else None."""
+        """Return the query parameters of an HTTP request if the request is the expected redirect; otherwise None."""
         method, _, rest = head.partition(" ")
         target = urlsplit(rest.partition(" ")[0])
         parameters = {name: values[0] for name, values in parse_qs(target.query).items()}
@@ -146,14 +148,14 @@ _CLIENT = "client"
 
 
 class Tokens:
-    """OAuth tokens and client registration in memory, while the environment is open."""
+    """In-memory storage of OAuth tokens and of the client registration, until the environment is closed."""
 
     def __init__(self, client: OAuthClientInformationFull | None = None) -> None:
         self._client = client
         self._values: dict[str, Any] = {}
 
     async def get_tokens(self) -> OAuthToken | None:
-        """Return the stored tokens; None if there are none."""
+        """Return the stored tokens; None before the first sign-in."""
         tokens = self._read().get(_TOKENS)
         if tokens is None:
             return None
@@ -161,19 +163,19 @@ class Tokens:
         return OAuthToken.model_validate(tokens)
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Store new tokens."""
+        """Store new tokens, and redact them from now on in logs and output."""
         plain = tokens.model_dump(mode="json", exclude_none=True)
         shared().know_all(plain)
         self._write({**self._read(), _TOKENS: plain})
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """Return the client of the definition, else the registered one."""
+        """Return the OAuth client of the definition, or the client that the server registered; None without either."""
         registered = self._read().get(_CLIENT)
         shared().know_all(registered)
         return self._client or (None if registered is None else OAuthClientInformationFull.model_validate(registered))
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Store the client that the server has registered."""
+        """Store the OAuth client that the server has registered for divebook."""
         plain = client_info.model_dump(mode="json", exclude_none=True)
         shared().know_all(plain)
         self._write({**self._read(), _CLIENT: plain})
@@ -186,7 +188,7 @@ class Tokens:
 
 
 class FileTokens(Tokens):
-    """Tokens in a file that only its owner can read. It is replaced atomically.
+    """Storage of OAuth tokens in a file that only its owner can read. The file is replaced atomically.
 
     Parameters
     ----------
@@ -219,7 +221,7 @@ class FileTokens(Tokens):
 
 
 def provider_of(definition: MCPServerDefinition, policy: Policy, sealing: Sealing) -> OAuthClientProvider | None:
-    """Return the authentication that adds a server's tokens to requests and renews them; None without OAuth."""
+    """Return the httpx authentication that adds tokens to requests and renews them; None for a server without OAuth."""
     oauth = definition.oauth
     if oauth is None or definition.url is None:
         return None

@@ -41,18 +41,18 @@ T = TypeVar("T")
 IDLE = 300.0
 """Seconds after the last call until a server is stopped. The next call starts it again."""
 CLOSING = 6.0
-"""Seconds that all servers together may take to end with their environment."""
+"""Seconds that all servers together may take to end when their environment is closed."""
 
 
 class OnEngine(Protocol):
-    """Function that runs a coroutine on the engine's loop and waits for it in another thread."""
+    """Callback that runs a coroutine on the engine's event loop. Other threads call it and block for the result."""
 
     def __call__(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Return the result of the coroutine."""
+        """Return the result of the coroutine that `work` creates."""
 
 
 class Server:
-    """One MCP server. Implements `ToolServer`.
+    """One MCP server of an environment: opens, shares and closes its connection. Implements `ToolServer`.
 
     Parameters
     ----------
@@ -85,17 +85,17 @@ class Server:
 
     @property
     def name(self) -> str:
-        """Name of the server in definitions."""
+        """Name of the server in definitions, errors and ids of its resources."""
         return self.definition.name
 
     @property
     def timeout(self) -> float:
-        """Time limit of a call, in seconds."""
+        """Time limit of a tool call, in seconds."""
         return self.definition.timeout
 
     @property
     def sampling(self) -> str | None:
-        """Agent that answers its sampling requests; None to refuse them."""
+        """Name of the agent that answers the server's requests for a model; None to refuse such requests."""
         return self.definition.sampling
 
     @cached_property
@@ -111,36 +111,38 @@ class Server:
 
     @property
     def is_trusted(self) -> bool:
-        """True if hints of the server about its tools may relax rules, such as a hint that a tool changes nothing."""
+        """True if the server's hints about its tools may relax approval rules. The definition and the policy must allow
+        this.
+        """
         return self.definition.trusted and APPROVALS in self.policy.allowed
 
     def check(self) -> None:
-        """Raise `SetupError` unless the policy allows the variables and files that its definition names."""
+        """Raise `SetupError` unless the policy allows the variables and files that the server's definition names."""
         require_variables(self.definition, self.policy)
 
     # --- for people and their code -----------------------------------------------------------------------------------
 
     def resources(self) -> list[dict[str, Any]]:
-        """Return its resources: the id of each, for ``documents.get``, its name and its type."""
+        """Return the resources of the server: id (for ``documents.get``), name, description and media type of each."""
         return self._run_on_engine("list_resources", lambda module, client: module.resources(client, self.name))
 
     def read(self, address: str) -> Document:
-        """Return a resource as a document."""
+        """Return a resource of the server as a document."""
         document: Document = self._run_on_engine(
             "read_resource", lambda module, client: module.read(client, self.name, address)
         )
         return document
 
     def tools(self) -> tuple[OfferedTool, ...]:
-        """Return the usable tools that it offers now; raise `ServerError`."""
+        """Return the tools that the server offers now and that a model can use; raise `ServerError`."""
         return self._on_engine(self.discover).tools
 
     def prompts(self) -> list[dict[str, Any]]:
-        """Return name, description and arguments of each prompt."""
+        """Return name, description and argument names of each prompt of the server."""
         return self._run_on_engine("list_prompts", lambda module, client: module.prompts(client))
 
     def prompt(self, name: str, **arguments: str) -> list[dict[str, Any]]:
-        """Return role and content of each message of a prompt."""
+        """Return a prompt with its arguments filled in: role and content of each message."""
         return self._run_on_engine("get_prompt", lambda module, client: module.prompt(client, name, arguments))
 
     def _run_on_engine(self, operation: str, request: Callable[[Any, Client], Awaitable[T]]) -> T:
@@ -155,7 +157,7 @@ class Server:
     # --- for the engine ----------------------------------------------------------------------------------------------
 
     async def discover(self) -> Discovered:
-        """Return the usable tools that it offers now; raise `ServerError`."""
+        """Return the server's current tools and its instructions, in the form for agents; raise `ServerError`."""
         configuration = self.definition.tool_configuration
         if configuration is not None and not configuration.enabled:
             return Discovered()
@@ -197,13 +199,13 @@ class Server:
             return with_advice(CallOutcome(str(failed), is_error=True), self.name)
 
     async def _elicit(self, context: Any, params: Any) -> Any:  # noqa: ARG002 - the SDK names both
-        """Answer an elicitation request of the server during a call."""
+        """Answer an elicitation request (a question to a person) that the server sends during a tool call."""
         from divebook.tools.mcp.calls import request_of, response_of
 
         return response_of(await self._open_calls.ask(request_of(params)))
 
     async def _sample(self, context: Any, params: Any) -> Any:  # noqa: ARG002 - the SDK names both
-        """Answer a sampling request of the server during a call."""
+        """Answer a sampling request (a request for a model's answer) that the server sends during a tool call."""
         from divebook.tools.mcp.calls import NOT_ALLOWED, is_plain, sampled_of, sampling_of
 
         if not (self._open_calls and self.sampling and is_plain(params)):
@@ -211,7 +213,7 @@ class Server:
         return sampled_of(await self._open_calls.ask(sampling_of(params, self.sampling)))
 
     async def ask(self, operation: str, request: Callable[[Client], Awaitable[T]]) -> T:
-        """Make a request without side effects, and start the server if necessary; raise `ServerError`."""
+        """Send a request without side effects; start the server first if necessary; raise `ServerError`."""
         await _load()
         from divebook.tools.mcp.connection import HANDSHAKE, RefusedError
 
@@ -228,7 +230,10 @@ class Server:
         repeatable: bool = True,
         limit: float | None = None,
     ) -> T:
-        """Make a request. Repeat it once if the connection ended before it was sent, or if it is repeatable."""
+        """Send a request. Send it again if the connection ended and repeating is safe.
+
+        Repeating is safe if the request was not sent or is `repeatable`. Otherwise the outcome is unknown.
+        """
         from divebook.tools.mcp.connection import BrokenError
 
         with self._in_use():
@@ -296,7 +301,7 @@ class Server:
         return connection
 
     async def close(self) -> None:
-        """Stop the server for good."""
+        """End the connection for good. Later requests fail."""
         self._is_closed = True
         if self._stopping is not None:
             self._stopping.cancel()
@@ -309,7 +314,7 @@ _LOADED: list[object] = []
 
 
 async def _load() -> None:
-    """Load the SDK in a thread, so that other executions are not delayed."""
+    """Load the SDK in a thread, so that the event loop stays free for other executions."""
     if not _LOADED:
         _LOADED.append(await anyio.to_thread.run_sync(_modules))
 
@@ -328,7 +333,7 @@ def _modules() -> object:
 
 
 class Servers(Mapping[str, Server]):
-    """Servers of an environment, by name."""
+    """The MCP servers of an environment, by name."""
 
     def __init__(self, on_engine: OnEngine, sealing: Sealing | None = None) -> None:
         self._on_engine = on_engine
@@ -337,7 +342,7 @@ class Servers(Mapping[str, Server]):
         self._replaced: list[Server] = []
 
     def add(self, definition: MCPServerDefinition, policy: Policy, *, replace: bool = False) -> None:
-        """Add a server unless it exists. Another definition with the same name is an error unless `replace` is set.
+        """Add a server. An equal definition is ignored; another definition of the same name needs `replace`.
 
         The policy decides which programs it may start and which addresses it may reach.
         """
@@ -351,7 +356,7 @@ class Servers(Mapping[str, Server]):
         self._servers[definition.name] = Server(definition, policy, self._on_engine, sealing=self._sealing)
 
     def merge_from(self, servers: Servers) -> None:
-        """Add the servers of another environment, each with its own policy and new connections."""
+        """Add the servers of another environment. Each keeps its policy and gets a new connection."""
         for server in servers.values():
             self.add(server.definition, server.policy, replace=True)
 
@@ -367,25 +372,25 @@ class Servers(Mapping[str, Server]):
         return len(self._servers)
 
     async def close(self) -> None:
-        """Stop all servers concurrently."""
+        """End all connections concurrently, also those of replaced servers, within `CLOSING` seconds."""
         ending = [asyncio.ensure_future(server.close()) for server in (*self._servers.values(), *self._replaced)]
         if ending:
             await asyncio.wait(ending, timeout=CLOSING)
 
 
 class ServedDocuments:
-    """Library of a document repository that contains the resources of servers."""
+    """Read-only documents of a repository that are resources of MCP servers."""
 
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
 
     def get(self, path: str) -> Document:
-        """Return a document by its id."""
+        """Return a resource by its id ``mcp://server/address``."""
         server, _, address = path.removeprefix(SCHEME).partition("/")
         return self._servers[server].read(address)
 
     def list(self, prefix: str) -> list[str]:
-        """Return the ids that begin with a prefix. A prefix with only the scheme asks all servers."""
+        """Return the ids of resources that begin with a prefix. A prefix with only the scheme lists all servers."""
         name, slash, _ = prefix.removeprefix(SCHEME).partition("/")
         servers = [self._servers[name]] if name and (slash or name in self._servers) else list(self._servers.values())
         ids = [resource["id"] for server in servers for resource in server.resources()]
