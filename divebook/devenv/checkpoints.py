@@ -1,4 +1,6 @@
-"""Checkpoints of an environment: taking, storing and restoring its files and the state of its isolation."""
+"""Checkpoints of environments: storage of files and isolation state, and the operations that save, restore and delete
+them.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,12 @@ from divebook.workspace.snapshots.take import Snapshots
 from divebook.workspace.snapshots.tree import FILE, Tree, TreeEntry, shown_path
 
 BACKUP = "pre-restore"
-"""Name of the checkpoint taken before another one is restored. It is deleted when that is done."""
+"""Name of the checkpoint that is saved before a restore. It is deleted when the restore has succeeded."""
 SCHEMA = 1
 IGNORED = ".devenvignore"
-"""Name of the file with patterns of files that checkpoints leave out, one per line."""
+"""Name of the file in a saved folder with patterns of files to leave out, one pattern per line."""
 LARGEST = 2 << 30
-"""Most bytes of a folder that a checkpoint takes without `force`."""
+"""Maximum size in bytes of a folder that a checkpoint saves without `force`."""
 _FILES = "files"
 _FILES_FILE = "files.json"
 _MANIFEST = "checkpoint.json"
@@ -37,14 +39,14 @@ _GONE = ".gone-"
 
 
 class SavedFolder(NamedTuple):
-    """A folder to save or restore, with the patterns of files that are left out."""
+    """A folder that a checkpoint saves or restores, with the patterns of files to leave out."""
 
     path: Path
     exclude: tuple[str, ...]
 
 
 class EnvironmentCheckpoints:
-    """The checkpoints of one environment.
+    """Checkpoint storage of one environment.
 
     A checkpoint is a folder ``NAME/`` with a manifest ``checkpoint.json`` and ``files.json``, the trees of its files.
     The contents of files lie in ``.contents/``, shared by all checkpoints.
@@ -66,11 +68,11 @@ class EnvironmentCheckpoints:
     # --- what there is ---------------------------------------------------------------------------------------------
 
     def path(self, name: str) -> Path:
-        """Return the folder of a checkpoint, which need not exist."""
+        """Return the folder of a checkpoint. The checkpoint need not exist."""
         return self._folder / checked_name(name, "checkpoint")
 
     def read(self, name: str) -> dict[str, Any]:
-        """Return the manifest of a checkpoint; raises `CheckpointNotFoundError`."""
+        """Return the manifest of a checkpoint, as a dict; raises `CheckpointNotFoundError`."""
         path = self.path(name)
         try:
             return _manifest(path)
@@ -81,7 +83,7 @@ class EnvironmentCheckpoints:
             raise DevEnvError(f"the checkpoint {name!r} is damaged: {error}") from error
 
     def manifests(self) -> list[dict[str, Any]]:
-        """Return all manifests, oldest first, without those that cannot be read."""
+        """Return the manifests of all checkpoints, oldest first. Unreadable manifests are left out."""
         manifests = []
         for path in self._folder.glob("[!.]*"):
             with suppress(OSError, ValueError):  # half written, or damaged
@@ -89,7 +91,9 @@ class EnvironmentCheckpoints:
         return sorted(manifests, key=lambda manifest: (manifest["created_at"], manifest["name"]))
 
     def repair(self) -> None:
-        """Remove what killed processes left. A checkpoint whose replacement was interrupted gets its name back."""
+        """Clean up after killed processes: delete unfinished and deleted checkpoints, and undo unfinished
+        replacements.
+        """
         for remainder in self._folder.glob(f"{_PASSING}*"):
             try:
                 path = self.path(_manifest(remainder)["name"])
@@ -105,7 +109,7 @@ class EnvironmentCheckpoints:
     # --- taking ----------------------------------------------------------------------------------------------------
 
     def begin(self, name: str, *, overwrite: bool) -> Path:
-        """Create and return the folder in which a checkpoint is made."""
+        """Create the temporary folder for a new checkpoint and return it."""
         if self.path(name).exists() and not overwrite:
             raise DevEnvError(f"there is a checkpoint {name!r}: choose another name, or replace it with --overwrite")
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -114,7 +118,10 @@ class EnvironmentCheckpoints:
         return passing
 
     def keep_files(self, passing: Path, folders: Mapping[str, SavedFolder]) -> tuple[dict[str, Any], list[str]]:
-        """Store the files of folders; return the artefact, and the files left out with the reason."""
+        """Save the files of folders in a new checkpoint.
+
+        Returns the saved part of the manifest, and a text for each file that was left out, with the reason.
+        """
         trees = {}
         left_out = []
         try:
@@ -140,7 +147,7 @@ class EnvironmentCheckpoints:
         return {"kind": _FILES, "path": _FILES_FILE, "sha256": digest}, left_out
 
     def finish(self, passing: Path, name: str, fields: Mapping[str, Any]) -> Path:
-        """Write the manifest and give a checkpoint its name; return the path of the manifest."""
+        """Write the manifest of a new checkpoint and rename its temporary folder; return the path of the manifest."""
         write_json(passing / _MANIFEST, {"schema_version": SCHEMA, "name": name, **fields})
         path = self.path(name)
         if path.exists():
@@ -151,17 +158,17 @@ class EnvironmentCheckpoints:
         return path / _MANIFEST
 
     def drop(self, passing: Path) -> None:
-        """Remove the folder of an unfinished checkpoint."""
+        """Delete the temporary folder of a checkpoint that was not finished."""
         shutil.rmtree(passing, ignore_errors=True)
 
     # --- putting back ----------------------------------------------------------------------------------------------
 
     def artefacts(self, name: str) -> dict[str, dict[str, Any]]:
-        """Return the artefacts of a checkpoint, by kind."""
+        """Return the saved parts of a checkpoint, by kind of part."""
         return {artefact["kind"]: artefact for artefact in self.read(name)["artefacts"]}
 
     def trees(self, name: str) -> dict[str, Tree]:
-        """Return the files of a checkpoint by folder, after checking that all its parts exist and are undamaged.
+        """Verify all parts of a checkpoint and return its trees of files, by name of the folder.
 
         Raises
         ------
@@ -183,7 +190,7 @@ class EnvironmentCheckpoints:
         return rows
 
     def put_back(self, tree: Tree, folder: SavedFolder) -> None:
-        """Restore a folder to a tree.
+        """Restore a folder to the files of a tree.
 
         Files that are not in the tree are deleted, except those that checkpoints leave out.
         """
@@ -203,27 +210,27 @@ class EnvironmentCheckpoints:
     # --- letting go ------------------------------------------------------------------------------------------------
 
     def delete(self, name: str) -> None:
-        """Delete a checkpoint, also a damaged one; raises `CheckpointNotFoundError`."""
+        """Delete a checkpoint, even a damaged one; raises `CheckpointNotFoundError`."""
         if not self.path(name).is_dir():
             self.read(name)
         self._discard(self.path(name))
         self.tidy()
 
     def _discard(self, path: Path) -> None:
-        """Rename and delete a folder. The name is free at once: a half deleted checkpoint must not be listed."""
+        """Delete the folder of a checkpoint, renamed first so that a partly deleted checkpoint is never listed."""
         deleted = self._folder / f"{_GONE}{secrets.token_hex(6)}"
         path.rename(deleted)
         shutil.rmtree(deleted, ignore_errors=True)
 
     def keep_newest(self, count: int) -> None:
-        """Delete the oldest checkpoints beyond `count`. The backup does not count."""
+        """Delete the oldest checkpoints so that at most `count` remain. The backup of a restore does not count."""
         manifests = [manifest for manifest in self.manifests() if manifest["name"] != BACKUP]
         for manifest in manifests[: max(0, len(manifests) - count)]:
             self._discard(self.path(manifest["name"]))
         self.tidy()
 
     def tidy(self) -> None:
-        """Delete contents that no checkpoint uses.
+        """Delete stored file contents that no checkpoint uses any more.
 
         While a checkpoint is damaged nothing is deleted: its contents are unknown.
         """
@@ -249,8 +256,9 @@ def _digests(tree: Tree) -> list[str]:
 
 
 class KeptContents:
-    """Contents of files that the checkpoints of one environment share, each stored once under its SHA-256
-    (hexadecimal).
+    """Content-addressed storage of file contents for all checkpoints of one environment.
+
+    Each content is stored once, in a file named by its SHA-256 (hexadecimal).
 
     Parameters
     ----------
@@ -262,7 +270,7 @@ class KeptContents:
         self._folder = folder
 
     def keep(self, contents: Mapping[str, bytes]) -> None:
-        """Store contents by their digests.
+        """Store file contents by their SHA-256.
 
         Each is written to a temporary file and renamed, so it is complete or absent.
         """
@@ -280,7 +288,7 @@ class KeptContents:
             passing.replace(path)
 
     def get(self, digest: str) -> bytes:
-        """Return a content; raises `DevEnvError` if it is missing or damaged."""
+        """Return the content with a SHA-256; raises `DevEnvError` if it is missing or damaged."""
         try:
             content = (self._folder / digest).read_bytes()
         except OSError as error:
@@ -290,7 +298,9 @@ class KeptContents:
         return content
 
     def forget_but(self, digests: set[str]) -> None:
-        """Delete all contents except `digests`, and the temporary files of killed processes."""
+        """Delete all contents except those with the SHA-256 values in `digests`, and temporary files of killed
+        processes.
+        """
         if self._folder.is_dir():
             for path in self._folder.iterdir():
                 if path.name not in digests:
@@ -301,11 +311,11 @@ class KeptContents:
 
 
 RESTORING = "restoring"
-"""Phase of an environment that is being restored. If that was interrupted, the next user completes it."""
+"""Phase of an environment during a restore. If a process is killed meanwhile, the next command repeats the restore."""
 
 
 def checkpoints_of(folder: Path) -> EnvironmentCheckpoints:
-    """Return the checkpoints of an environment."""
+    """Return the checkpoint storage of the environment in a folder."""
     return EnvironmentCheckpoints(folder / "checkpoints")
 
 
@@ -319,7 +329,7 @@ async def save(
     force: bool = False,
     export: bool = False,
 ) -> tuple[Path, list[str]]:
-    """Take a checkpoint; return the path of its manifest, and notes about what it leaves out.
+    """Save a checkpoint of an environment; return the path of its manifest, and notes about files that it leaves out.
 
     Raises
     ------
@@ -369,7 +379,7 @@ async def _forget(isolation: Isolation, checkpoints: EnvironmentCheckpoints) -> 
 
 
 async def delete(isolation: Isolation, name: str) -> None:
-    """Delete a checkpoint; raises `CheckpointNotFoundError`."""
+    """Delete a checkpoint and its image; raises `CheckpointNotFoundError`."""
     checkpoints = checkpoints_of(isolation.folder)
     checkpoints.repair()
     checkpoints.delete(name)
@@ -377,7 +387,7 @@ async def delete(isolation: Isolation, name: str) -> None:
 
 
 async def restore(environments: Environments, isolation: Isolation, name: str, *, backup: bool = True) -> None:
-    """Restore an environment to a checkpoint. Its commands are ended first.
+    """Restore an environment to a checkpoint. Running commands are ended first.
 
     A backup is taken, then the phase ``restoring`` is recorded, then the parts are restored. All steps of the restore
     can be repeated, so that a process that finds the phase repeats the restore from its start (`finish_restoring`).
@@ -415,7 +425,7 @@ async def restore(environments: Environments, isolation: Isolation, name: str, *
 
 
 async def finish_restoring(environments: Environments, isolation: Isolation) -> None:
-    """Repeat a restore that was interrupted.
+    """Repeat a restore that was interrupted, for example because its process was killed.
 
     Raises
     ------
@@ -436,7 +446,7 @@ async def finish_restoring(environments: Environments, isolation: Isolation) -> 
 
 
 async def put_back(environments: Environments, isolation: Isolation, name: str) -> State:
-    """Restore all parts of a checkpoint, from the first part on even after an interruption; return the new state."""
+    """Restore all parts of a checkpoint and return the new state. Can be repeated after an interruption."""
     checkpoints = checkpoints_of(isolation.folder)
     folder = isolation.folder
     trees = checkpoints.trees(name)
@@ -458,7 +468,7 @@ async def put_back(environments: Environments, isolation: Isolation, name: str) 
 
 
 def _folders(environments: Environments, isolation: Isolation, *, with_mounts: bool) -> dict[str, SavedFolder]:
-    """Return the folders of an environment that are saved, by name."""
+    """Return the folders that a checkpoint of an environment saves, by name."""
     folders = isolation.folders()
     if with_mounts:
         folders |= {f"mounts{target}": source for target, source in isolation.mounts().items()}
@@ -466,7 +476,10 @@ def _folders(environments: Environments, isolation: Isolation, *, with_mounts: b
 
 
 def _left_out(environments: Environments, folder: Path) -> tuple[str, ...]:
-    """Return the patterns of files that are left out: those of the user, and the environments and log of divebook."""
+    """Return the patterns of files that checkpoints of a folder leave out.
+
+    These are the patterns of the user's ignore file, and the folders and logs of divebook itself.
+    """
     patterns: list[str] = []
     with suppress(FileNotFoundError):
         lines = (folder / IGNORED).read_text("utf-8", "replace").splitlines()

@@ -1,4 +1,6 @@
-"""Environments in containers, which exist until they are destroyed. Their checkpoints are images."""
+"""Development environments in Docker containers. A container exists until its environment is destroyed; checkpoints are
+images.
+"""
 
 from __future__ import annotations
 
@@ -45,21 +47,23 @@ NEVER = "never"
 MISSING = "missing"
 ALWAYS = "always"
 LABEL = "dev_env"
-"""Prefix of the labels of containers, images and networks."""
+"""Prefix of the label names of all containers, images and networks that belong to environments."""
 _NO_NETWORK = "none"
 _MEMORY = "/sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control"
-"""Files with the count of processes that the memory limit ended, of both versions of control groups."""
+"""Files of a container with the number of processes that its memory limit has killed, for cgroup versions 2 and 1."""
 
 
 class DockerIsolation(Isolation):
-    """A container whose working folder is a folder of the environment, or a volume of the user."""
+    """Isolation by a container. Its working folder is mounted: the environment's own folder, or a volume of the
+    user.
+    """
 
     enforcement: ClassVar[Mapping[str, str]] = {"cpu": ENFORCED, "memory": ENFORCED, "disk": CHECKED}
     warning: ClassVar[str | None] = None
     pull: str = MISSING
 
     def plan(self) -> State:
-        """Return the image; raises `DevEnvError` for a combination of settings that a container cannot have."""
+        """Return the name of the image; raises `DevEnvError` for settings that contradict each other."""
         ports_of(self.section.get("ports", ()))
         if self.section.get("ports") and self.section.get("network") == _NO_NETWORK:
             raise DevEnvError("docker.ports: nothing is published of a container without a network: leave out one")
@@ -104,7 +108,7 @@ class DockerIsolation(Isolation):
         return {f"{LABEL}.id": str(self.state["id"])}
 
     async def build(self) -> State:
-        """Create the container, and fetch its image first if it is missing."""
+        """Create the container. Depending on `pull`, fetch its image first."""
         image = self.state["image"]
         await self.retrying(lambda: self._fetch(image))
         async with self._engine() as engine:
@@ -176,7 +180,7 @@ class DockerIsolation(Isolation):
             await engine.stop(self._container)
 
     async def status(self) -> str:
-        """Return the status of the container; the recorded status if no engine answers."""
+        """Return the status of the container; the recorded status if the container engine does not answer."""
         try:
             async with self._engine() as engine:
                 container = await engine.state(self._container)
@@ -187,7 +191,7 @@ class DockerIsolation(Isolation):
         return "running" if container["Running"] else "stopped"
 
     async def is_gone(self) -> bool:
-        """Return whether the container has disappeared."""
+        """Return True if the container no longer exists."""
         async with self._engine() as engine:
             return await engine.state(self._container) is None
 
@@ -200,7 +204,7 @@ class DockerIsolation(Isolation):
             await engine.remove_network(self._network_name)
 
     async def is_busy(self) -> bool:
-        """Return whether the container runs a process besides its first one."""
+        """Return True if the container runs more processes than its first one."""
         async with self._engine() as engine:
             return await engine.processes(self._container) > 1
 
@@ -212,7 +216,7 @@ class DockerIsolation(Isolation):
     # --- commands --------------------------------------------------------------------------------------------------
 
     def workspace(self, manner: CommandManner = USUAL) -> DockerWorkspace:
-        """Return the container as a workspace."""
+        """Return a workspace whose commands run in the container."""
         return DockerWorkspace(
             self._working,
             container=self._container,
@@ -224,21 +228,21 @@ class DockerIsolation(Isolation):
         )
 
     def command_for(self, command: Command, manner: CommandManner) -> Command:
-        """Return the command unchanged: the engine itself has users and terminals."""
+        """Return the command unchanged: the container engine itself provides users and terminals."""
         _ = manner
         return command
 
     def host_variables(self) -> dict[str, str]:
-        """Return an empty dict: commands have the variables of the image."""
+        """Return an empty dict: commands in the container get no variables of this process."""
         return {}
 
     @property
     def inherits(self) -> bool:
-        """Return True: commands get the variables of the image."""
+        """Return True: commands get the environment variables of the image."""
         return True
 
     async def memory_kills(self, workspace: LocalWorkspace) -> int:
-        """Return how many processes the memory limit has ended.
+        """Return how many processes in the container the memory limit has killed.
 
         The count is read from the control group, because the engine reports the first process of the container only.
         """
@@ -249,12 +253,14 @@ class DockerIsolation(Isolation):
     # --- checkpoints and use ---------------------------------------------------------------------------------------
 
     def folders(self) -> dict[str, Path]:
-        """Return the working folder, unless it is a volume of the user, and the managed volumes."""
+        """Return the folders to save in a checkpoint: the managed volumes, and the working folder unless it is a user's
+        volume.
+        """
         managed = {f"volumes/{mount.source.name}": mount.source for mount in self._mounts if mount.is_managed}
         return {**({"work": self.folder / "work"} if self._working == self.folder / "work" else {}), **managed}
 
     def mounts(self) -> dict[str, Path]:
-        """Return the user's folders that the container may write."""
+        """Return the user's own folders that the container may write, by their paths in the container."""
         writable = [mount for mount in self._mounts if not mount.is_managed and not mount.is_read_only]
         return {mount.target: mount.source for mount in writable if mount.source.is_dir()}
 
@@ -268,7 +274,7 @@ class DockerIsolation(Isolation):
 
     @property
     def _repository(self) -> str:
-        """Return the repository name of its images.
+        """Return the repository name under which the images of the environment's checkpoints are stored.
 
         Engines accept lower-case letters and digits only. If the name has other letters, the id of the environment is
         added, so that two names never share a repository.
@@ -278,13 +284,13 @@ class DockerIsolation(Isolation):
         return f"dev-env/{tenant}/{label}"
 
     async def export(self, folder: Path, artefacts: Artefacts) -> list[dict[str, Any]]:
-        """Write the image into a file that an engine on another machine can load."""
+        """Write the checkpoint's image into a file that the container engine of another machine can load."""
         async with self._engine() as engine:
             await engine.write_image(str(artefacts[IMAGE]["image"]), folder / _ARCHIVE_FILE)
         return [{"kind": _ARCHIVE, "path": _ARCHIVE_FILE, "sha256": digest_of(folder / _ARCHIVE_FILE)}]
 
     async def require(self, folder: Path, artefacts: Artefacts) -> None:
-        """Raise `DevEnvError` unless the image exists, or can be loaded from the exported file."""
+        """Raise `DevEnvError` unless the checkpoint's image exists or can be loaded from its exported file."""
         async with self._engine() as engine:
             try:
                 if _ARCHIVE in artefacts and not await engine.has_image(_image(artefacts)):
@@ -294,7 +300,8 @@ class DockerIsolation(Isolation):
                 raise DevEnvError(f"the image of the checkpoint is gone: {error}") from error
 
     async def put_back(self, folder: Path, artefacts: Artefacts) -> State:
-        """Create a new container from the image, then remove the old one, which is stopped first.
+        """Replace the container by a new one from the checkpoint's image. The old one is stopped first and removed
+        last.
 
         The old one cannot run meanwhile: it holds the published ports and writes into the same folders. If the new
         container cannot be created, the old one is started again and `NotReplacedError` is raised.
@@ -320,12 +327,12 @@ class DockerIsolation(Isolation):
         return container
 
     async def forget_but(self, remaining: Iterable[Artefacts]) -> None:
-        """Remove the images of deleted checkpoints, but not the image of the container."""
+        """Remove the images of deleted checkpoints. The image of the current container is kept."""
         async with self._engine() as engine:
             await engine.remove_images(self._own, but=frozenset({*map(_image, remaining), self.state["image"]}))
 
     async def use(self) -> ResourceUsage:
-        """Measure the container through the engine; the folders of the environment count as disk."""
+        """Measure the resource usage of the container. Disk usage includes the folders of the environment."""
         disk = sum(size_of(folder) for folder in self.folders().values())
         if await self.status() != "running":
             return ResourceUsage(0.0, 0, disk)
@@ -339,7 +346,7 @@ def _image(artefacts: Artefacts) -> str:
 
 
 async def engine_version() -> str:
-    """Return the version of the engine; raises `EngineUnavailableError`."""
+    """Return the version of the container engine; raises `EngineUnavailableError`."""
     engine = KeepingEngine()
     try:
         return await engine.version()
@@ -353,22 +360,26 @@ _PORTS = re.compile(r"(?:(?P<at>[^:]*):)??(?:(?P<outside>[\d-]+):)?(?P<inside>[\
 
 
 class Mount(NamedTuple):
-    """A folder of this machine that a container mounts."""
+    """A folder of this machine that is mounted into a container."""
 
     source: Path
     target: str
     is_read_only: bool
     is_managed: bool
-    """True if it was created for the environment and is deleted with it."""
+    """True if the folder is a named volume, which is created for the environment and deleted with it."""
 
     @property
     def inside(self) -> str:
-        """Return the path in the container, with ``:ro`` for read-only, as `DockerWorkspace` expects it."""
+        """Return the mount point as `DockerWorkspace` expects it: the path in the container, with ``:ro`` if
+        read-only.
+        """
         return f"{self.target}:ro" if self.is_read_only else self.target
 
 
 def mounts_of(volumes: Iterable[str], folder: Path) -> list[Mount]:
-    """Parse volumes such as ``/data:/data:ro`` or ``cache:/cache``. A name is a folder managed by the environment.
+    """Parse the configured volumes, such as ``/data:/data:ro`` or ``cache:/cache``.
+
+    A source without a slash is the name of a volume: a folder that the environment creates and deletes.
 
     Raises
     ------
@@ -395,7 +406,7 @@ def _mount(volume: str, folder: Path) -> Mount:
 
 
 def _require_allowed(path: Path, folder: Path, *, is_read_only: bool) -> None:
-    """Raise `EnvironmentDeniedError` if a container may not mount a folder. The environment's own folder is allowed."""
+    """Raise `EnvironmentDeniedError` if a container must not mount a folder of this machine."""
     home = Path(os.path.realpath(Path.home()))
     reason = None
     if path in (Path("/"), Path("/var"), home) or any(path.is_relative_to(place) for place in _FORBIDDEN):
@@ -409,8 +420,9 @@ def _require_allowed(path: Path, folder: Path, *, is_read_only: bool) -> None:
 
 
 def ports_of(texts: Iterable[str]) -> list[PublishedPort]:
-    """Parse ports such as ``8080:80`` or ``0.0.0.0:53:53/udp``. Without an address, a port is published on the
-    loopback.
+    """Parse the configured ports, such as ``8080:80`` or ``0.0.0.0:53:53/udp``.
+
+    A port without an address is published on the loopback interface only.
 
     Raises `DevEnvError` if the syntax of one is wrong.
     """

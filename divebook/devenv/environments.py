@@ -1,4 +1,6 @@
-"""Environments below one root: lookup by name, permissions, and locks between processes."""
+"""Storage of environments below one root folder: lookup by name, permissions, recorded states, and locks between
+processes.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,14 @@ from divebook.devenv.templates import Configuration, Layout, Retrying, RootSetti
 from divebook.errors import DevEnvError, DivebookError, EnvironmentDeniedError, EnvironmentNotFoundError
 
 WAIT = 30.0
-"""Default seconds to wait for a lock."""
+"""Seconds to wait for a lock, unless the caller sets another time."""
 
 
 @asynccontextmanager
 async def locked(path: Path, subject: str, *, wait: float = WAIT) -> AsyncIterator[None]:
-    """Hold a lock file; raises `DevEnvError` if another process holds it for `wait` seconds.
+    """Hold a lock file during the block; raise `DevEnvError` if another process holds the lock for `wait` seconds.
+
+    The operating system releases the lock of a process that is killed.
 
     The kernel holds the lock, so that a process that is killed releases it.
     """
@@ -43,7 +47,7 @@ async def locked(path: Path, subject: str, *, wait: float = WAIT) -> AsyncIterat
 CREATING = "creating"
 REMOVING = "removing"
 UNFINISHED = (CREATING, REMOVING)
-"""Phases of an environment that is being created or removed, or whose process was killed meanwhile."""
+"""Phases of an environment that is not usable: it is being created or removed, or that was interrupted by a kill."""
 _DELETED = ".gone-"
 RUNNING = "running"
 STOPPED = "stopped"
@@ -58,7 +62,7 @@ _KINDS: dict[str, type[Isolation]] = {
 
 @dataclass
 class Environments:
-    """The environments below one root, as one owner of one tenant sees them."""
+    """The environments below one root folder, with the permissions of one owner of one tenant."""
 
     layout: Layout
     tenant: str
@@ -69,11 +73,11 @@ class Environments:
 
     @property
     def settings(self) -> RootSettings:
-        """Return the settings of the root."""
+        """Return the settings of the root folder, read anew each time."""
         return RootSettings.read(self.layout.settings)
 
     def folders(self) -> list[Path]:
-        """Return the folders of all environments, by name."""
+        """Return the folders of all environments, sorted by name."""
         self.layout.require_own()
         return sorted(self.layout.environments.glob("[!.]*")) if self.layout.environments.is_dir() else []
 
@@ -107,7 +111,9 @@ class Environments:
 
     @asynccontextmanager
     async def hold(self, name: str, *, phases: Collection[str] = ()) -> AsyncIterator[Path]:
-        """Lock an environment and yield its folder; raises as `folder_of`, and `DevEnvError` if it stays locked.
+        """Lock an environment during the block and yield its folder.
+
+        Raises the errors of `folder_of`, and `DevEnvError` if the environment stays locked.
 
         The environment is looked up before and after: another process may have removed it while this one waited.
         """
@@ -119,14 +125,17 @@ class Environments:
 
     @asynccontextmanager
     async def lock(self, name: str, *, wait: float | None = None) -> AsyncIterator[None]:
-        """Hold the lock of a name, which need not exist. `wait` is in seconds; None for the default of this object."""
+        """Hold the lock of a name during the block.
+
+        No environment of that name needs to exist. `wait` is in seconds; None means the `wait` of this object.
+        """
         self.layout.locks.mkdir(mode=0o700, parents=True, exist_ok=True)
         seconds = self.wait if wait is None else wait
         async with locked(self.layout.locks / name.lower(), f"the environment {name!r}", wait=seconds):
             yield
 
     def state(self, folder: Path) -> State:
-        """Return the recorded state of an environment. If it cannot be read, return a state with status ``error``."""
+        """Return the recorded state of an environment; a state with status ``error`` if it cannot be read."""
         try:
             state: State = json.loads((folder / "state.json").read_text("utf-8"))
             _ = state["id"], state["status"]
@@ -137,22 +146,22 @@ class Environments:
         return state
 
     def tidy(self) -> None:
-        """Remove the files of deleted environments whose removal was interrupted."""
+        """Delete the remaining files of removed environments whose removal was interrupted."""
         for folder in self.layout.environments.glob(f"{_DELETED}*"):
             shutil.rmtree(folder, ignore_errors=True)
 
     def create_folder(self, folder: Path, configuration: Configuration, state: State) -> None:
-        """Create the folder of a new environment, with its configuration and state."""
+        """Create the folder of a new environment and write its configuration and state."""
         folder.mkdir(mode=0o700)
         write_json(folder / "config.json", configuration)
         self.write(folder, state)
 
     def write(self, folder: Path, state: State) -> None:
-        """Write the state of an environment."""
+        """Write the state of an environment to its file ``state.json``."""
         write_json(folder / "state.json", state)
 
     def configuration(self, folder: Path) -> Configuration:
-        """Return the configuration with which an environment was created; raises `DevEnvError` if it cannot be read."""
+        """Return the configuration that an environment was created with; raises `DevEnvError` if it cannot be read."""
         try:
             result: Configuration = json.loads((folder / "config.json").read_text("utf-8"))
         except (OSError, ValueError) as error:
@@ -160,12 +169,15 @@ class Environments:
         return result
 
     def isolation(self, folder: Path, state: State, configuration: Configuration | None = None) -> Isolation:
-        """Return the isolation of an environment; raises `DevEnvError` if its configuration is damaged."""
+        """Create the isolation object of an environment from its configuration and state.
+
+        Raises `DevEnvError` if the configuration is damaged.
+        """
         settings = self.configuration(folder) if configuration is None else configuration
         return _KINDS[settings["isolation_type"]](folder, settings, state, self.layout.secrets, self.retrying)
 
     async def remove(self, folder: Path, state: State, *, keeps_checkpoints: bool = False) -> None:
-        """Remove an environment.
+        """Remove an environment: its isolation, its folder, and unless `keeps_checkpoints` its checkpoints.
 
         The phase ``removing`` is recorded first. If this process is killed, the name is free all the same, and the next
         process removes the rest.
@@ -181,7 +193,7 @@ class Environments:
         self.forget(folder, state, keeps_checkpoints=keeps_checkpoints)
 
     def forget(self, folder: Path, state: State, *, keeps_checkpoints: bool = False) -> None:
-        """Remove the folder of an environment, and its working folder if that was created with it.
+        """Remove the folder of an environment, and its working folder if that was created with the environment.
 
         Nothing else is removed.
         """
@@ -197,13 +209,15 @@ class Environments:
             shutil.rmtree(state["working_dir"], ignore_errors=True)
 
     def adopt_checkpoints(self, folder: Path) -> None:
-        """Give an environment the checkpoints that were kept when an earlier one of its name was destroyed."""
+        """Move checkpoints that were kept when an earlier environment of this name was destroyed to the new
+        environment.
+        """
         checkpoints = self.layout.kept / self.tenant / folder.name
         if checkpoints.is_dir() and not (folder / "checkpoints").exists():
             checkpoints.rename(folder / "checkpoints")
 
     def error_state(self, state: State, error: DivebookError) -> State:
-        """Return a state with status ``error`` and the cause."""
+        """Return a copy of a state with status ``error``, and with code, message and time of an exception."""
         failure: dict[str, Any] = {
             "code": getattr(error, "exit_code", DevEnvError.exit_code),
             "message": str(error),

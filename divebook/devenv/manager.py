@@ -1,4 +1,6 @@
-"""Manager of development environments: creation from templates, use through workspaces, lookup by name."""
+"""Manager of development environments: creates environments from templates, runs commands in them, and saves and
+removes them.
+"""
 
 from __future__ import annotations
 
@@ -60,9 +62,11 @@ from divebook.workspace.local import LocalWorkspace
 from divebook.workspace.shell import Command, CommandInput, OutputListener, ShellResult
 
 FALLBACKS = ("docker", "virtualenv", "native")
-"""The kinds of isolation, in the order in which one replaces another."""
+"""Kinds of isolation in order of preference: if one is not available, `fallback` uses the next."""
 _KILLED = 137
-"""Exit code of a process that SIGKILL ended, as the memory limit of a container does."""
+"""Exit code of a process that was killed by SIGKILL, for example because it exceeded the memory limit of its
+container.
+"""
 
 
 def _now() -> str:
@@ -71,7 +75,7 @@ def _now() -> str:
 
 @dataclass
 class DevEnvManager:
-    r"""The development environments below one root.
+    r"""Manager of the development environments below one root folder.
 
     Owner and tenant are labels, not an authentication: to separate users, give each a root and a system account.
 
@@ -142,7 +146,7 @@ class DevEnvManager:
         settings: Mapping[str, str] | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> Configuration:
-        """Return the configuration that `create` would use for these arguments, without creating anything.
+        """Return the configuration that `create` would use for the same arguments. Nothing is created.
 
         The order of precedence: template with its parents, profile, `settings`, `environ`. Names such as
         ``${ENV_NAME}`` are filled in at the end, so that all of them may contain names.
@@ -182,7 +186,7 @@ class DevEnvManager:
         fallback: bool = False,
         install_tools: bool = False,
     ) -> Path:
-        """Create an environment and return its folder. If a step fails, everything created so far is removed.
+        """Create an environment and return its folder. If a step fails, all that was created is removed.
 
         Parameters
         ----------
@@ -248,7 +252,8 @@ class DevEnvManager:
             return folder
 
     async def _exists(self, name: str, template: str, profile: str, *, exist_ok: bool) -> bool:
-        """Return whether a usable environment of this name exists; raise `DevEnvError` if the name is not free.
+        """Return True if a usable environment of this name exists; raise `DevEnvError` if another environment has the
+        name.
 
         An unfinished environment, whose creator was killed, is removed first. Names are compared without case, because
         file systems may be case-insensitive.
@@ -286,7 +291,7 @@ class DevEnvManager:
         }
 
     async def _reserve(self, folder: Path, state: State, configuration: Configuration) -> None:
-        """Create the folder of an environment, if the host and the quota of the tenant have room for it."""
+        """Create the folder of a new environment, provided that host and tenant quota allow its limits."""
         defaults = profile_of(DEFAULT, self.layout.profiles)["resource_limits"].items()
         # Default limits that nobody asked for must not be a reason to refuse a small machine.
         require_host(dict(state["resource_limits"].items() - defaults), self.layout.environments)
@@ -298,7 +303,9 @@ class DevEnvManager:
             self._environments.create_folder(folder, configuration, state)
 
     async def _with_available_kind(self, name: str, configuration: Configuration) -> Configuration:
-        """Return the configuration with another kind of isolation, if no engine answers and the template has one."""
+        """Return the configuration, with another kind of isolation if no container engine answers and the template
+        allows it.
+        """
         kinds = [kind for kind in FALLBACKS[1:] if kind in configuration]
         if configuration["isolation_type"] != FALLBACKS[0] or not kinds:
             return configuration
@@ -326,7 +333,7 @@ class DevEnvManager:
         user: str | None = None,
         terminal: tuple[int, int] | None = None,
     ) -> ShellResult:
-        """Run a command in an environment, and start the environment first if it is stopped and `start` is true.
+        """Run a command in an environment. A stopped environment is started first, if `start` is true.
 
         Parameters
         ----------
@@ -392,7 +399,7 @@ class DevEnvManager:
         cwd: str | None = None,
         user: str | None = None,
     ) -> str:
-        """Start a command that continues after this process ends; return the id of its job (see `jobs`)."""
+        """Start a command that continues after this process ends; return the id of its background job."""
         folder = self._environments.folder_of(name)
         if self._environments.state(folder)["status"] == ERROR:
             raise CommandFailedError(f"the environment {name!r} is broken: restore it, or create it anew")
@@ -403,11 +410,11 @@ class DevEnvManager:
         return self.jobs(name).start(request, self.now())
 
     def jobs(self, name: str) -> Jobs:
-        """Return the jobs of an environment."""
+        """Return the background jobs of an environment."""
         return Jobs(self._environments.folder_of(name) / "jobs")
 
     async def copy_in(self, source: Path, name: str, target: str) -> str:
-        """Copy a file or folder of this machine into an environment; return its path there.
+        """Copy a file or folder of this machine into an environment; return the path of the copy there.
 
         An existing folder `target` receives the copy inside. Any other `target` is the new path of the copy.
         """
@@ -420,7 +427,7 @@ class DevEnvManager:
                 return await copy_in(run, source, target)
 
     async def copy_out(self, name: str, source: str, target: Path) -> Path:
-        """Copy a file or folder of an environment to this machine; return its path.
+        """Copy a file or folder of an environment to this machine; return the path of the copy.
 
         `target` is treated as in `copy_in`.
         """
@@ -430,21 +437,21 @@ class DevEnvManager:
 
     @asynccontextmanager
     async def _without_secrets(self, name: str) -> AsyncIterator[Callable[..., Awaitable[ShellResult]]]:
-        """Yield a function that runs commands without secrets, so that their output is not redacted."""
+        """Yield a function that runs commands in an environment without its secrets, so that output is not redacted."""
         isolation = await self._ready(name)
         async with isolation.workspace(CommandManner(has_secrets=False)) as workspace:
             yield functools.partial(run_command, isolation, workspace)
 
     @asynccontextmanager
     async def open(self, name: str) -> AsyncIterator[LocalWorkspace]:
-        """Yield an environment as a workspace: its files, and a shell with its variables."""
+        """Yield the workspace of an environment: its files, and a shell with its variables."""
         isolation = await self._ready(name)
         workspace = isolation.workspace()
         async with workspace:
             yield workspace
 
     async def _ready(self, name: str, *, start: bool = True) -> Isolation:
-        """Return a running environment. An interrupted restore is completed first."""
+        """Return the isolation of an environment, started if it was stopped. Complete an interrupted restore first."""
         async with self._environments.hold(name) as folder:
             isolation = await self._without_interrupted_restore(folder)
             status = await isolation.status()
@@ -460,7 +467,7 @@ class DevEnvManager:
             return isolation
 
     async def _without_interrupted_restore(self, folder: Path) -> Isolation:
-        """Return an environment, after an interrupted restore has been completed."""
+        """Return the isolation of an environment. If a restore was interrupted, repeat it first."""
         state = self._environments.state(folder)
         isolation = self._environments.isolation(folder, state)
         if state.get("phase") == RESTORING:
@@ -469,12 +476,12 @@ class DevEnvManager:
         return isolation
 
     async def start(self, name: str) -> None:
-        """Start an environment."""
+        """Start a stopped environment. A running one stays as it is."""
         with self._activity.operation("start", name):
             await self._ready(name)
 
     async def stop(self, name: str) -> None:
-        """Stop an environment and all its commands; its next command starts it again."""
+        """Stop an environment and all its commands. The next command starts it again."""
         with self._activity.operation("stop", name):
             async with self._environments.hold(name) as folder:
                 isolation = await self._without_interrupted_restore(folder)
@@ -482,7 +489,7 @@ class DevEnvManager:
                 self._environments.write(folder, {**isolation.state, "status": STOPPED})
 
     async def destroy(self, name: str, *, force: bool = False, keep_checkpoints: bool = False) -> None:
-        """Remove an environment. Folders that existed before it are kept.
+        """Remove an environment. Folders that existed before the environment was created are kept.
 
         Parameters
         ----------
@@ -504,7 +511,8 @@ class DevEnvManager:
                     self._environments.forget(folder, state, keeps_checkpoints=keep_checkpoints)
 
     async def collect(self, *, idle: float | None = None, dry: bool = False) -> list[CleanupResult]:
-        """Remove unused environments of this tenant: unfinished or expired ones, and containers without an environment.
+        """Remove unused environments of this tenant: unfinished and expired ones, and containers without an
+        environment.
 
         Parameters
         ----------
@@ -551,7 +559,7 @@ class DevEnvManager:
         return states
 
     async def _with_current_status(self, folder: Path, *, usage: bool) -> State:
-        """Return a state with its current status."""
+        """Return the recorded state of an environment, with its current status and optionally its resource usage."""
         state = self._environments.state(folder)
         if state["status"] == ERROR:
             return state
@@ -563,7 +571,7 @@ class DevEnvManager:
             return self._environments.error_state(state, error)
 
     async def inspect(self, name: str) -> dict[str, Any]:
-        """Return the state of an environment with its configuration and the names of its checkpoints."""
+        """Return the state of an environment, its configuration and the names of its checkpoints."""
         folder = self._environments.folder_of(name)
         names = [record["name"] for record in checkpoints_of(folder).manifests()]
         state = await self._with_current_status(folder, usage=False)
@@ -571,7 +579,7 @@ class DevEnvManager:
         return {**state, "checkpoints": names, "config": configuration}
 
     async def resources(self, name: str) -> dict[str, Any]:
-        """Return the current resource usage of an environment, its limits, and how each is enforced."""
+        """Return the resource usage of an environment, its limits, and how strictly each limit is enforced."""
         folder = self._environments.folder_of(name)
         state = self._environments.state(folder)
         usage = await self._environments.isolation(folder, state).use()
@@ -579,7 +587,7 @@ class DevEnvManager:
         return {**usage.as_json(), "limits": limits, "enforcement": state.get("enforcement", {})}
 
     def events(self, name: str | None = None) -> Iterator[str]:
-        """Return the operations of the tenant, in one environment or all, as JSON lines, oldest first."""
+        """Return the logged operations of the tenant as JSON lines, oldest first. With `name`, of one environment."""
         return self.log.json_lines(self.tenant, name)
 
     def logs(self, name: str) -> Iterator[str]:
@@ -599,7 +607,9 @@ class DevEnvManager:
         force: bool = False,
         export: bool = False,
     ) -> Path:
-        """Take a checkpoint, and return the path of its manifest. Each thing left out is a warning.
+        """Save a checkpoint of an environment; return the path of its manifest.
+
+        A warning names each file or folder that the checkpoint leaves out.
 
         Parameters
         ----------
@@ -629,7 +639,7 @@ class DevEnvManager:
             return path
 
     async def restore(self, name: str, checkpoint: str, *, backup: bool = True) -> None:
-        """Restore an environment to a checkpoint.
+        """Restore an environment to the files and the isolation state of a checkpoint.
 
         With `backup`, a checkpoint of the current state is kept until that is done.
         """
@@ -659,17 +669,19 @@ class DevEnvManager:
 
 @dataclass(frozen=True)
 class _Creation:
-    """One environment that is being created: its steps, and the removal of what exists if one fails."""
+    """Creation of one environment: the steps that build it, and the cleanup if a step fails."""
 
     environments: Environments
     activity: ActivityLog
     isolation: Isolation
     folder: Path
     state: State
-    """The recorded state; `build` adds what the isolation returns."""
+    """Recorded state of the environment. `build` adds the fields that the isolation returns."""
 
     async def build(self, limit: float, *, init: bool, install_tools: bool) -> None:
-        """Build the isolation, install tools and run the ``init`` commands within `limit` seconds."""
+        """Build the isolation, install the tools and run the ``init`` commands; raise an error after `limit`
+        seconds.
+        """
         try:
             async with asyncio.timeout(None if math.isinf(limit) else limit):
                 self.state.update(await self.isolation.build())
@@ -683,12 +695,15 @@ class _Creation:
             ) from error
 
     async def _install_tools(self) -> None:
-        """Install the configured tools; a tool without a known package is a warning."""
+        """Install the tools of the template. A tool that cannot be installed is logged as a warning."""
         for problem in await install(self.isolation, functools.partial(run_command, self.isolation)):
             self.activity.warn(problem, self.isolation.state["name"])
 
     async def _run_init(self) -> None:
-        """Run the ``init`` commands up to the first that fails. They get the template names as variables."""
+        """Run the ``init`` commands of the template in order. Stop at the first command that fails.
+
+        The commands get the names that templates may contain, such as ``ENV_NAME``, as environment variables.
+        """
         isolation = self.isolation
         name = isolation.state["name"]
         names = template_names(name, isolation.folder, self.environments.tenant, self.environments.owner)
@@ -701,7 +716,7 @@ class _Creation:
                     raise CommandFailedError(f"the init command {command!r} ended with {result.exit_code}: {output}")
 
     async def undo(self, error: BaseException, *, keep: bool) -> None:
-        """Remove the unfinished environment, or record `error` in its state if `keep`.
+        """Remove the unfinished environment. With `keep`, keep it and record `error` in its state.
 
         An error of the removal is a warning, because it must not hide `error`.
         """
@@ -731,7 +746,9 @@ async def run_command(
     undecodable: str = "replace",
     manner: CommandManner = USUAL,
 ) -> ShellResult:
-    """Run a command in an entered workspace with the variables of its environment; arguments as `Shell.execute`."""
+    """Run a command in an entered workspace, with the variables of the environment. Parameters as in
+    `Shell.execute`.
+    """
     return await workspace.shell.execute(
         isolation.command_for(command, manner),
         timeout=timeout,
@@ -745,7 +762,7 @@ async def run_command(
 
 
 def template_names(name: str, folder: Path, tenant: str, owner: str) -> dict[str, str]:
-    """Return the values of the names that templates may contain, such as ``${ENV_NAME}``."""
+    """Return the values for the placeholders of templates, such as ``${ENV_NAME}``, by name."""
     return {
         "PWD": str(Path.cwd()),
         "HOME": str(Path.home()),
@@ -757,7 +774,9 @@ def template_names(name: str, folder: Path, tenant: str, owner: str) -> dict[str
 
 
 def _with(configuration: Configuration, keys: list[str], value: Any) -> Configuration:
-    """Return a configuration with `value` at a nested key. A mapping is merged; a text that is JSON is parsed.
+    """Return a copy of a configuration with `value` set at the nested key `keys`.
+
+    A mapping is merged into the existing one. A string that is a JSON list, object or boolean is parsed.
 
     Only lists, objects and booleans of JSON count: ``"1"`` stays a text, since versions and limits are texts.
     """
@@ -774,7 +793,7 @@ def _with(configuration: Configuration, keys: list[str], value: Any) -> Configur
 
 
 def _require_enforced(isolation: Isolation) -> None:
-    """Raise `LimitExceededError` if a limit is advisory only."""
+    """Raise `LimitExceededError` if a limit is only advisory with this kind of isolation."""
     advisory = [key for key, how in isolation.enforcement.items() if how == ADVISORY]
     if advisory:
         raise LimitExceededError(f"{', '.join(advisory)} cannot be enforced with {isolation.state['isolation_type']}")
@@ -798,6 +817,6 @@ def _over_disk(isolation: Isolation, used: int) -> str:
 
 
 def _without_writes(command: Command) -> Command:
-    """Return a command that runs with a file size limit of 0 bytes: it can empty or remove files, but not write."""
+    """Return a command with a file size limit of 0 bytes: the command can delete or empty files, but not write."""
     words = ["/bin/sh", "-c", command] if isinstance(command, str) else command
     return ["/bin/sh", "-c", 'ulimit -f 0 && exec "$@"', "sh", *words]

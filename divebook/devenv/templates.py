@@ -1,4 +1,6 @@
-"""Templates of environments, built in or of the user: schema, inheritance, limits, and the files below a root."""
+"""Templates of environments: schema, inheritance, placeholders and limits; also the settings and file layout of a root
+folder.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ from divebook.text.redaction import shared
 
 
 class Templates:
-    """The templates of a root.
+    """The templates that are available below a root folder: built-in ones, and the user's own files.
 
     Parameters
     ----------
@@ -46,7 +48,7 @@ class Templates:
         self.folder = folder
 
     def read(self, name: str) -> Configuration:
-        """Return a template as its file states it; raises `TemplateNotFoundError`."""
+        """Return the content of one template, without its parents; raises `TemplateNotFoundError`."""
         return {**read_configuration(self._require(name), name), "name": name}
 
     def _require(self, name: str) -> Path:
@@ -57,18 +59,22 @@ class Templates:
         return path
 
     def resolved(self, name: str) -> tuple[Configuration, list[str]]:
-        """Return a template merged with its parents, and their names; raises `DevEnvError` if the result is invalid."""
+        """Return a template merged with its parents, and the names of the parents; raises `DevEnvError` if it is
+        invalid.
+        """
         configuration, inherits = resolved(name, self.read)
         check(configuration, name)
         return configuration, inherits
 
     def summaries(self, category: str | None = None) -> list[dict[str, Any]]:
-        """Return a summary of each template, sorted by name. An invalid template has ``error`` with the reason."""
+        """Return a summary of each template, sorted by name. The summary of an invalid template has the reason in
+        ``error``.
+        """
         summaries = [self._summary(name, path) for name, path in sorted(self._paths().items())]
         return [template for template in summaries if category in (None, template["category"])]
 
     def create(self, name: str, text: str, *, force: bool = False, allow_secrets: bool = False) -> str | None:
-        """Store a template of the user; raises `DevEnvError` if it is invalid or its name exists.
+        """Store a user's template from its JSON text; raises `DevEnvError` if it is invalid or the name is in use.
 
         A template with a secret is refused unless `allow_secrets`, because templates are files that people share.
         Returns the name in the text, if it differs from `name`.
@@ -93,14 +99,14 @@ class Templates:
         return name_in_text if name_in_text != name else None
 
     def require_valid(self, name: str, text: str) -> Configuration:
-        """Parse a text as the template `name` and return it; raises `DevEnvError` if it is invalid."""
+        """Parse a JSON text as the template `name` and return it; raises `DevEnvError` if it is invalid."""
         template = {**parsed(text, name), "name": name}
         configuration, _ = resolved(name, lambda parent: template if parent == name else self.read(parent))
         check(configuration, name)
         return template
 
     def delete(self, name: str) -> None:
-        """Delete a template of the user. Environments created from it stay unchanged."""
+        """Delete a user's template. Environments that were created from it stay unchanged."""
         path = self._require(name)
         if name in _built_in():
             raise EnvironmentDeniedError(f"the template {name!r} is built in: it cannot be deleted")
@@ -128,7 +134,9 @@ class Templates:
         }
 
     def _category(self, name: str, path: Path) -> str:
-        """Return the subfolder of a template, or the part of its name before the first hyphen."""
+        """Return the category of a template without one: its subfolder, or the part of its name before the first
+        hyphen.
+        """
         is_below = path.is_relative_to(self.folder) and path.parent != self.folder
         return path.relative_to(self.folder).parts[0] if is_below else name.partition("-")[0]
 
@@ -140,7 +148,7 @@ class Templates:
 
 
 def _secret_in(value: Any, place: tuple[str, ...] = ()) -> str | None:
-    """Return the place of the first text that looks like a secret; None if there is none."""
+    """Return the dotted key of the first value in a template that looks like a secret; None if there is none."""
     if isinstance(value, dict | list):
         items = value.items() if isinstance(value, dict) else enumerate(value)
         places = (_secret_in(part, (*place, str(key))) for key, part in items)
@@ -164,7 +172,7 @@ _DEFERRED = re.compile(r"\$\{(secret|env):([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def filled(value: Any, names: Mapping[str, str], *, place: tuple[str, ...] = ()) -> Any:
-    """Return a configuration with ``${PWD}`` and similar names filled in; raises `DevEnvError` for an unknown name.
+    """Replace placeholders such as ``${PWD}`` in a configuration; raises `DevEnvError` for an unknown name.
 
     ``${secret:NAME}`` and ``${env:NAME}`` stay: they are resolved when a command runs, and are never stored. The
     commands of ``init`` stay too, since they are text for a shell.
@@ -190,12 +198,14 @@ def filled(value: Any, names: Mapping[str, str], *, place: tuple[str, ...] = ())
 
 
 def is_secret(text: str) -> bool:
-    """Return whether a text contains a secret, ``${secret:NAME}``."""
+    """Return True if a text contains the placeholder of a secret, ``${secret:NAME}``."""
     return any(match[1] == "secret" for match in _DEFERRED.finditer(text))
 
 
 def at_start(text: str, secrets: Path) -> str:
-    """Return a configured text as a command gets it; raises `DevEnvError` for a missing variable or secret.
+    """Replace ``${secret:NAME}``, ``${env:NAME}`` and ``$$`` in a text just before a command starts.
+
+    Raises `DevEnvError` for a missing variable or secret.
 
     Parameters
     ----------
@@ -226,13 +236,13 @@ def at_start(text: str, secrets: Path) -> str:
 
 
 Configuration = dict[str, Any]
-"""A template as its file states it, or merged with the templates that it extends."""
+"""Parsed JSON object of a template, alone or merged with the templates that it extends."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 def checked_name(name: str, subject: str) -> str:
-    """Return a name that is safe as a file name; raises `DevEnvError` for another."""
+    """Return `name` if it is safe as a file name; raises `DevEnvError` otherwise."""
     if _NAME.fullmatch(name) is None or ".." in name:
         raise DevEnvError(
             f"the {subject} name {name!r} is not allowed: use 1 to 63 letters, digits, dots, underscores and hyphens, "
@@ -250,7 +260,9 @@ def _validator() -> Any:
 
 
 def check(configuration: Configuration, name: str) -> None:
-    """Check a configuration after inheritance; raises `DevEnvError` with all problems and their places."""
+    """Validate a merged configuration against the JSON schema; raises `DevEnvError` with all problems and their
+    keys.
+    """
     errors = sorted(_validator().iter_errors(configuration), key=lambda error: [str(part) for part in error.path])
     if errors:
         text = "\n".join(f"  {_place(error)}: {error.message}{_hint(error)}" for error in errors)
@@ -262,7 +274,7 @@ def _place(error: Any) -> str:
 
 
 def _hint(error: Any) -> str:
-    """Return a suggestion for each unknown key that is close to a known one."""
+    """Return a "did you mean" hint for each unknown key that is similar to an allowed key."""
     if error.validator != "additionalProperties" or not isinstance(error.schema.get("properties"), dict):
         return ""
     allowed = error.schema["properties"]
@@ -271,7 +283,7 @@ def _hint(error: Any) -> str:
 
 
 def read_configuration(path: Path, name: str) -> Configuration:
-    """Return the configuration of a file; raises `DevEnvError` if it cannot be read, and as `parsed`."""
+    """Read a template from a JSON file; raises `DevEnvError` if the file cannot be read or parsed."""
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -280,7 +292,7 @@ def read_configuration(path: Path, name: str) -> Configuration:
 
 
 def parsed(text: str, name: str) -> Configuration:
-    """Parse a configuration; raises `DevEnvError` with line and column if the text is not a JSON object."""
+    """Parse the JSON text of a template; raises `DevEnvError` with line and column if it is not a JSON object."""
     try:
         configuration = json.loads(text.removeprefix("\ufeff"))
     except RecursionError as error:
@@ -298,14 +310,16 @@ def parsed(text: str, name: str) -> Configuration:
 
 
 DEEPEST = 10
-"""Most templates in one chain."""
+"""Maximum length of a chain of templates that extend each other."""
 
 _OWN = ("name", "description", "category", "version", "extends")
 _TOOLS = ("editors", "languages", "testing", "debugging")
 
 
 def resolved(name: str, find: Callable[[str], Configuration]) -> tuple[Configuration, list[str]]:
-    """Return a template merged with all that it extends, and the names of these, nearest first.
+    """Merge a template with all templates that it extends.
+
+    Returns the merged configuration and the names of the parents, nearest first.
 
     Raises `DevEnvError` for a cycle or a chain that is too long. Errors of `find` for a missing template pass through.
     """
@@ -329,7 +343,7 @@ def resolved(name: str, find: Callable[[str], Configuration]) -> tuple[Configura
 
 
 def merged(parent: Configuration, child: Configuration) -> Configuration:
-    """Merge a template into its parent. The caller checks the result against the schema.
+    """Merge a template into its parent and return the result, which the caller must validate.
 
     Objects are merged key by key, other values replaced. ``{"$replace": value}`` replaces an object as a whole. Lists:
     commands of ``init`` are appended; ports, volumes, packages, tags and tools are united by a key, so that the child's
@@ -369,26 +383,28 @@ def _value(parent: Any, child: Any, place: tuple[str, ...]) -> Any:
 
 
 def _key_of(place: tuple[str, ...]) -> Callable[[Any], Hashable] | None:
-    """Return the function that identifies items of a list; None if the child's list replaces the parent's."""
+    """Return the function that maps a list item to its identity; None if the child's list replaces the parent's
+    list.
+    """
     if place == ("tags",) or (place[0] == "tools" and place[-1] in _TOOLS):
         return str
     return {"ports": _port, "volumes": _target, "packages": _project}.get(place[-1])
 
 
 def _port(text: Any) -> tuple[str, str]:
-    """Return the container's port and protocol of ``127.0.0.1:8080:80/tcp``."""
+    """Return port and protocol in the container for a text such as ``127.0.0.1:8080:80/tcp``."""
     ports, _, protocol = str(text).partition("/")
     return ports.rpartition(":")[2], protocol or "tcp"
 
 
 def _target(text: Any) -> str:
-    """Return the container's path of ``source:target:ro``."""
+    """Return the path in the container for a volume such as ``source:target:ro``."""
     parts = re.sub(r":(ro|rw)$", "", str(text)).rpartition(":")
     return parts[2].rstrip("/") or "/"
 
 
 def _project(text: Any) -> str:
-    """Return the normalised project name of a requirement."""
+    """Return the normalized project name of a Python requirement such as ``Foo_Bar>=1``."""
     name = re.match(r"[A-Za-z0-9._-]+", str(text).strip())
     return re.sub(r"[-_.]+", "-", name.group()).lower() if name else str(text)
 
@@ -409,7 +425,7 @@ _POWERS = {"b": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def profile_of(name: str, folder: Path) -> Mapping[str, Any]:
-    """Return a resource profile: a file in the folder, or a built-in one.
+    """Return a resource profile (a named set of limits) from a file in `folder`, or a built-in profile.
 
     It has ``resource_limits``, and optionally ``pids`` (most processes in a container) and ``timeout`` (most seconds of
     a command). Raises `DevEnvError` if the profile is missing or invalid.
@@ -423,12 +439,12 @@ def profile_of(name: str, folder: Path) -> Mapping[str, Any]:
 
 
 def profile_names(folder: Path) -> list[str]:
-    """Return the names of all profiles, sorted."""
+    """Return the names of all resource profiles, the user's and the built-in ones, sorted."""
     return sorted({*_BUILT_IN, *(path.stem for path in folder.glob("*.json"))})
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    """Read a profile; raises `DevEnvError` if the file is invalid."""
+    """Read a resource profile from a file; raises `DevEnvError` if the file is invalid."""
     try:
         settings = json.loads(path.read_text("utf-8"))
         limits = {str(key): str(value) for key, value in settings["resource_limits"].items()}
@@ -452,7 +468,10 @@ def _require_some(key: str, number: float) -> float:
 
 
 def limited(configuration: Configuration, profile: Mapping[str, Any], *, is_named: bool) -> Configuration:
-    """Return a configuration with the limits of a profile. A named profile overrides the template; others fill gaps."""
+    """Return a configuration with the limits of a resource profile added.
+
+    With `is_named` the profile overrides the template; otherwise it only sets missing limits.
+    """
     template_limits = configuration.get("resource_limits", {})
     limits = profile["resource_limits"]
     defaults = _BUILT_IN[DEFAULT]["resource_limits"]
@@ -462,12 +481,14 @@ def limited(configuration: Configuration, profile: Mapping[str, Any], *, is_name
 
 
 def more_limits(profile: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the limits that only a profile has: ``pids`` and ``timeout``."""
+    """Return the limits that only a resource profile can have and a template cannot: ``pids`` and ``timeout``."""
     return {key: profile[key] for key in _MORE if key in profile}
 
 
 def size_in_bytes(text: str) -> int:
-    """Return the bytes of a size such as ``256m``. Letters stand for powers of 1024; no letter means bytes."""
+    """Convert a size such as ``256m`` to bytes. The letters b, k, m, g and t are powers of 1024; no letter
+    means bytes.
+    """
     letter = text[-1].lower()
     number, power = (text[:-1], _POWERS[letter]) if letter in _POWERS else (text, 0)
     return int(float(number) * 1024**power)
@@ -508,22 +529,24 @@ _FORMS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 
 @dataclass(frozen=True)
 class RootSettings:
-    """The settings of a root, from ``config/dev_env/settings.json``."""
+    """Settings of a root folder for all its tenants, from ``config/dev_env/settings.json``."""
 
     hide_foreign: bool = False
-    """True if environments of other tenants are reported as not found."""
+    """True if the environments of other tenants are reported as missing, and not as forbidden."""
     owner_only: bool = False
-    """True if only its owner may use an environment."""
+    """True if each environment can be used by its owner only."""
     operators: tuple[str, ...] = ()
-    """Owners who may list the environments of all tenants."""
+    """Names of the owners who may list the environments of all tenants."""
     checkpoints: int = 10
-    """Number of checkpoints of an environment; older ones are deleted."""
+    """Maximum number of checkpoints per environment. Older checkpoints are deleted."""
     quotas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Totals for all environments of a tenant: environments, cpu, memory, disk."""
+    """Limits of the totals over all environments of a tenant, by tenant: environments, cpu, memory, disk."""
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read the settings from a file, which may be missing; raises `DevEnvError` for an invalid one."""
+        """Read the settings from a file; return the defaults if there is no file; raises `DevEnvError` for an invalid
+        file.
+        """
         if not path.exists():
             return cls()
         try:
@@ -540,7 +563,10 @@ class RootSettings:
         return cls(**settings)
 
     def require_quota(self, tenant: str, limits: Mapping[str, str], environments: Iterable[Mapping[str, str]]) -> None:
-        """Raise `LimitExceededError` if one more environment, besides `environments`, exceeds the tenant's quota."""
+        """Raise `LimitExceededError` if an environment with `limits` would exceed the quota of its tenant.
+
+        `environments` are the limits of the existing environments.
+        """
         quota = self.quotas.get(tenant, {})
         existing = list(environments)
         if _COUNTED in quota and len(existing) >= int(quota[_COUNTED]):
@@ -557,7 +583,7 @@ class RootSettings:
 
 
 def require_host(limits: Mapping[str, str], root: Path) -> None:
-    """Raise `LimitExceededError` if a limit is more than this machine has."""
+    """Raise `LimitExceededError` if a limit is higher than the capacity of this machine."""
     import os
     import shutil
 
@@ -581,13 +607,13 @@ def require_host(limits: Mapping[str, str], root: Path) -> None:
 T = TypeVar("T")
 ATTEMPTS = 3
 FIRST = 0.5
-"""Seconds before the second attempt; each later delay is twice as long."""
+"""Seconds before the second attempt. The pause doubles with each further attempt."""
 _PASSING = ("connection", "timed out", "timeout", "temporary failure", "name resolution", "network is unreachable")
 _LASTING = (FileNotFoundError, PermissionError)
 
 
 def is_passing(error: DivebookError) -> bool:
-    """Return whether a retry may help. It does not if the engine, or the image or package does not exist."""
+    """Return True if a retry after an error may succeed, for example after a network error."""
     if isinstance(error, EngineUnavailableError):
         return not isinstance(error.__cause__, _LASTING)
     if isinstance(error, ShellExecutionError | ContainerError):
@@ -597,15 +623,15 @@ def is_passing(error: DivebookError) -> bool:
 
 @dataclass
 class Retrying:
-    """Retries of a call after errors that may pass, with a growing random delay."""
+    """Policy that retries a function after temporary errors, with random pauses that become longer."""
 
     notify: Callable[[str], None] = lambda _: None
-    """Callback with the reason of each retry."""
+    """Callback that gets a message before each retry."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     chance: Callable[[], float] = random.random
 
     async def __call__(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of `work`; raises the error of its last attempt."""
+        """Call `work` until it succeeds, at most `ATTEMPTS` times, and return its result; raises the last error."""
         wait = FIRST
         for attempt in range(1, ATTEMPTS):
             try:
@@ -624,38 +650,38 @@ class Retrying:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Paths of files and folders below a root."""
+    """File layout of a root folder: the paths of all files and folders of its environments."""
 
     root: Path
 
     @property
     def environments(self) -> Path:
-        """The folder of all environments."""
+        """Folder with a subfolder for each environment."""
         return self.root / ".dev_env_state"
 
     @property
     def templates(self) -> Path:
-        """Folder of the user's templates."""
+        """Folder with the user's templates."""
         return self.root / "config" / "dev_env" / "templates"
 
     @property
     def profiles(self) -> Path:
-        """Folder of the user's resource profiles."""
+        """Folder with the user's resource profiles."""
         return self.root / "config" / "dev_env" / "resources"
 
     @property
     def secrets(self) -> Path:
-        """The folder with a file for each secret."""
+        """Folder with one file for each secret."""
         return self.root / "config" / "dev_env" / "secrets"
 
     @property
     def settings(self) -> Path:
-        """Settings for all tenants of the root."""
+        """File with the settings for all tenants."""
         return self.root / "config" / "dev_env" / "settings.json"
 
     @property
     def locks(self) -> Path:
-        """Folder with a lock for each name.
+        """Folder with a lock file for each environment name.
 
         It lies apart from the environments, which may be removed while one waits.
         """
@@ -663,26 +689,26 @@ class Layout:
 
     @property
     def log(self) -> Path:
-        """The log of all commands."""
+        """Log file of all operations, for people."""
         return self.root / "logs" / "dev_env.log"
 
     @property
     def events(self) -> Path:
-        """Log of operations, one JSON object per line."""
+        """Log file of all operations with one JSON object per line, for programs."""
         return self.root / "logs" / "events.jsonl"
 
     @property
     def kept(self) -> Path:
-        """Folder of checkpoints of destroyed environments, by tenant and name."""
+        """Folder with the checkpoints of destroyed environments, by tenant and name."""
         return self.environments / ".kept"
 
     def make(self) -> None:
-        """Create the folders."""
+        """Create all folders of the layout that do not exist yet."""
         for folder in (self.environments, self.templates, self.profiles, self.secrets, self.log.parent):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def require_own(self) -> None:
-        """Raise `EnvironmentDeniedError` if other users can change the recorded environments."""
+        """Raise `EnvironmentDeniedError` if another user could change the files of environments."""
         try:
             status = self.environments.stat()
         except FileNotFoundError:
@@ -694,12 +720,12 @@ class Layout:
             )
 
     def environment(self, name: str) -> Path:
-        """Return the folder of an environment; raises `DevEnvError` for an invalid name."""
+        """Return the folder of an environment, which need not exist; raises `DevEnvError` for an invalid name."""
         return self.environments / checked_name(name, "environment")
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a JSON file that only its owner can read. It is replaced at once, so that readers never see half a file."""
+    """Write a JSON file that only its owner can read. The file is replaced atomically."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""Upkeep: removal of expired and orphaned environments (``gc``), and checks of this machine (``doctor``)."""
+"""Maintenance of environments: removal of unused ones (``gc``), and checks of this machine (``doctor``)."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from divebook.workspace.docker.engine import KeepingEngine, engine_url
 
 
 class CleanupResult(NamedTuple):
-    """An environment, or a part of one, that was removed or stopped."""
+    """One environment, container, image or network that a cleanup removed or stopped."""
 
     kind: str
-    """environment, container, image or network."""
+    """One of ``environment``, ``container``, ``image`` and ``network``."""
     name: str
     reason: str
-    """half made (or half removed), expired, idle or left behind."""
+    """One of ``half made`` (creation or removal was interrupted), ``expired``, ``idle`` and ``left behind``."""
     done: str
-    """removed or stopped."""
+    """Either ``removed`` or ``stopped``."""
 
 
 @dataclass(frozen=True)
 class Cleanup:
-    """One cleanup of the environments of a tenant.
+    """One cleanup of the environments of a tenant, and of its resources in the container engine.
 
     Removed are unfinished and expired environments, and containers, images and networks without an environment. Idle
     environments are stopped. An environment that another process has locked is skipped.
@@ -44,12 +44,12 @@ class Cleanup:
 
     environments: Environments
     idle: float | None
-    """Seconds without a command after which one is stopped; None for never."""
+    """Seconds without a command after which an environment is stopped; None to stop none."""
     is_dry: bool
-    """True to report only, without a change."""
+    """True to report only, without removing or stopping anything."""
 
     async def run(self) -> AsyncIterator[CleanupResult]:
-        """Remove unused environments and resources of the engine; yield each."""
+        """Remove or stop everything that is unused; yield a result for each removed or stopped object."""
         async for result in self._environments():
             yield result
         if not self.is_dry:
@@ -82,7 +82,7 @@ class Cleanup:
                     yield CleanupResult("environment", folder.name, reason, done)
 
     async def _reason(self, state: State, name: str) -> str | None:
-        """Return why an environment is removed or stopped; None if it stays."""
+        """Return the reason for removing or stopping an environment; None to keep it as it is."""
         now = datetime.fromisoformat(self.environments.now())
         if state.get("phase") in UNFINISHED or not (self.environments.layout.environment(name) / "state.json").exists():
             return "half made"
@@ -98,7 +98,7 @@ class Cleanup:
     # --- what is left in the engine --------------------------------------------------------------------------------
 
     async def _of_engine(self, engine: KeepingEngine) -> AsyncIterator[CleanupResult]:
-        """Remove the containers, images and networks of this root and tenant whose environment is gone."""
+        """Remove the tenant's containers, images and networks whose environment no longer exists."""
         labels = {f"{LABEL}.root": str(self.environments.layout.root), f"{LABEL}.tenant": self.environments.tenant}
         # The engine is listed before the environments. A container that is created between the two already has the
         # record of its environment, and so is not removed by mistake.
@@ -126,7 +126,7 @@ class Cleanup:
             yield CleanupResult("network", network, "left behind", "removed")
 
     def _kept_images(self) -> set[str]:
-        """Return the digests of images of all checkpoints, including those of destroyed environments."""
+        """Return the digests of the images of all checkpoints, also of checkpoints of destroyed environments."""
         existing = [folder / "checkpoints" for folder in self.environments.folders()]
         folders = [*existing, *self.environments.layout.kept.glob("*/*")]
         checkpoints = [manifest for folder in folders for manifest in EnvironmentCheckpoints(folder).manifests()]
@@ -138,11 +138,11 @@ class Cleanup:
 
 
 _ROOM = 1 << 30
-"""Bytes of free space below which a disk counts as full."""
+"""Free disk space in bytes below which the check of the disk fails."""
 
 
 async def check_machine(layout: Layout) -> list[dict[str, Any]]:
-    """Check what environments need: a private root, disk space, a container engine, Pythons.
+    """Check the requirements of environments: a private root folder, disk space, a container engine, Pythons, uv.
 
     Returns a dict for each check: name, ok, detail, and required (whether nothing works without it).
     """
