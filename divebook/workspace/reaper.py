@@ -1,4 +1,4 @@
-"""Helper process between a workspace and its commands. Every process that a command starts is a descendant of it.
+"""Helper program of a shell: starts each command and can end all processes that the command has started.
 
     python -I -S reaper.py SOCKET
 
@@ -42,11 +42,11 @@ from pathlib import Path
 GRACE = 0.5
 """Seconds between SIGTERM and SIGKILL."""
 PATIENCE = 10.0
-"""Seconds after which processes that cannot be killed are left."""
+"""Seconds after which processes that cannot be killed are given up."""
 KNOWN = b"k"
-"""Answer of a workspace to the report that its command has ended: background processes may live on."""
+"""Reply of the workspace to the report that a command has ended. Background processes may then continue."""
 READY = b"ready"
-"""First message of the helper: it can be run here."""
+"""First message of the helper to the workspace: it can run commands."""
 _SET_CHILD_SUBREAPER = 36
 _MOST_FDS = 5
 _GONE = (ProcessLookupError, PermissionError)
@@ -72,7 +72,7 @@ def _below(pid: int) -> set[int]:
 
 
 def _has_children() -> bool:
-    """Remove ended children from the process table; return whether any children are left."""
+    """Collect ended child processes; return True if any child is left."""
     while True:
         try:
             if os.waitpid(-1, os.WNOHANG) == (0, 0):
@@ -82,7 +82,7 @@ def _has_children() -> bool:
 
 
 def _end_all(group: int | None) -> None:
-    """End a process group, if there still is one, and then all other descendants of this process.
+    """End a process group, and then all other descendants of this process.
 
     The group gets SIGTERM and, after `GRACE` seconds, SIGKILL. Other descendants are stopped before they are killed,
     until a round finds no new one: a running process could start another between the look into ``/proc`` and its end.
@@ -109,7 +109,7 @@ def _end_all(group: int | None) -> None:
 
 
 def _reap(command: int) -> int | None:
-    """Remove ended children from the process table, including adopted orphans.
+    """Collect ended child processes, including adopted orphans; return the command's wait status once it has ended.
 
     Return the wait status of the command if it has ended, else None.
     """
@@ -126,12 +126,14 @@ def _reap(command: int) -> int | None:
 
 
 def _adopt_orphans() -> None:
-    """Make this process the parent of every descendant whose own parent ends."""
+    """Make this process the parent of each descendant whose own parent ends."""
     ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _watch(control: socket.socket, argv: list[bytes], environ: dict[bytes, bytes]) -> None:
-    """Start the command and wait for its end, or for the end of the control socket.
+    """Start a command, report its end to the workspace, and end the processes that must not continue.
+
+    Blocks until the command ends or the control socket is closed. In the latter case all processes are ended.
 
     Report it and end what must not live.
     """
@@ -165,7 +167,7 @@ def _watch(control: socket.socket, argv: list[bytes], environ: dict[bytes, bytes
 
 
 def _is_known(control: socket.socket) -> bool:
-    """Return whether the workspace answers that it has received the report of the end."""
+    """Return True if the workspace confirms that it has received the report of the command's end."""
     try:
         return control.recv(1) == KNOWN
     except OSError:
@@ -173,7 +175,7 @@ def _is_known(control: socket.socket) -> bool:
 
 
 def _run_command(fds: list[int]) -> None:
-    """Run one command.
+    """Run one command, whose arguments, streams and control socket are the descriptors `fds`.
 
     Its descriptors arrive without close-on-exec, and the command must not inherit the control socket.
     """
@@ -196,7 +198,7 @@ def _run_command(fds: list[int]) -> None:
 
 
 def _parent_descriptor() -> list[int]:
-    """Return a descriptor that is readable once the parent has ended; an empty list where the system has none.
+    """Return a descriptor that becomes readable when the parent process ends; an empty list if the system has none.
 
     The end of the socket is not enough: a process that the parent has forked holds its end open.
     """
@@ -207,7 +209,10 @@ def _parent_descriptor() -> list[int]:
 
 
 def serve(commands: socket.socket) -> None:
-    """Fork a reaper for each command until the socket or the parent ends; then end all remaining processes."""
+    """Run the helper: fork a reaper for each command, until the socket is closed or the parent ends.
+
+    All remaining processes are ended at the end.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     _adopt_orphans()

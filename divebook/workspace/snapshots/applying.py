@@ -1,4 +1,4 @@
-"""Applying of changes from a workspace to a folder of a person: file by file, all requested ones or none.
+"""Applying changes of a workspace to a user's folder: all requested files, or none.
 
 A file is written if the folder has one of these: the content before the change, the content after it, or a content that
 the workspace had meanwhile, which was applied before. Anything else is a conflict, and nothing is written::
@@ -33,7 +33,7 @@ from divebook.workspace.snapshots.take import Snapshots, digest_of
 from divebook.workspace.snapshots.tree import CHANGED, FOLDER, RENAMED, FileChange, LeftOut, Tree, TreeEntry, shown_path
 
 PROTECTED = "protected, and not named"
-"""Reason for which a restored tree leaves a file out."""
+"""Reason that a restored tree gives for a protected file that it leaves out."""
 
 
 @dataclass
@@ -43,12 +43,12 @@ class Applied:
     written: list[str] = field(default_factory=list)
     """Paths of the files that were written or removed."""
     there: list[str] = field(default_factory=list)
-    """Paths of the files that already had the new state."""
+    """Paths of files that already had the new content."""
     left_out: list[str] = field(default_factory=list)
-    """Protected paths that were not applied, because they were not named."""
+    """Protected paths that were not written because the caller did not name them."""
 
     def told(self, folder: object, how: str = "apply RUN {}") -> str:
-        """Return the report as text.
+        """Return the report as text for people.
 
         Parameters
         ----------
@@ -64,7 +64,7 @@ class Applied:
 
 
 Meanwhile: TypeAlias = Mapping[str, Collection[TreeEntry | None]]
-"""Entries that a workspace had at some time, by path."""
+"""Entries that a workspace had at some time during a run, by path."""
 
 
 def apply_changes(
@@ -74,7 +74,7 @@ def apply_changes(
     meanwhile: Meanwhile | None = None,
     by_name: Collection[str] = (),
 ) -> Applied:
-    """Apply changes to a folder.
+    """Apply changes to a folder: all of them, or none.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def apply_changes(
 
 
 def restore_tree(root: Root, tree: Tree, get: Callable[[str], bytes], by_name: Collection[str] = ()) -> Tree:
-    """Make a folder equal to a tree, except for protected paths that are not named.
+    """Make a folder equal to a tree. Protected paths that `by_name` does not name stay as they are.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def restore_tree(root: Root, tree: Tree, get: Callable[[str], bytes], by_name: C
 
 
 def select_changes(changes: Sequence[FileChange], paths: Sequence[str] | None) -> list[FileChange]:
-    """Return the changes of some paths, or all. A folder stands for all changes in it.
+    """Return the changes of the given paths; for None, all changes. A folder selects all changes below it.
 
     Raises
     ------
@@ -175,7 +175,7 @@ def select_changes(changes: Sequence[FileChange], paths: Sequence[str] | None) -
 def without_protected(
     changes: Sequence[FileChange], folder: str | None, by_name: Collection[str]
 ) -> tuple[list[FileChange], list[FileChange]]:
-    """Split changes into those that may be applied to a folder, and those of protected paths that are not named.
+    """Split changes into allowed ones, and ones of protected paths that `by_name` does not name.
 
     Raises
     ------
@@ -211,7 +211,7 @@ def _is_folder(change: FileChange) -> bool:
 
 
 def _targets(changes: Sequence[FileChange]) -> dict[str, TreeEntry | None]:
-    """Return the new entry of each path. A folder that stays a folder is not changed, whatever its mode."""
+    """Return the entry that each path gets. Folders that exist before and after are left out, whatever their mode."""
     targets: dict[str, TreeEntry | None] = {}
     for change in changes:
         if change.was is not None:
@@ -222,7 +222,7 @@ def _targets(changes: Sequence[FileChange]) -> dict[str, TreeEntry | None]:
 
 
 def _is_there(root: Root, change: FileChange) -> bool:
-    """Return whether the folder already has the new state of a change."""
+    """Return True if the folder already has the new state of a change."""
     is_gone = change.was is None or present_entry(root, change.was) is None
     present = present_entry(root, change.path)
     is_mode = present is None or change.after is None or (present.mode ^ change.after.mode) & 0o100 == 0
@@ -230,7 +230,7 @@ def _is_there(root: Root, change: FileChange) -> bool:
 
 
 def _fits(root: Root, change: FileChange, meanwhile: Meanwhile) -> bool:
-    """Return whether the folder has the old state of a change, or a state that the workspace had meanwhile."""
+    """Return True if the folder still has the old state of a change, or a state that the workspace had meanwhile."""
 
     def is_ours(path: str, expected: TreeEntry | None) -> bool:
         present = present_entry(root, path)

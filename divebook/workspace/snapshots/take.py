@@ -45,21 +45,21 @@ from divebook.workspace.workspace import several
 
 
 LARGEST = 100_000_000
-"""Bytes of the largest file in a snapshot."""
+"""Maximum size in bytes of a file in a snapshot. Larger files are left out."""
 
 
 class TreeSnapshot(NamedTuple):
-    """A tree, and its differences from the tree before."""
+    """Result of taking a snapshot: the tree, and its differences from the tree before."""
 
     tree: Tree
     delta: Mapping[str, TreeEntry | None]
-    """Changed entries by path; None for removed ones."""
+    """Changed entries by path; None for a removed entry."""
     contents: Mapping[str, bytes]
-    """Contents of changed files, by digest."""
+    """Contents of the changed files, by SHA-256."""
 
 
 class Snapshots:
-    """Snapshots of one folder. Methods may be called in any thread and run one after the other.
+    """Snapshots of one folder: takes them, and restores them. Thread-safe; methods run one after the other.
 
     Parameters
     ----------
@@ -80,10 +80,10 @@ class Snapshots:
         self._scanner = TreeScanner(root, is_left_out, largest, self._watch)
         self._lock = threading.Lock()
         self.tree = Tree("", NO_ENTRIES)
-        """The tree of the last snapshot."""
+        """The tree of the last snapshot; empty before the first one."""
 
     def take(self, *, everything: bool = False) -> TreeSnapshot:
-        """Take a snapshot.
+        """Take a snapshot of the folder.
 
         Parameters
         ----------
@@ -105,7 +105,7 @@ class Snapshots:
         return TreeSnapshot(self.tree, scanner.delta, scanner.contents)
 
     def restore(self, tree: Tree, get: GetContent) -> TreeSnapshot:
-        """Make the folder equal to a tree; return the tree and the changes that this needed.
+        """Make the folder equal to a tree; return the resulting tree and the changes from the tree before.
 
         Files that snapshots leave out are not touched. Changes since the last snapshot are lost: take one first.
 
@@ -120,7 +120,7 @@ class Snapshots:
             return self._take(everything=True)
 
     def close(self) -> None:
-        """End the watch of the folder. Idempotent."""
+        """Stop watching the folder for changes. Idempotent."""
         if self._watch is not None:
             self._watch.close()
 
@@ -132,14 +132,14 @@ class Snapshots:
 
 
 class _Patterns(NamedTuple):
-    """Patterns of left out files, for names and for paths."""
+    """Parsed patterns of files to leave out: patterns for names, and patterns for paths."""
 
     names: tuple[str, ...]
     paths: tuple[str, ...]
 
     @classmethod
     def of(cls, patterns: Sequence[str]) -> Self:
-        """Parse patterns. One without a slash applies to names at any depth."""
+        """Parse patterns. A pattern without a slash applies to names at any depth, any other to whole paths."""
         trimmed = [pattern.rstrip("/") for pattern in patterns]
         names = tuple(pattern for pattern in trimmed if "/" not in pattern)
         return cls(names, tuple(pattern.lstrip("/") for pattern in trimmed if "/" in pattern))
@@ -182,7 +182,7 @@ _MOST = 1 << 18
 
 
 class FolderWatch:
-    """The folders of one root that the kernel watches."""
+    """Watch of a folder and its subfolders with inotify: the kernel reports the names of changed entries."""
 
     def __init__(self) -> None:
         self._library = ctypes.CDLL(None, use_errno=True)
@@ -193,18 +193,18 @@ class FolderWatch:
         self._folders: dict[int, str] = {}
         self._numbers: dict[str, int] = {}
         self.is_lost = False
-        """True if there may be changes that were not reported."""
+        """True if changes may have been missed, so that everything must be examined."""
 
     @classmethod
     def open(cls) -> FolderWatch | None:
-        """Return a watch; None if the system has none available."""
+        """Start a watch; return None if the system does not support watches or their number is exhausted."""
         try:
             return cls()
         except (OSError, AttributeError):  # the limit of this user is reached; a system without inotify
             return None
 
     def add(self, root: str, folder: str) -> None:
-        """Watch a folder. Call this before the folder is listed, so that no change is missed in between."""
+        """Watch a subfolder. Call this before the subfolder is listed, so that no change is missed in between."""
         number = self._library.inotify_add_watch(self._fd, os.fsencode(os.path.join(root, folder)), _MASK)
         if number < 0:  # it is gone, or there are too many
             self.is_lost = True
@@ -213,18 +213,18 @@ class FolderWatch:
         self._numbers[folder] = number
 
     def remove(self, folder: str) -> None:
-        """Stop watching a folder."""
+        """Stop watching a subfolder."""
         number = self._numbers.pop(folder, None)
         if number is not None and self._folders.get(number) == folder:
             del self._folders[number]
             self._library.inotify_rm_watch(self._fd, number)
 
     def sees(self, folder: str) -> bool:
-        """Return whether a folder is watched."""
+        """Return True if a subfolder is watched."""
         return folder in self._numbers
 
     def drain(self) -> dict[str, set[str]]:
-        """Return the names that may have changed since the last call, by folder."""
+        """Return the names whose entries may have changed since the last call of `drain`, by folder."""
         changes = _ReportedChanges()
         while True:
             try:
@@ -251,30 +251,30 @@ class FolderWatch:
                 changes.record(self._folders[number], os.fsdecode(name), mask, cookie)
 
     def close(self) -> None:
-        """End all watches. Idempotent."""
+        """End all watches and close their descriptor. Idempotent."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
 
 class _ReportedChanges:
-    """Names that the kernel has reported since the last look, and whether files were written that were then renamed."""
+    """Changes that the kernel has reported since the last scan, with the renames of files that were written before."""
 
     def __init__(self) -> None:
         self.names: dict[str, set[str]] = {}
         self._written: set[tuple[str, str]] = set()
-        """Names of written files, until they are renamed or removed."""
+        """Written files as folder and name, until they are renamed or removed."""
         self._moving: set[int] = set()
-        """Cookies of renames of written files whose new name is not reported yet."""
+        """inotify cookies of renames of written files whose new name was not reported yet."""
         self._has_new_folders = False
 
     @property
     def is_unsure(self) -> bool:
-        """True if a written file may have another name than the reported one."""
+        """True if a changed file may have another name than the reported one, so that everything must be examined."""
         return self._has_new_folders or bool(self._moving)
 
     def record(self, folder: str, name: str, mask: int, cookie: int) -> None:
-        """Record an event of a name."""
+        """Record one inotify event for an entry of a folder."""
         self.names.setdefault(folder, set()).add(name)
         entry = folder, name
         if mask & _IS_FOLDER:  # changes in a new folder are not reported before it is watched
@@ -292,7 +292,7 @@ class _ReportedChanges:
 
 
 class Digests:
-    """Digests of the folders of a tree that changes.
+    """Digests of a changing tree, one for each folder.
 
     The digest of a folder is the hash of the names, kinds, modes and digests of its entries. After a change of
     ``a/b/file`` only the digests of ``a/b``, ``a`` and the top folder are computed again.
@@ -303,18 +303,18 @@ class Digests:
         self._stale: set[str] = {""}
 
     def mark_stale(self, folder: str) -> None:
-        """Mark a folder, and all folders around it, as changed."""
+        """Mark a folder and all its parent folders as changed, so that their digests are computed again."""
         while folder not in self._stale:
             self._stale.add(folder)
             folder = folder.rpartition("/")[0]
 
     def forget(self, folder: str) -> None:
-        """Remove a folder that was deleted."""
+        """Remove the digest of a folder that was deleted."""
         self._known.pop(folder, None)
         self._stale.discard(folder)
 
     def of(self, entries: Mapping[str, TreeEntry], children: Mapping[str, set[str]]) -> str:
-        """Return the digest of the whole tree (hexadecimal)."""
+        """Compute the digests of changed folders; return the digest of the whole tree in hexadecimal."""
         for folder in sorted(self._stale, key=_depth, reverse=True):
             if folder in children:
                 self._known[folder] = self._folder(folder, entries, children[folder])
@@ -336,7 +336,7 @@ def _depth(folder: str) -> int:
 
 
 def digest_of(entries: Mapping[str, TreeEntry]) -> str:
-    """Return the digest of a tree from its entries (hexadecimal)."""
+    """Compute the digest of a tree from its entries, in hexadecimal."""
     children: dict[str, set[str]] = {"": set()}
     digests = Digests()
     for path, entry in entries.items():
@@ -349,7 +349,7 @@ def digest_of(entries: Mapping[str, TreeEntry]) -> str:
 
 
 SLACK = 20_000_000
-"""Nanoseconds: two ticks of the coarsest clock of common file systems. A younger ctime is not reliable."""
+"""Nanoseconds: two ticks of the coarsest file system clock. A ctime that is more recent may not show a later change."""
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LIST = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _TRIES = 3
@@ -372,7 +372,7 @@ def _folder_sign(status: os.stat_result) -> _Sign:
 
 
 class TreeScanner:
-    """State of a folder at the last look, and the examination of what has changed since.
+    """Scanner of one folder: remembers the state at the last scan, and finds the changes since then.
 
     Parameters
     ----------
@@ -393,32 +393,36 @@ class TreeScanner:
         self._watch = watch
         self.entries: dict[str, TreeEntry] = {}
         self.problems: dict[str, str] = {}
-        """Reason for which a path is left out, or its content is uncertain, by path."""
+        """Reason for leaving a path out, or for doubts about its content, by path."""
         self.delta: dict[str, TreeEntry | None] = {}
-        """Entries that the current look found changed; None for removed ones."""
+        """Entries that the current scan found changed, by path; None for a removed entry."""
         self.contents: dict[str, bytes] = {}
-        """Contents of the files that the current look has read, by digest."""
+        """Contents of the files that the current scan has read, by SHA-256."""
         self._digests = Digests()
         self._children: dict[str, set[str]] = {"": set()}
         self._signs: dict[str, dict[str, _Sign]] = {}
-        """Signs by folder and name, without racy files."""
+        """Signs (ctime, inode, size) of entries by folder and name. Racy files have none, so that they are read
+        again.
+        """
         self._listed: dict[str, tuple[_Sign, list[str]]] = {}
-        """Ctime and inode of a folder with all names in it, by folder."""
+        """Ctime and inode of each folder at its last listing, and the names in it."""
         self._racy: set[str] = set()
-        """Racy files: they may have changed since the last look with the same sign."""
+        """Racy files: their sign may have stayed the same although they changed after the last scan."""
         self._linked: set[str] = set()
-        """Files with several names, which are examined each time: a change by another name is not reported."""
+        """Files with several hard links. They are examined in each scan, since changes by another name are not
+        reported.
+        """
         self._is_new = True
         self._is_relinked = False
         self._next_racy: set[str] = set()
         self._began = 0
 
     def forget(self) -> None:
-        """Forget the last states, so that the next look examines everything."""
+        """Forget the last scan, so that the next scan examines everything."""
         self._is_new = True
 
     def scan(self, *, everything: bool) -> str:
-        """Find the changes since the last look; return the digest of the tree.
+        """Find all changes since the last scan; return the digest of the tree.
 
         All files are examined without a watch, at the first look, after lost events, and if `everything`.
         Otherwise only the reported names, racy files and files with several names are.
@@ -463,7 +467,7 @@ class TreeScanner:
         return True
 
     def _names(self, folder: str, names: set[str]) -> None:
-        """Check some names of a folder."""
+        """Examine some names in a folder."""
         if folder not in self._children:
             return  # it was removed with the folder around it
         try:
@@ -483,7 +487,7 @@ class TreeScanner:
             os.close(descriptor)
 
     def _folder(self, folder: str, descriptor: int) -> None:
-        """Check a folder and everything below it; close its descriptor."""
+        """Examine a folder and everything below it; close its descriptor."""
         try:
             if self._watch is not None:
                 self._watch.add(self._root.path, folder)
@@ -505,7 +509,9 @@ class TreeScanner:
             os.close(descriptor)
 
     def _listing(self, folder: str, descriptor: int) -> list[str]:
-        """Return the names in a folder. The last list is used if no entry can have been added or removed since."""
+        """Return the names in a folder. The last listing is reused if its ctime shows that the folder did not
+        change.
+        """
         status = os.fstat(descriptor)
         sign = (status.st_ctime_ns, status.st_ino)
         listing = self._listed.get(folder)
@@ -519,7 +525,7 @@ class TreeScanner:
         return names
 
     def _entry(self, path: str, name: str, status: os.stat_result, folder: int, *, deep: bool = False) -> None:
-        """Check one entry: compare its sign with the last one, and record its new state if they differ."""
+        """Examine one entry: compare its sign with the last one, and record its new state if the signs differ."""
         mode = status.st_mode
         entry = self.entries.get(path)
         if entry is None and self._is_left_out(path, name):
@@ -546,7 +552,7 @@ class TreeScanner:
             self._leave_out(path, SPECIAL)
 
     def _folder_entry(self, path: str, name: str, status: os.stat_result, folder: int, *, deep: bool) -> None:
-        """Check a folder as an entry of another one, and its content with `deep` or if it was not watched."""
+        """Examine an entry that is a folder. Examine its content only with `deep`, or if the folder was not watched."""
         if path.count("/") >= DEEPEST:
             self._leave_out(path, TOO_DEEP)
             return
@@ -569,7 +575,7 @@ class TreeScanner:
                 self._folder(path, below)
 
     def _file(self, path: str, name: str, folder: int) -> None:
-        """Read a file and record its entry."""
+        """Read a file and record its entry, or record the reason for leaving it out."""
         try:
             descriptor = os.open(name, _READ, dir_fd=folder)
         except OSError as error:
@@ -595,7 +601,7 @@ class TreeScanner:
             self.problems[path] = UNSTABLE
 
     def _read(self, descriptor: int) -> tuple[bytes, os.stat_result, bool] | None:
-        """Return content and status of a file, and whether it stayed unchanged while it was read.
+        """Read a file; return content, status, and True if the file did not change while it was read.
 
         None if it is too large.
         """
@@ -654,7 +660,7 @@ class TreeScanner:
             self._digests.mark_stale(folder)
 
     def problem_list(self) -> tuple[LeftOut, ...]:
-        """Return the paths with problems, sorted."""
+        """Return the paths with problems and their reasons, sorted by path."""
         return tuple(LeftOut(path, reason) for path, reason in sorted(self.problems.items()))
 
 
@@ -669,7 +675,7 @@ Manifest = Sequence[Sequence[Any]]
 
 
 def manifest_of(delta: Mapping[str, TreeEntry | None], contents: Mapping[str, bytes]) -> list[list[Any]]:
-    """Return the rows of changes; None stands for a removed entry.
+    """Convert changed entries to the rows of an event. None stands for a removed entry.
 
     Parameters
     ----------
@@ -689,7 +695,7 @@ def _row(path: str, entry: TreeEntry | None, contents: Mapping[str, bytes]) -> l
 
 
 def _written(text: str) -> str | bytes:
-    """Return a name as JSON can represent it: bytes if it is not UTF-8."""
+    """Return a name in a form that an event can store: bytes if the name is not UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -698,12 +704,12 @@ def _written(text: str) -> str | bytes:
 
 
 def tree_of(manifests: Iterable[Manifest]) -> Tree:
-    """Return the tree that results from manifests, oldest first."""
+    """Rebuild a tree from the rows of events, oldest first."""
     return changed_tree(NO_ENTRIES, manifests)
 
 
 def changed_tree(entries: TreeEntries, manifests: Iterable[Manifest]) -> Tree:
-    """Return the tree that results from entries and manifests of changes, oldest first."""
+    """Apply the rows of events to the entries of a tree, oldest first; return the new tree."""
     result = dict(entries)
     for manifest in manifests:
         for row in manifest:
@@ -716,7 +722,7 @@ def changed_tree(entries: TreeEntries, manifests: Iterable[Manifest]) -> Tree:
 
 
 def versions_in(manifests: Iterable[Manifest]) -> dict[str, set[TreeEntry | None]]:
-    """Return all entries that each path ever had; None if it was removed."""
+    """Return all entries that each path had in the rows of events. None stands for a removal."""
     versions: dict[str, set[TreeEntry | None]] = {}
     for manifest in manifests:
         for row in manifest:
