@@ -1,4 +1,7 @@
-"""Background processes of a workspace, such as servers or builds that watch files, with their output.
+"""Background processes of a workspace (such as servers or builds that watch files), with their output.
+
+Background processes end with the workspace. Their exported state is how they were started, without their variables,
+which may be secret. After a restart they are listed as gone and are not started again automatically.
 
 They end with the workspace. Their exported state is how they were started, without their variables, which may be
 secret. After a restart they are listed as gone and are not started again automatically.
@@ -19,32 +22,32 @@ from divebook.workspace.shell import Shell, ShellResult
 from divebook.workspace.workspace import several
 
 KEY = "process_manager"
-"""Key of the process manager among the resources of a workspace."""
+"""Key under which the process manager is registered as a resource of a workspace."""
 MOST_CHARACTERS = 1 << 20
-"""Most characters of unread output that are kept for a process."""
+"""Maximum number of characters of unread output per process. The oldest lines are dropped first."""
 MOST_ENDED = 50
-"""Most ended processes that are kept in the list."""
+"""Maximum number of ended processes in the list of processes."""
 _LONGEST_LINE = 1 << 16
 ProcessStatus: TypeAlias = Literal["running", "ended", "killed", "failed", "gone"]
 
 
 class OutputLine(NamedTuple):
-    """A line of output."""
+    """A line of output of a background process."""
 
     text: str
     is_error: bool
-    """True if it was printed to stderr."""
+    """True if the process wrote the line to stderr."""
 
 
 class _Lines:
-    """Unread lines, up to a limit of characters: the oldest are dropped."""
+    """Buffer of unread output lines with a maximum size. When it is full, the oldest lines are dropped."""
 
     def __init__(self) -> None:
         self._lines: deque[OutputLine] = deque()
         self._open_line = {"stdout": "", "stderr": ""}
         self._held = 0
         self.dropped = 0
-        """Number of dropped lines."""
+        """Number of lines that were dropped unread."""
 
     def feed(self, stream: str, text: str) -> None:
         *complete, rest = (self._open_line[stream] + text).split("\n")
@@ -56,7 +59,7 @@ class _Lines:
         self._open_line[stream] = rest
 
     def finish(self) -> None:
-        """Add the text after the last line break as a line."""
+        """Add the text after the last line break as a line, when the output has ended."""
         for stream, rest in self._open_line.items():
             if rest:
                 self._add(rest, stream)
@@ -80,7 +83,7 @@ class _Lines:
 
 
 class _Input:
-    """Input of a process, written while it runs."""
+    """Queue of the input of a process, so that input can be written while the process runs."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -94,7 +97,7 @@ class _Input:
 
 
 class BackgroundProcess:
-    """A command that runs in the background.
+    """A command that runs in the background of a workspace.
 
     Parameters
     ----------
@@ -125,11 +128,11 @@ class BackgroundProcess:
         self._input = _Input() if takes_input else None
         self.status: ProcessStatus = status
         self.pid: int | None = None
-        """Process id in the system of its workspace."""
+        """Process id in the system where the workspace runs its commands; None before the start."""
         self.error: str | None = None
-        """Reason for which it could not be run."""
+        """Reason why the process could not be started; None if it could."""
         self.result: ShellResult | None = None
-        """Result with the files of long output; None unless it ended by itself."""
+        """Result of the command with the files of long output; None while it runs, or if it was killed."""
         self._lines = _Lines()
         self._is_input_closed = False
         self._task: asyncio.Task[None] | None = None
@@ -138,27 +141,27 @@ class BackgroundProcess:
 
     @property
     def is_running(self) -> bool:
-        """True if it runs."""
+        """True while the process runs."""
         return self.status == "running"
 
     @property
     def exit_code(self) -> int | None:
-        """Its exit code; None unless it ended by itself."""
+        """Exit code of the process; None while it runs, or if it was killed."""
         return None if self.result is None else self.result.exit_code
 
     @property
     def dropped_lines(self) -> int:
-        """Number of lines that were dropped unread."""
+        """Number of output lines that were dropped unread."""
         return self._lines.dropped
 
     async def wait(self) -> BackgroundProcess:
-        """Wait for its end; return the process."""
+        """Wait until the process ends; return this object."""
         if self._task is not None:
             await asyncio.wait([self._task])
         return self
 
     async def start(self, shell: Shell, env: Mapping[str, str] | None) -> None:
-        """Start in a shell, with further variables; return when it runs. Raises as the shell."""
+        """Start the process in a shell; return when it runs. Raises the errors of `Shell.execute`."""
         self._task = asyncio.create_task(self._run(shell, env))
         started = asyncio.create_task(self._has_started.wait())
         try:
@@ -205,11 +208,13 @@ class BackgroundProcess:
             self._has_news.set()
 
     def read_output(self, max_lines: int | None = None) -> list[OutputLine]:
-        """Return unread lines, oldest first, and mark them as read."""
+        """Return the unread output lines, oldest first, and mark them as read."""
         return self._lines.take(max_lines)
 
     async def next_output(self, seconds: float, max_lines: int | None = None) -> list[OutputLine]:
-        """Return lines as `read_output`; without any, wait for a line or for the end of the process."""
+        """Return unread output lines. If there are none, wait for a line or the end of the process, at most
+        `seconds`.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, seconds)):
                 while self.is_running and not self._lines:
@@ -218,7 +223,7 @@ class BackgroundProcess:
         return self.read_output(max_lines)
 
     def write_input(self, text: str, *, is_last: bool = False) -> None:
-        """Write text to the input of the process; with `is_last` close the input.
+        """Write text to the input of the process. With `is_last`, then close the input.
 
         Raises
         ------
@@ -240,7 +245,7 @@ class BackgroundProcess:
             self._input.write(None)
 
     async def kill(self) -> bool:
-        """End the process with all its descendants; return whether it was running."""
+        """End the process with all its descendants; return False if it had already ended."""
         if self._task is None or self._task.done():
             return False
         self._task.cancel()
@@ -249,7 +254,7 @@ class BackgroundProcess:
 
 
 class ProcessManager:
-    """Starts background processes, reads their output, and ends them.
+    """Manager of the background processes of one workspace: starts them, reads their output and ends them.
 
     It is a resource: registered with a workspace, it ends its processes when the workspace is left.
 
@@ -283,7 +288,7 @@ class ProcessManager:
         process_id: str | None = None,
         takes_input: bool = False,
     ) -> BackgroundProcess:
-        """Start a program; return when it runs.
+        """Start a program in the background; return when it runs.
 
         Parameters
         ----------
@@ -322,21 +327,21 @@ class ProcessManager:
         return process
 
     def _forget(self) -> None:
-        """Remove the processes that ended first from the list, if there are many."""
+        """Remove the processes that ended first from the list, if more than `MOST_ENDED` have ended."""
         ended = [each.process_id for each in self._processes.values() if not each.is_running]
         for process_id in ended[: max(0, len(ended) - MOST_ENDED)]:
             del self._processes[process_id]
 
     def list(self) -> list[BackgroundProcess]:
-        """Return all listed processes, in order of their start."""
+        """Return all processes in the list, in order of their start."""
         return [*self._processes.values()]
 
     def get(self, process_id: str) -> BackgroundProcess | None:
-        """Return a process; None for an unknown id."""
+        """Return the process with an id; None for an unknown id."""
         return self._processes.get(process_id)
 
     def read_output(self, process_id: str, max_lines: int | None = None) -> Sequence[OutputLine]:
-        """Return the unread lines of a process, oldest first, and mark them as read.
+        """Return the unread output lines of a process, oldest first, and mark them as read.
 
         Raises
         ------
@@ -346,7 +351,7 @@ class ProcessManager:
         return self.require(process_id).read_output(max_lines)
 
     def require(self, process_id: str) -> BackgroundProcess:
-        """Return a process; raises `ProcessIdError` for an unknown id."""
+        """Return the process with an id; raises `ProcessIdError` for an unknown id."""
         process = self._processes.get(process_id)
         if process is None:
             names = ", ".join(self._processes) or "none"
@@ -354,22 +359,24 @@ class ProcessManager:
         return process
 
     async def kill(self, process_id: str) -> bool:
-        """End a process with all its descendants; return whether it was running."""
+        """End a process with all its descendants; return False if it had already ended or the id is unknown."""
         process = self._processes.get(process_id)
         return process is not None and await process.kill()
 
     async def kill_all(self) -> int:
-        """End all processes at the same time; return how many were running."""
+        """End all processes concurrently; return how many of them were running."""
         return sum(await asyncio.gather(*(process.kill() for process in self._processes.values())))
 
     # --- as a resource ---------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """End all processes."""
+        """End all processes. Called when the workspace is left."""
         await self.kill_all()
 
     async def export_state(self) -> dict[str, Any]:
-        """Return how the running processes were started, without their variables, which may be secret."""
+        """Return id, command and working folder of each running process. Variables are left out, since they may be
+        secret.
+        """
         return {
             "processes": [
                 {"process_id": each.process_id, "command": [*each.command], "cwd": each.cwd}
@@ -379,19 +386,19 @@ class ProcessManager:
         }
 
     async def restore_state(self, state: Mapping[str, Any]) -> None:
-        """List the processes of an exported state as gone."""
+        """Add the processes of an exported state to the list, with the status ``gone``. They are not started again."""
         for entry in state.get("processes", ()):
             process = BackgroundProcess(entry["process_id"], entry["command"], entry["cwd"], "gone")
             self._processes.setdefault(process.process_id, process)
 
     async def get_context_instructions(self) -> str | None:
-        """Return the list of processes for agents; None if there are none."""
+        """Return the list of processes as text for agents; None if there are no processes."""
         lines = [f"{each.process_id} ({each.status}): {' '.join(each.command)}" for each in self._processes.values()]
         return "\n".join(lines) or None
 
 
 def process_manager(workspace: Any) -> ProcessManager:
-    """Return the process manager of a workspace, which is created on the first call."""
+    """Return the process manager of a workspace. The first call creates and registers it."""
     manager: ProcessManager | None = workspace.resources.get_typed(KEY, ProcessManager)
     if manager is None:
         manager = ProcessManager(workspace)

@@ -1,1 +1,3 @@
-"""Workspaces in containers: files in a mounted folder, commands through the engine. Its library loads on first use."""
+"""Workspaces in Docker containers: files in a mounted folder, commands inside the container. docker-py loads on first
+use.
+"""

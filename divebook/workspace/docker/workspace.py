@@ -1,4 +1,4 @@
-"""Workspaces in containers: files in a folder that is mounted, and commands that see little else of this machine."""
+"""Workspaces in Docker containers: a mounted folder with the files, and a shell that runs commands in the container."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SCRATCH = "/divebook-tmp"
 
 
 class DockerWorkspace(LocalWorkspace):
-    """Files of a folder on this machine, and commands in a container in which the folder is mounted.
+    """Workspace with files in a folder of this machine and commands in a container that mounts the folder.
 
     The container has no network, no capabilities, and the user of this process. It is removed when the workspace is
     left or this process ends, unless it is to be kept. Paths of files are those in the container.
@@ -141,10 +141,15 @@ class DockerWorkspace(LocalWorkspace):
         self._command_user = None if is_new else user
         self._terminal = terminal
         self.ports: dict[int | str, int] = {}
-        """Published ports of the container (``80``, ``"53/udp"``) and their ports on this machine, while entered."""
+        """Ports of this machine by published port of the container (``80``, ``"53/udp"``), while the workspace is
+        entered.
+        """
 
     async def require(self) -> None:
-        """Raise unless the workspace can be entered: `ContainerError` without its image, `EngineUnavailableError`."""
+        """Raise an error unless the workspace can be entered.
+
+        `ContainerError` for a missing image, `EngineUnavailableError` without an engine.
+        """
         try:
             if self._existing is not None:
                 await self._engine.require_running(self._existing)
@@ -184,7 +189,7 @@ class DockerWorkspace(LocalWorkspace):
                 raise WorkspaceGoneError(f"{folder} is not there, which a container is to have: make it first")
 
     async def _container_for(self, mounts: Mapping[str, str]) -> str:
-        """Return the container in which commands run: the given one, a kept one, or a new one."""
+        """Return the id of the container for commands: the given one, an existing kept one, or a new one."""
         if self._existing is not None:
             await self._engine.require_running(self._existing)
             return self._existing
@@ -194,14 +199,14 @@ class DockerWorkspace(LocalWorkspace):
         return container or await self._engine.start(replace(plan, labels=labels))
 
     async def _start_relay(self, outlet: Outlet) -> None:
-        """Start the relay inside. It is ready when its command has ended."""
+        """Start the relay to the proxy inside the container. The relay is ready when its command has ended."""
         result = await self.shell.execute(outlet.command)
         if result.exit_code:
             reason = f"the image {self._plan.image} cannot open the way to its hosts, which needs Python"
             raise ContainerError(f"{reason}: {result.stderr.strip()}")
 
     def _all_secrets(self) -> Mapping[str, str]:
-        """Return the secret variables of commands.
+        """Return the secret environment variables of commands, including the address of the proxy.
 
         They are passed to each command, so that the container does not store them.
         """
@@ -209,7 +214,9 @@ class DockerWorkspace(LocalWorkspace):
         return secrets if self._outlet is None else {**self._outlet.environ, **secrets}
 
     def _rooted(self, folder: str) -> Root:
-        """Open a folder, with its name in the container, so that links made there are resolved correctly."""
+        """Open a folder as a `Root` that knows its path in the container, so that links made there are resolved
+        correctly.
+        """
         return Root(folder, name=_SCRATCH if folder == self._scratch else self._workdir, openat2=self._openat2)
 
     async def _teardown(self) -> None:
@@ -229,19 +236,21 @@ class DockerWorkspace(LocalWorkspace):
         return self._remove if self._existing is not None else not self._keep
 
     async def require_there(self) -> None:
-        """Raise unless the folder exists (`WorkspaceGoneError`) and the container runs (`ContainerError`)."""
+        """Raise `WorkspaceGoneError` unless the folder exists, and `ContainerError` unless the container runs."""
         await super().require_there()
         assert self._container is not None  # noqa: S101 - it is entered, otherwise `require_there` has raised
         await self._engine.require_running(self._container)
 
     @property
     def container(self) -> str | None:
-        """Id of the container, while entered."""
+        """Id of the container while the workspace is entered; otherwise None."""
         return self._container
 
     @property
     def reference(self) -> dict[str, Any]:
-        """The folder, the image, and the container if it was passed."""
+        """Data that identifies the workspace after a restart: folder, image, and the container if the caller passed
+        one.
+        """
         fields = {**super().reference, "image": self._plan.image or None, "container": self._existing}
         return {name: value for name, value in fields.items() if value is not None}
 
@@ -296,7 +305,7 @@ NOTE = "Commands run in a container, which sees of this machine only the mounted
 
 
 class DockerShell(Shell):
-    """Runs commands in a container, with the semantics of `LocalShell`.
+    """Shell that runs commands in a container, with the semantics of `LocalShell`.
 
     Absolute paths in a command or in `cwd` are those of the container. A relative `cwd` is below `workdir`.
 
@@ -377,7 +386,7 @@ class DockerShell(Shell):
         return result
 
     def _inside(self, cwd: str | None) -> str:
-        """Return the working folder of a command in the container."""
+        """Return the working folder of a command as a path in the container."""
         if cwd is None:
             return self._workdir
         path = posixpath.normpath(posixpath.join(self._workdir, cwd))
@@ -386,17 +395,19 @@ class DockerShell(Shell):
         return path
 
     async def get_context_instructions(self) -> str | None:
-        """Return the description for agents: the mounted folder, the time limit, and the limits of commands."""
+        """Return the description of the shell for agents: mounted folder, time limit, and limits of commands."""
         text = shell_instructions(self._workdir, self.default_timeout, NOTE)
         return f"{mount_instructions(self._folder, self._workdir)}\n\n{text}"
 
     async def close(self) -> None:
-        """Release the container, and end commands that are still running."""
+        """Close the connections to the container and end running commands."""
         await self._engine.leave(self._container)
 
 
 def _translated(path: str | None, host: str, inside: str) -> str | None:
-    """Return the path in the container of a file in the folder `host`, which is mounted at `inside`."""
+    """Convert the path of a file in the folder `host` to its path in the container, where `host` is mounted at
+    `inside`.
+    """
     return None if path is None else path.replace(host, inside, 1)
 
 
@@ -409,7 +420,7 @@ _NAMES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 
 
 class Outlet:
-    """A proxy, and the folder with its socket.
+    """Network access of one container: a proxy on this machine, whose socket lies in a mounted folder.
 
     Parameters
     ----------
@@ -420,15 +431,15 @@ class Outlet:
     def __init__(self, proxy: Egress) -> None:
         self._proxy = proxy
         self.folder: str | None = None
-        """Folder on this machine, mounted at `INSIDE`."""
+        """Folder of this machine that the container mounts at `INSIDE`; None while closed."""
 
     @classmethod
     def to(cls, allow: Iterable[str], on_answer: Callable[[EgressAnswer], None]) -> Outlet:
-        """Return an outlet to some hosts; see `Egress`."""
+        """Create network access to the hosts in `allow`; see `Egress`."""
         return cls(Egress(allow, on_answer=on_answer))
 
     async def open(self) -> str:
-        """Start the proxy; return the folder that must be mounted at `INSIDE`."""
+        """Start the proxy; return the folder that the container must mount at `INSIDE`."""
         self.folder = await asyncio.to_thread(tempfile.mkdtemp, prefix="divebook-egress-")
         await asyncio.to_thread(shutil.copy, door.__file__, f"{self.folder}/door.py")
         await self._proxy.start(f"{self.folder}/proxy")
@@ -436,17 +447,17 @@ class Outlet:
 
     @property
     def environ(self) -> dict[str, str]:
-        """Variables that lead programs to the proxy. They contain its token."""
+        """Environment variables that make programs use the proxy. They contain the proxy's token."""
         address = f"http://divebook:{self._proxy.token}@127.0.0.1:{PORT}"
         return dict.fromkeys(_NAMES, address)
 
     @property
     def command(self) -> list[str]:
-        """Command that starts the relay inside. The image must have Python."""
+        """Command that starts the relay in the container. The image must have Python."""
         return ["python3", "-I", f"{INSIDE}/door.py", f"{INSIDE}/proxy", str(PORT)]
 
     async def close(self) -> None:
-        """Stop the proxy. Idempotent."""
+        """Stop the proxy and delete its folder. Idempotent."""
         await self._proxy.close()
         if self.folder is not None:
             await asyncio.to_thread(shutil.rmtree, self.folder, ignore_errors=True)
