@@ -1,6 +1,4 @@
-"""Checkpoints of environments: storage of files and isolation state, and the operations that save, restore and delete
-them.
-"""
+"""Checkpoints of environments: storage of files and isolation state, and operations that save, restore and delete."""
 
 from __future__ import annotations
 
@@ -51,14 +49,15 @@ class EnvironmentCheckpoints:
     A checkpoint is a folder ``NAME/`` with a manifest ``checkpoint.json`` and ``files.json``, the trees of its files.
     The contents of files lie in ``.contents/``, shared by all checkpoints.
 
-    A new checkpoint is made in ``.saving-XXXX/`` and renamed when it is complete. To replace one, the old folder is
-    renamed first. A kill between the two renames leaves no folder of that name; `repair` then renames the old one back.
-    To delete one, its folder is renamed to ``.gone-XXXX`` first, so that no half deleted checkpoint is ever listed.
+    A new checkpoint is written to ``.saving-XXXX/`` and renamed when it is complete. If it replaces a checkpoint, the
+    old folder is renamed first. A kill between the two renames leaves no folder of that name; `repair` then renames the
+    old folder back. A checkpoint that is deleted is renamed to ``.gone-XXXX`` first, so that no partly deleted
+    checkpoint is ever listed.
 
     Parameters
     ----------
     folder
-        Folder of the checkpoints; created with the first.
+        Folder of the checkpoints. It is created with the first checkpoint.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -91,9 +90,7 @@ class EnvironmentCheckpoints:
         return sorted(manifests, key=lambda manifest: (manifest["created_at"], manifest["name"]))
 
     def repair(self) -> None:
-        """Clean up after killed processes: delete unfinished and deleted checkpoints, and undo unfinished
-        replacements.
-        """
+        """Remove what killed processes left: unfinished checkpoints are deleted, unfinished replacements are undone."""
         for remainder in self._folder.glob(f"{_PASSING}*"):
             try:
                 path = self.path(_manifest(remainder)["name"])
@@ -263,7 +260,7 @@ class KeptContents:
     Parameters
     ----------
     folder
-        Folder of the contents; created with the first.
+        Folder of the contents. It is created with the first content.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -272,7 +269,7 @@ class KeptContents:
     def keep(self, contents: Mapping[str, bytes]) -> None:
         """Store file contents by their SHA-256.
 
-        Each is written to a temporary file and renamed, so it is complete or absent.
+        Each content is written to a temporary file, which is then renamed: a stored content is always complete.
         """
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for digest, content in contents.items():
@@ -298,9 +295,7 @@ class KeptContents:
         return content
 
     def forget_but(self, digests: set[str]) -> None:
-        """Delete all contents except those with the SHA-256 values in `digests`, and temporary files of killed
-        processes.
-        """
+        """Delete all contents whose SHA-256 is not in `digests`, and temporary files of killed processes."""
         if self._folder.is_dir():
             for path in self._folder.iterdir():
                 if path.name not in digests:
@@ -334,7 +329,7 @@ async def save(
     Raises
     ------
     DevEnvError
-        There is one of that name, or the files cannot be read.
+        A checkpoint of that name exists, or the files cannot be read.
     LimitExceededError
         A folder is too large, or the disk is full.
     """
@@ -397,7 +392,7 @@ async def restore(environments: Environments, isolation: Isolation, name: str, *
     CheckpointNotFoundError
         The checkpoint does not exist.
     DevEnvError
-        A part of it is missing or damaged, and nothing was changed; or it could not be restored.
+        A part of the checkpoint is missing or damaged, and nothing was changed; or the restore failed.
     """
     checkpoints = checkpoints_of(isolation.folder)
     state = isolation.state
@@ -430,7 +425,8 @@ async def finish_restoring(environments: Environments, isolation: Isolation) -> 
     Raises
     ------
     DevEnvError
-        It failed. It is not repeated again, so that the environment can be used or restored from another checkpoint.
+        The restore failed again. It is not repeated any more, so that the environment can be used, or restored from
+        another checkpoint.
     """
     state = isolation.state
     name = state["restoring"]

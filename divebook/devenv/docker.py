@@ -1,5 +1,6 @@
-"""Development environments in Docker containers. A container exists until its environment is destroyed; checkpoints are
-images.
+"""Development environments in Docker containers, which exist until the environment is destroyed.
+
+Checkpoints save the container as an image.
 """
 
 from __future__ import annotations
@@ -54,9 +55,7 @@ _MEMORY = "/sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control
 
 
 class DockerIsolation(Isolation):
-    """Isolation by a container. Its working folder is mounted: the environment's own folder, or a volume of the
-    user.
-    """
+    """Isolation by a container that mounts its working folder: the environment's own folder, or a user's volume."""
 
     enforcement: ClassVar[Mapping[str, str]] = {"cpu": ENFORCED, "memory": ENFORCED, "disk": CHECKED}
     warning: ClassVar[str | None] = None
@@ -253,9 +252,7 @@ class DockerIsolation(Isolation):
     # --- checkpoints and use ---------------------------------------------------------------------------------------
 
     def folders(self) -> dict[str, Path]:
-        """Return the folders to save in a checkpoint: the managed volumes, and the working folder unless it is a user's
-        volume.
-        """
+        """Return the folders that checkpoints save: managed volumes, and the working folder unless a user's volume."""
         managed = {f"volumes/{mount.source.name}": mount.source for mount in self._mounts if mount.is_managed}
         return {**({"work": self.folder / "work"} if self._working == self.folder / "work" else {}), **managed}
 
@@ -300,11 +297,10 @@ class DockerIsolation(Isolation):
                 raise DevEnvError(f"the image of the checkpoint is gone: {error}") from error
 
     async def put_back(self, folder: Path, artefacts: Artefacts) -> State:
-        """Replace the container by a new one from the checkpoint's image. The old one is stopped first and removed
-        last.
+        """Replace the container by a new one from the image of a checkpoint.
 
-        The old one cannot run meanwhile: it holds the published ports and writes into the same folders. If the new
-        container cannot be created, the old one is started again and `NotReplacedError` is raised.
+        The old container cannot run meanwhile: it holds the published ports and writes into the same folders. If the
+        new container cannot be created, the old one is started again and `NotReplacedError` is raised.
         """
         _ = folder
         async with self._engine() as engine:
@@ -370,9 +366,7 @@ class Mount(NamedTuple):
 
     @property
     def inside(self) -> str:
-        """Return the mount point as `DockerWorkspace` expects it: the path in the container, with ``:ro`` if
-        read-only.
-        """
+        """Return the mount point in the form for `DockerWorkspace`: a path, with ``:ro`` if it is read-only."""
         return f"{self.target}:ro" if self.is_read_only else self.target
 
 
@@ -384,9 +378,9 @@ def mounts_of(volumes: Iterable[str], folder: Path) -> list[Mount]:
     Raises
     ------
     DevEnvError
-        The syntax of one is wrong.
+        The syntax of a volume is wrong.
     EnvironmentDeniedError
-        A container may not mount it.
+        A container must not mount a folder.
     """
     return [_mount(volume, folder) for volume in volumes]
 
@@ -422,9 +416,7 @@ def _require_allowed(path: Path, folder: Path, *, is_read_only: bool) -> None:
 def ports_of(texts: Iterable[str]) -> list[PublishedPort]:
     """Parse the configured ports, such as ``8080:80`` or ``0.0.0.0:53:53/udp``.
 
-    A port without an address is published on the loopback interface only.
-
-    Raises `DevEnvError` if the syntax of one is wrong.
+    A port without an address is published on the loopback interface only. Raises `DevEnvError` for wrong syntax.
     """
     ports: dict[tuple[int, str], PublishedPort] = {}
     for text in texts:

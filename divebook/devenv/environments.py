@@ -1,6 +1,4 @@
-"""Storage of environments below one root folder: lookup by name, permissions, recorded states, and locks between
-processes.
-"""
+"""Storage of environments below one root folder: look-up by name, permissions, states, and locks between processes."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ WAIT = 30.0
 async def locked(path: Path, subject: str, *, wait: float = WAIT) -> AsyncIterator[None]:
     """Hold a lock file during the block; raise `DevEnvError` if another process holds the lock for `wait` seconds.
 
-    The operating system releases the lock of a process that is killed.
-
-    The kernel holds the lock, so that a process that is killed releases it.
+    The kernel releases the lock of a process that is killed.
     """
     lock = FileLock(path, timeout=wait, thread_local=False)
     try:
@@ -89,9 +85,9 @@ class Environments:
         Raises
         ------
         EnvironmentNotFoundError
-            There is none, or it belongs to another tenant and the settings hide such environments.
+            The environment does not exist, or it belongs to another tenant and the settings hide other tenants.
         EnvironmentDeniedError
-            It belongs to another tenant or owner, or its state cannot be read.
+            The environment belongs to another tenant or owner, or its state cannot be read.
         """
         folder = self.layout.environment(name)
         self.layout.require_own()
@@ -115,7 +111,7 @@ class Environments:
 
         Raises the errors of `folder_of`, and `DevEnvError` if the environment stays locked.
 
-        The environment is looked up before and after: another process may have removed it while this one waited.
+        The environment is looked up before and after the wait, because another process may have removed it meanwhile.
         """
         self.folder_of(name, phases=phases)
         async with self.lock(name):
@@ -209,9 +205,7 @@ class Environments:
             shutil.rmtree(state["working_dir"], ignore_errors=True)
 
     def adopt_checkpoints(self, folder: Path) -> None:
-        """Move checkpoints that were kept when an earlier environment of this name was destroyed to the new
-        environment.
-        """
+        """Move the checkpoints kept from a destroyed environment of the same name to a new environment."""
         checkpoints = self.layout.kept / self.tenant / folder.name
         if checkpoints.is_dir() and not (folder / "checkpoints").exists():
             checkpoints.rename(folder / "checkpoints")

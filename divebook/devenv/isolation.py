@@ -68,7 +68,7 @@ class Isolation(ABC):
     secrets
         Folder with a file for each secret.
     retrying
-        Repeats calls that failed for a reason that passes.
+        Retries function calls after temporary errors.
     """
 
     folder: Path
@@ -94,9 +94,7 @@ class Isolation(ABC):
     # --- its life --------------------------------------------------------------------------------------------------
 
     def plan(self) -> State:
-        """Return state fields that must be recorded before `build`; raises `DevEnvError` for an impossible
-        configuration.
-        """
+        """Return state fields to record before `build`; raises `DevEnvError` if the configuration cannot be built."""
         return {}
 
     @abstractmethod
@@ -137,8 +135,7 @@ class Isolation(ABC):
         """Create a workspace that runs commands in the environment. The caller must enter it."""
 
     def command_for(self, command: Command, manner: CommandManner) -> Command:
-        """Return the command that the workspace must run to respect `manner`; raises `DevEnvError` for unsupported
-        options.
+        """Return the command that applies the options in `manner`; raises `DevEnvError` for unsupported options.
 
         By default commands run on this machine as the current user. A helper program provides their terminal.
         """
@@ -213,9 +210,9 @@ class Isolation(ABC):
         Raises
         ------
         NotReplacedError
-            It could not be restored, and the environment is unchanged.
+            The restore failed, and the environment is unchanged.
         DevEnvError, ContainerError
-            It could not be restored, and the state of the environment is unknown.
+            The restore failed, and the state of the environment is unknown.
         """
         _ = folder, artefacts
         return {}
@@ -237,9 +234,7 @@ class NativeIsolation(Isolation):
     """Plain folder of this machine. Commands run as the current user, without any isolation."""
 
     def plan(self) -> State:
-        """Return the path of the working folder, and whether it must be created and therefore deleted with the
-        environment.
-        """
+        """Return the path of the working folder, and whether it is created and deleted with the environment."""
         working = Path(os.path.realpath(self.text(self.section["working_dir"])))
         owns = not working.exists() and not working.is_relative_to(self.folder)
         return {"working_dir": str(working), "owns_working_dir": owns}
@@ -347,7 +342,7 @@ def _times(processes: Iterable[Any]) -> float:
 
 
 def end_processes(environment_id: str) -> None:
-    """Kill all processes of an environment and wait for their end. Processes that hang in the kernel are left."""
+    """End all processes of an environment and wait for them. Processes that hang in the kernel are left."""
     import psutil
 
     processes = marked_processes(environment_id)
@@ -564,8 +559,8 @@ _PIECE = 1 << 16
 async def copy_in(run: Run, source: Path, target: str) -> str:
     """Copy a file or folder of this machine into an environment; return the path of the copy there.
 
-    Its ``tar`` unpacks the copy, so that modes are kept and its permissions apply. An existing folder `target` receives
-    the copy inside. Any other `target` is the new path of the copy.
+    The ``tar`` of the environment unpacks the copy, so that modes are kept and its permissions apply. An existing
+    folder `target` receives the copy inside. Any other `target` is the new path of the copy.
     """
     into, name = posixpath.split(target)
     if target.endswith("/") or not (await run(f"test -d {shlex.quote(target)}")).exit_code:
@@ -633,7 +628,7 @@ async def _pieces(file: BinaryIO) -> AsyncIterator[bytes]:
 
 
 def _move_from_archive(archive: Path, name: str, target: Path) -> Path:
-    """Unpack an untrusted archive and move its content to `target`; return the path of the content."""
+    """Extract an untrusted archive and move its content to `target`; return the path of the content."""
     folder = archive.with_name("files")
     try:
         with tarfile.open(archive) as files:

@@ -33,9 +33,7 @@ STDERR = "stderr"
 ENDED = "ended.json"
 """Name of the file that the process of a job writes at its end: exit_code, error and ended_at."""
 STARTED = "job.json"
-"""Name of the file that is written when a job starts: id, command, started_at, process id and start time of the
-process.
-"""
+"""Name of the file written when a job starts: id, command, started_at, process id and start time of the process."""
 _ENDING = 20.0
 
 
@@ -46,7 +44,7 @@ class Jobs:
     Parameters
     ----------
     folder
-        Folder with a folder for each job; created with the first.
+        Folder that has a subfolder for each job. It is created with the first job.
     """
 
     folder: Path
@@ -127,8 +125,6 @@ def start_time(pid: int) -> float:
     """Return the start time of a process in seconds; 0 if the process has ended.
 
     Process ids are reused. The start time distinguishes a process from a later one with the same id.
-
-    0 if it has ended.
     """
     import psutil
 
@@ -226,7 +222,7 @@ class ActivityLog:
     def operation(self, command: str, name: str, detail: str = "") -> Iterator[dict[str, Any]]:
         """Log the operation in the block as one entry when the block ends: result, duration and exit code.
 
-        Yields a dict. The block may set its ``exit_code``; an exception sets it to that of `exit_code_of`.
+        Yields a dict, in which the block may set ``exit_code``. If the block raises, `exit_code_of` determines it.
         """
         started = time.monotonic()
         result = {"exit_code": 0}

@@ -1,6 +1,4 @@
-"""Manager of development environments: creates environments from templates, runs commands in them, and saves and
-removes them.
-"""
+"""Manager of development environments: creates them from templates, runs commands in them, saves and removes them."""
 
 from __future__ import annotations
 
@@ -64,9 +62,7 @@ from divebook.workspace.shell import Command, CommandInput, OutputListener, Shel
 FALLBACKS = ("docker", "virtualenv", "native")
 """Kinds of isolation in order of preference: if one is not available, `fallback` uses the next."""
 _KILLED = 137
-"""Exit code of a process that was killed by SIGKILL, for example because it exceeded the memory limit of its
-container.
-"""
+"""Exit code of a process that was killed by SIGKILL, for example by the memory limit of its container."""
 
 
 def _now() -> str:
@@ -94,7 +90,7 @@ class DevEnvManager:
     now
         The clock: returns the time as ISO 8601.
     retrying
-        Repeats calls that failed for a reason that passes, such as a network error.
+        Retries function calls after temporary errors, such as network errors.
 
     Examples
     --------
@@ -148,8 +144,8 @@ class DevEnvManager:
     ) -> Configuration:
         """Return the configuration that `create` would use for the same arguments. Nothing is created.
 
-        The order of precedence: template with its parents, profile, `settings`, `environ`. Names such as
-        ``${ENV_NAME}`` are filled in at the end, so that all of them may contain names.
+        Later parts override earlier ones: template with its parents, profile, `settings`, `environ`. Placeholders such
+        as ``${ENV_NAME}`` are filled in at the end, so that all parts may contain them.
         """
         folder = self.layout.environment(name)
         configuration, inherits = self.templates.resolved(template)
@@ -208,13 +204,13 @@ class DevEnvManager:
         pull
             When to fetch an image: ``never``, ``missing`` or ``always``.
         timeout
-            Most seconds for the creation, including the ``init`` commands.
+            Maximum number of seconds for the creation, including the ``init`` commands.
         expires
             Seconds after which `collect` removes the environment.
         fallback
             Whether to use another section of the template if no container engine answers.
         install_tools
-            Whether to install the tools of the template. A tool without a known package is a warning.
+            Whether to install the tools of the template. A tool without a known package causes a warning.
         """
         # Order: record the environment as "creating" first, then build it. A process that is killed in between leaves
         # a record by which the next `create`, `destroy` or `collect` finds and removes the rest.
@@ -252,8 +248,7 @@ class DevEnvManager:
             return folder
 
     async def _exists(self, name: str, template: str, profile: str, *, exist_ok: bool) -> bool:
-        """Return True if a usable environment of this name exists; raise `DevEnvError` if another environment has the
-        name.
+        """Return True if a usable environment of this name exists; raise `DevEnvError` if the name is not free.
 
         An unfinished environment, whose creator was killed, is removed first. Names are compared without case, because
         file systems may be case-insensitive.
@@ -303,9 +298,7 @@ class DevEnvManager:
             self._environments.create_folder(folder, configuration, state)
 
     async def _with_available_kind(self, name: str, configuration: Configuration) -> Configuration:
-        """Return the configuration, with another kind of isolation if no container engine answers and the template
-        allows it.
-        """
+        """Return the configuration, with another configured kind of isolation if no container engine answers."""
         kinds = [kind for kind in FALLBACKS[1:] if kind in configuration]
         if configuration["isolation_type"] != FALLBACKS[0] or not kinds:
             return configuration
@@ -338,7 +331,7 @@ class DevEnvManager:
         Parameters
         ----------
         timeout
-            Most seconds of the command; the resource profile may allow fewer.
+            Time limit of the command in seconds; the resource profile may set a lower limit.
         stdin, listen, undecodable
             Input, callback for output, and treatment of bytes that are not UTF-8, as in `Shell.execute`.
         user
@@ -511,8 +504,7 @@ class DevEnvManager:
                     self._environments.forget(folder, state, keeps_checkpoints=keep_checkpoints)
 
     async def collect(self, *, idle: float | None = None, dry: bool = False) -> list[CleanupResult]:
-        """Remove unused environments of this tenant: unfinished and expired ones, and containers without an
-        environment.
+        """Remove unfinished and expired environments of this tenant, and containers without an environment.
 
         Parameters
         ----------
@@ -618,7 +610,7 @@ class DevEnvManager:
         force
             Whether to save the home folder, or a folder that is too large.
         export
-            Whether to write the image of a container into a file beside it, for use on other machines.
+            Whether to write the image of a container into a file of the checkpoint, for use on other machines.
         """
         with self._activity.operation("save", name, checkpoint):
             checked_name(checkpoint, "checkpoint")
@@ -641,7 +633,7 @@ class DevEnvManager:
     async def restore(self, name: str, checkpoint: str, *, backup: bool = True) -> None:
         """Restore an environment to the files and the isolation state of a checkpoint.
 
-        With `backup`, a checkpoint of the current state is kept until that is done.
+        With `backup`, a checkpoint of the current state is saved first, and deleted when the restore has succeeded.
         """
         with self._activity.operation("restore", name, checkpoint):
             async with self._environments.hold(name) as folder:
@@ -679,9 +671,7 @@ class _Creation:
     """Recorded state of the environment. `build` adds the fields that the isolation returns."""
 
     async def build(self, limit: float, *, init: bool, install_tools: bool) -> None:
-        """Build the isolation, install the tools and run the ``init`` commands; raise an error after `limit`
-        seconds.
-        """
+        """Build the isolation, install tools and run ``init`` commands; raise an error after `limit` seconds."""
         try:
             async with asyncio.timeout(None if math.isinf(limit) else limit):
                 self.state.update(await self.isolation.build())
@@ -746,9 +736,7 @@ async def run_command(
     undecodable: str = "replace",
     manner: CommandManner = USUAL,
 ) -> ShellResult:
-    """Run a command in an entered workspace, with the variables of the environment. Parameters as in
-    `Shell.execute`.
-    """
+    """Run a command in an entered workspace with the variables of the environment; parameters as `Shell.execute`."""
     return await workspace.shell.execute(
         isolation.command_for(command, manner),
         timeout=timeout,
@@ -776,9 +764,8 @@ def template_names(name: str, folder: Path, tenant: str, owner: str) -> dict[str
 def _with(configuration: Configuration, keys: list[str], value: Any) -> Configuration:
     """Return a copy of a configuration with `value` set at the nested key `keys`.
 
-    A mapping is merged into the existing one. A string that is a JSON list, object or boolean is parsed.
-
-    Only lists, objects and booleans of JSON count: ``"1"`` stays a text, since versions and limits are texts.
+    A mapping is merged into the existing one. A string that is a JSON list, object or boolean is parsed. Other strings
+    such as ``"1"`` stay strings, since versions and limits are strings.
     """
     key, *rest = keys
     if rest:

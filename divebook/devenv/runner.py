@@ -1,6 +1,4 @@
-"""Program that runs one background job. It reads a JSON request from stdin and forwards the output of the job's
-command.
-"""
+"""Program that runs one background job: reads a JSON request from stdin and forwards the output of the command."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ from divebook.errors import DivebookError
 
 
 async def run(manager: DevEnvManager, request: dict[str, Any]) -> dict[str, Any]:
-    """Run the command of a job; return ``exit_code`` (None without an exit) and ``error`` for the job's final
-    record.
-    """
+    """Run the command of a job; return its exit code (None if it did not exit) and the error, for the job's record."""
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 - this is one
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)

@@ -1,6 +1,4 @@
-"""Templates of environments: schema, inheritance, placeholders and limits; also the settings and file layout of a root
-folder.
-"""
+"""Templates of environments (schema, inheritance, placeholders, limits); settings and file layout of a root folder."""
 
 from __future__ import annotations
 
@@ -59,17 +57,13 @@ class Templates:
         return path
 
     def resolved(self, name: str) -> tuple[Configuration, list[str]]:
-        """Return a template merged with its parents, and the names of the parents; raises `DevEnvError` if it is
-        invalid.
-        """
+        """Return a template merged with its parents, and the parents' names; raises `DevEnvError` if it is invalid."""
         configuration, inherits = resolved(name, self.read)
         check(configuration, name)
         return configuration, inherits
 
     def summaries(self, category: str | None = None) -> list[dict[str, Any]]:
-        """Return a summary of each template, sorted by name. The summary of an invalid template has the reason in
-        ``error``.
-        """
+        """Return a summary of each template, sorted by name. For an invalid template, ``error`` has the reason."""
         summaries = [self._summary(name, path) for name, path in sorted(self._paths().items())]
         return [template for template in summaries if category in (None, template["category"])]
 
@@ -134,9 +128,7 @@ class Templates:
         }
 
     def _category(self, name: str, path: Path) -> str:
-        """Return the category of a template without one: its subfolder, or the part of its name before the first
-        hyphen.
-        """
+        """Return the default category of a template: its subfolder, or its name up to the first hyphen."""
         is_below = path.is_relative_to(self.folder) and path.parent != self.folder
         return path.relative_to(self.folder).parts[0] if is_below else name.partition("-")[0]
 
@@ -260,9 +252,7 @@ def _validator() -> Any:
 
 
 def check(configuration: Configuration, name: str) -> None:
-    """Validate a merged configuration against the JSON schema; raises `DevEnvError` with all problems and their
-    keys.
-    """
+    """Validate a merged configuration against the JSON schema; raises `DevEnvError` that lists all problems."""
     errors = sorted(_validator().iter_errors(configuration), key=lambda error: [str(part) for part in error.path])
     if errors:
         text = "\n".join(f"  {_place(error)}: {error.message}{_hint(error)}" for error in errors)
@@ -319,9 +309,8 @@ _TOOLS = ("editors", "languages", "testing", "debugging")
 def resolved(name: str, find: Callable[[str], Configuration]) -> tuple[Configuration, list[str]]:
     """Merge a template with all templates that it extends.
 
-    Returns the merged configuration and the names of the parents, nearest first.
-
-    Raises `DevEnvError` for a cycle or a chain that is too long. Errors of `find` for a missing template pass through.
+    Returns the merged configuration and the names of the parents, nearest first. Raises `DevEnvError` for a cycle or a
+    chain that is too long. Errors of `find` for a missing template pass through.
     """
     chain = [find(name)]
     names = [name]
@@ -383,9 +372,7 @@ def _value(parent: Any, child: Any, place: tuple[str, ...]) -> Any:
 
 
 def _key_of(place: tuple[str, ...]) -> Callable[[Any], Hashable] | None:
-    """Return the function that maps a list item to its identity; None if the child's list replaces the parent's
-    list.
-    """
+    """Return the function that identifies items of a list; None if the child's list replaces the parent's list."""
     if place == ("tags",) or (place[0] == "tools" and place[-1] in _TOOLS):
         return str
     return {"ports": _port, "volumes": _target, "packages": _project}.get(place[-1])
@@ -427,8 +414,8 @@ _POWERS = {"b": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 def profile_of(name: str, folder: Path) -> Mapping[str, Any]:
     """Return a resource profile (a named set of limits) from a file in `folder`, or a built-in profile.
 
-    It has ``resource_limits``, and optionally ``pids`` (most processes in a container) and ``timeout`` (most seconds of
-    a command). Raises `DevEnvError` if the profile is missing or invalid.
+    A profile has ``resource_limits``, and optionally ``pids`` (maximum number of processes in a container) and
+    ``timeout`` (time limit of a command in seconds). Raises `DevEnvError` if the profile is missing or invalid.
     """
     path = folder / f"{checked_name(name, 'profile')}.json"
     if path.is_file():
@@ -486,9 +473,7 @@ def more_limits(profile: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def size_in_bytes(text: str) -> int:
-    """Convert a size such as ``256m`` to bytes. The letters b, k, m, g and t are powers of 1024; no letter
-    means bytes.
-    """
+    """Convert a size such as ``256m`` to bytes. The letters b, k, m, g, t are powers of 1024; the default is bytes."""
     letter = text[-1].lower()
     number, power = (text[:-1], _POWERS[letter]) if letter in _POWERS else (text, 0)
     return int(float(number) * 1024**power)
@@ -544,9 +529,7 @@ class RootSettings:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read the settings from a file; return the defaults if there is no file; raises `DevEnvError` for an invalid
-        file.
-        """
+        """Read the settings from a file; return the defaults without a file; raises `DevEnvError` if it is invalid."""
         if not path.exists():
             return cls()
         try:
@@ -683,7 +666,7 @@ class Layout:
     def locks(self) -> Path:
         """Folder with a lock file for each environment name.
 
-        It lies apart from the environments, which may be removed while one waits.
+        It is not in the folder of the environment, which may be removed while a process waits for the lock.
         """
         return self.environments / ".locks"
 

@@ -289,9 +289,7 @@ def _is_hidden(path: str) -> bool:
 
 
 def _lines_with(needles: list[str], path: str, reach: ToolReach) -> list[dict[str, Any]]:
-    """Return the lines of a document that contain all words. A binary document, or one of over 1 MB, has no
-    such lines.
-    """
+    """Return the lines of a document that contain all words; none for a binary document or one of over 1 MB."""
     try:
         if reach.documents.size(path) > _LONGEST:
             return []
@@ -410,16 +408,16 @@ def declared(
     Parameters
     ----------
     function
-        The function that a person made a tool of that name, which wins over one that comes with divebook.
+        The user's function with this name as a tool; None without one. It takes precedence over a built-in tool.
     declaration
-        What stands about it under ``Tools``.
+        The definition of the tool under ``Tools``; None without one.
     config
-        What the agent's ``ToolConfig`` says of it, which wins over that.
+        The options of the tool in the agent's ``ToolConfig``. They take precedence over those of `declaration`.
 
     Raises
     ------
     SetupError
-        It is switched off, or an option does not fit, or has no effect.
+        The tool is disabled, or an option is invalid or would have no effect.
     """
     if declaration is not None and not declaration.enabled:
         raise SetupError(f'agent references unknown tool "{name}": its definition under Tools says Enabled: false')
@@ -481,7 +479,7 @@ def _merged(parameters: Mapping[str, Any], config: Mapping[str, Any]) -> dict[st
 def with_arguments(tool: ToolFunction, arguments: Mapping[str, Any], reach: ToolReach) -> ToolFunction:
     """Return a tool with fixed values for some arguments. The model cannot see or set them, and no log contains them.
 
-    References in them (``env://KEY``) are resolved at each call.
+    References in the values (``env://KEY``) are resolved each time the tool is called.
     """
     if not arguments:
         return tool

@@ -40,8 +40,6 @@ def coming(
 
     An approval rule can decide in place of the person. The function runs in a thread of this process, whatever the
     executor of other functions is.
-
-    It runs in this process, whatever the executor of other functions is.
     """
     return ToolFunction(
         name or function.__name__,
@@ -77,8 +75,9 @@ class Folder:
     Parameters
     ----------
     allow, deny
-        Patterns of absolute paths (``**`` over folders); others are relative to the folder. Without `allow` everything
-        is allowed that `deny` does not name; what both name is denied.
+        Patterns of paths, in which ``**`` also matches slashes. A pattern that is not absolute is relative to the
+        folder. A file that matches both lists is denied. Without `allow`, all files are allowed that `deny` does not
+        match.
     """
 
     def __init__(self, reach: ToolReach, allow: Sequence[str] = (), deny: Sequence[str] = (), root: str = "") -> None:
@@ -126,9 +125,7 @@ class Folder:
 
     @contextmanager
     def _reached(self, shown: str, deed: str) -> Iterator[Disk]:
-        """Yield the blocking file operations of the folder. Errors inside the block become error messages for the
-        model.
-        """
+        """Yield the blocking file operations of the folder. Errors in the block become error messages for the model."""
         # Links are checked again when a file is opened, so that one created after `find` leads nowhere else
         # (tests/tools/test_races_of_tools.py).
         policy: PathPolicy | None = None
@@ -150,9 +147,7 @@ class Folder:
                 policy.close()
 
     def kind(self, path: Path) -> str:
-        """Return ``file``, ``folder``, ``nothing`` or ``other`` for a path. Other kinds, such as pipes, could block a
-        reader.
-        """
+        """Return ``file``, ``folder``, ``nothing`` or ``other`` for a path. Reading an ``other`` path can block."""
         with self._reached(path.name, "looked at") as disk:
             try:
                 status = disk.status(str(path))
@@ -161,9 +156,7 @@ class Folder:
             return "file" if status.is_file else "folder" if status.is_dir else "other"
 
     def text(self, path: Path, shown: str, most: int = MOST_BYTES) -> str:
-        """Return the text of a file; raise an error for the model if the file is not UTF-8 or has more than `most`
-        bytes.
-        """
+        """Return the text of a file; raise an error for the model if it is not UTF-8 or has more than `most` bytes."""
         with self._reached(shown, "read") as disk:
             if (size := disk.status(str(path)).size) > most:
                 raise failed(f"File {shown} is too large ({size} bytes): at most {most} bytes can be read")
@@ -217,9 +210,7 @@ def file_reader(reach: ToolReach, *, max_size: int = 102_400) -> ToolFunction:
 
 
 def file_writer(reach: ToolReach, *, allow_list: Sequence[str] = (), deny_list: Sequence[str] = ()) -> ToolFunction:
-    """Return the tool ``write_file``, which writes only files that `allow_list` allows and `deny_list` does not
-    deny.
-    """
+    """Return the tool ``write_file``. It writes files that `allow_list` allows and `deny_list` does not deny."""
     folder = Folder(reach, allow_list, deny_list)
 
     def write_file(path: str, content: str) -> str:
@@ -362,9 +353,7 @@ class _Edit(NamedTuple):
     view_range: list[int] | None
 
     def need(self, parameter: str, command: str) -> str:
-        """Return the value of a parameter; raise an error for the model if a command requires the parameter and got
-        None.
-        """
+        """Return the value of a parameter; raise an error for the model if it is None, but the command requires it."""
         value = getattr(self, parameter)
         if value is None:
             raise failed(f"Parameter `{parameter}` is required for command: {command}")

@@ -1,7 +1,7 @@
 """Tools of agents that have a workspace: view, change and search its files, and run commands.
 
-They work in the workspace of the current call (`divebook.workspace.workspace`). Changes in a copy of a folder need no
-approval, because nothing is lost: a person sees them before they are applied to the folder.
+The tools work in the workspace of the current call of an execution (`divebook.workspace.workspace`). Changes in a copy
+of a folder need no approval, because nothing is lost: a person sees them before they are applied to the folder.
 """
 
 from __future__ import annotations

@@ -48,9 +48,7 @@ async def multi_edit(files: FileOperator, path: str, edits: Sequence[Mapping[str
 
 
 async def _edited(files: FileOperator, path: str, edits: Sequence[Mapping[str, Any]]) -> str:
-    """Make edits and write the file; return the message for the agent. Raises `_RefusedError` for the first invalid
-    edit.
-    """
+    """Make edits and write the file; return a message. Raises `_RefusedError` for the first invalid edit."""
     if not edits:
         raise _RefusedError("there is no edit")
     # All edits are made in memory and the file is written once, so that an invalid edit changes nothing. Each edit sees
@@ -451,9 +449,7 @@ async def grep(  # noqa: PLR0917 - a model gives them by name
     *,
     include_ignored: bool = False,
 ) -> dict[str, Any]:
-    """Search files for a regular expression; return matches by ``file:line``. Files that git ignores are not
-    searched.
-    """
+    """Search files for a regular expression; return matches by ``file:line``. Skip files that git ignores."""
     try:
         compiled(pattern)
         paths = await files.glob(include or _SEARCHED[0])

@@ -2,9 +2,6 @@
 
 Background processes end with the workspace. Their exported state is how they were started, without their variables,
 which may be secret. After a restart they are listed as gone and are not started again automatically.
-
-They end with the workspace. Their exported state is how they were started, without their variables, which may be
-secret. After a restart they are listed as gone and are not started again automatically.
 """
 
 from __future__ import annotations
@@ -102,15 +99,15 @@ class BackgroundProcess:
     Parameters
     ----------
     process_id
-        Its name in the workspace.
+        Id of the process in the workspace.
     command
         The program with its arguments.
     cwd
-        Working folder; None for that of the workspace.
+        Working folder; None for the folder of the workspace.
     status
-        Status before it runs.
+        Initial status.
     takes_input
-        Whether input can be written while it runs; otherwise its input is empty.
+        Whether input can be written while the process runs. Otherwise the input is empty.
     """
 
     def __init__(
@@ -212,9 +209,7 @@ class BackgroundProcess:
         return self._lines.take(max_lines)
 
     async def next_output(self, seconds: float, max_lines: int | None = None) -> list[OutputLine]:
-        """Return unread output lines. If there are none, wait for a line or the end of the process, at most
-        `seconds`.
-        """
+        """Return unread output lines. Without any, wait at most `seconds` for a line or the end of the process."""
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, seconds)):
                 while self.is_running and not self._lines:
@@ -228,7 +223,7 @@ class BackgroundProcess:
         Raises
         ------
         ProcessInputError
-            It has ended, was started without input, or its input is closed.
+            The process has ended, was started without input, or its input is closed.
         """
         if self._input is None:
             raise ProcessInputError(f"the process {self.process_id!r} takes no input: start it with takes_input")
@@ -256,7 +251,7 @@ class BackgroundProcess:
 class ProcessManager:
     """Manager of the background processes of one workspace: starts them, reads their output and ends them.
 
-    It is a resource: registered with a workspace, it ends its processes when the workspace is left.
+    The manager is a resource of the workspace, which closes it and so ends its processes on exit.
 
     Parameters
     ----------
@@ -299,16 +294,16 @@ class ProcessManager:
         process_id
             Name of the process; by default ``proc-`` and eight digits.
         takes_input
-            Whether input can be written while it runs (`BackgroundProcess.write_input`).
+            Whether input can be written while the process runs (`BackgroundProcess.write_input`).
 
         Raises
         ------
         ProcessIdError
             A running process has this id.
         PathNotAllowedError
-            It may not run in `cwd`.
+            The program may not run in `cwd`.
         ShellExecutionError
-            It cannot be run.
+            The program cannot be run.
         """
         name = process_id or f"proc-{uuid.uuid4().hex[:8]}"
         existing = self._processes.get(name)
@@ -374,9 +369,7 @@ class ProcessManager:
         await self.kill_all()
 
     async def export_state(self) -> dict[str, Any]:
-        """Return id, command and working folder of each running process. Variables are left out, since they may be
-        secret.
-        """
+        """Return id, command and working folder of each running process, without variables, which may be secret."""
         return {
             "processes": [
                 {"process_id": each.process_id, "command": [*each.command], "cwd": each.cwd}

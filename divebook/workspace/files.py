@@ -1,6 +1,4 @@
-"""Files of a workspace: asynchronous operations by path, whose errors name the operation and the path. Ignore rules of
-git.
-"""
+"""Asynchronous operations on the files of a workspace, whose errors name operation and path; ignore rules of git."""
 
 from __future__ import annotations
 
@@ -49,7 +47,7 @@ class FileStatus(NamedTuple):
 class Disk:
     """Blocking file operations on all paths that a `PathPolicy` allows.
 
-    All raise `PathNotAllowedError` for other files, and OSError.
+    All operations raise `PathNotAllowedError` for other paths, and OSError.
 
     Operations on a name (delete, move) act on a link itself, not on its target. Files are written in one step: a reader
     sees the old content or the new one.
@@ -91,7 +89,7 @@ class Disk:
                 raise
 
     def _mode_of(self, path: str) -> int | None:
-        """Return the mode of a regular file; None if there is no file; raises an error for other kinds."""
+        """Return the mode of a regular file; None if the path does not exist; raises an error for other kinds."""
         try:
             descriptor = self.policy.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_PATH", 0))
         except FileNotFoundError:
@@ -141,7 +139,7 @@ class Disk:
     def entries(self, path: str) -> list[tuple[str, bool]]:
         """Return the entries of a folder as pairs of name and whether it is a folder, sorted by name.
 
-        A link that leads out counts as no folder.
+        A link that leads out does not count as a folder.
         """
         base = self.policy.absolute(path).rstrip("/")
         return [(name, self.is_folder(f"{base}/{name}")) for name in self.names(path)]
@@ -175,7 +173,7 @@ class Disk:
     def make_folder(self, path: str, *, parents: bool, most: float = math.inf) -> None:
         """Create a folder. With `parents`, also create missing parent folders, at most `most` folders in all.
 
-        An existing one is fine.
+        Nothing happens if the folder exists.
         """
         missing = [self.policy.absolute(path).rstrip("/")]
         with suppress(FileNotFoundError):
@@ -195,7 +193,7 @@ class Disk:
     def move(self, source: str, target: str) -> None:
         """Move a file, link or folder into the folder `target`, or replace the file `target`.
 
-        Between two file systems it is copied and deleted.
+        Between two file systems the source is copied and then deleted.
         """
         target = self._into(source, target)
         self._require_unprotected(source)
@@ -304,7 +302,7 @@ class Disk:
     def glob(self, pattern: str) -> list[str]:
         """Return the paths that match a glob pattern, newest first. Links that lead out are left out.
 
-        Paths are relative if the pattern is.
+        The paths are relative if the pattern is relative.
         """
         if not pattern:
             raise FileOperationError("glob", pattern, "the pattern is empty")
@@ -350,11 +348,10 @@ NO_SCRATCH = "no tmp directory is configured for this workspace"
 
 
 class FileOperator(ABC):
-    """Base class for the files of a workspace, with asynchronous operations. Text operations build on the byte
-    operations.
+    """Base class for the files of a workspace. Operations are asynchronous; text operations use the byte operations.
 
-    Relative paths are below its default folder. A path that may not be reached raises `PathNotAllowedError`, also in
-    questions such as `exists`. Other failures raise `FileOperationError`.
+    Relative paths are below the default folder. All operations, also tests such as `exists`, raise
+    `PathNotAllowedError` for a path that is not allowed. Other failures raise `FileOperationError`.
     """
 
     tmp_dir: str | None = None
@@ -473,10 +470,7 @@ class FileOperator(ABC):
     async def truncate_to_tmp(
         self, content: str, filename: str, max_length: int = MOST_CHARACTERS
     ) -> str | dict[str, Any]:
-        """Return a text that is short enough; otherwise write the whole text to a temporary file and return its
-        beginning.
-
-        Otherwise its beginning, and the path of a temporary file with all of it.
+        """Return a short text as it is; write a long one to a temporary file and return its beginning with the path.
 
         Without a folder of temporary files, the text is only cut.
         """
@@ -687,7 +681,7 @@ class IgnoreRules:
         folder
             Path of the folder that the rules are relative to; '' is the top folder.
         is_exclude
-            Whether they are of ``.git/info/exclude``, which every ``.gitignore`` overrides.
+            True for the rules of ``.git/info/exclude``, which every ``.gitignore`` overrides.
         """
         (self._excluded if is_exclude else self._files)[folder] = list(_rules_in(text))
 
@@ -754,9 +748,7 @@ def _without_trailing_spaces(line: str) -> str:
 
 
 def _match_of(pattern: str) -> _Match | None:
-    """Compile a pattern of git to a function that matches a whole text; return None if git never matches the
-    pattern.
-    """
+    """Return a function that matches a whole text with a git pattern; None if git never matches the pattern."""
     parts = _parts(pattern)
     if parts is None:
         return None
@@ -773,9 +765,7 @@ def _match_of(pattern: str) -> _Match | None:
 
 _ITEMS = {"all": Repeated(is_any_character), "some": Repeated(is_not_slash)}
 _Part: TypeAlias = tuple[str, str]
-"""Part of a pattern: its kind (``text`` for one character, ``folders``, ``all`` or ``some``), and a regular
-expression.
-"""
+"""Part of a pattern: a kind (``text`` for one character, ``folders``, ``all``, ``some``) and a regular expression."""
 
 
 def _parts(pattern: str) -> list[_Part] | None:

@@ -1,6 +1,4 @@
-"""Workspaces on this machine: plain, with a Python environment, fenced (in a bubblewrap sandbox), or without
-commands.
-"""
+"""Workspaces on this machine: plain, with a Python environment, fenced (bubblewrap sandbox), or without commands."""
 
 from __future__ import annotations
 
@@ -37,8 +35,8 @@ NO_FENCE = "Commands run as the user of this machine and may reach beyond the di
 class LocalWorkspace(Workspace):
     """Workspace on this machine: files of folders, and commands that run as the current user.
 
-    Commands may do whatever the user of this process may do. This is not a security boundary: for one, use
-    `FencedWorkspace` or `DockerWorkspace`.
+    Commands may do whatever the user of this process may do. If you need a security boundary, use `FencedWorkspace` or
+    `DockerWorkspace`.
 
     Parameters
     ----------
@@ -47,7 +45,7 @@ class LocalWorkspace(Workspace):
     allowed_paths
         Further folders whose files may be reached.
     shell_timeout
-        Time limit in seconds of commands without one.
+        Time limit in seconds of commands for which the caller sets none.
     tmp_base_dir
         Folder in which the folder of temporary files is created.
     enable_tmp_dir
@@ -148,9 +146,9 @@ class LocalWorkspace(Workspace):
         Parameters
         ----------
         activate
-            Returns the variables of commands from those that they inherit of this process.
+            Changes the environment variables that commands inherit from this process.
         note
-            Limits of commands, for agents.
+            Text about the limits of commands, for agents.
         """
         shell = LocalShell(
             policy.folder,
@@ -339,9 +337,7 @@ SETTINGS = (
     *("pki/ca-trust", "pki/tls/certs", "protocols", "python3", "R", "services", "shells", "ssl/certs"),
     *("ssl/openssl.cnf", "terminfo", "timezone"),
 )
-"""Names in ``/etc`` that commands in the fence can read. Keys and passwords have other names, such as
-``ssl/private``.
-"""
+"""Names in ``/etc`` that commands in the fence can read. They exclude keys and passwords (``ssl/private``)."""
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
 """Variables with paths of certificates. Libraries load the certificates even without a network."""
 OUTSIDE = frozenset(
@@ -360,8 +356,9 @@ _UNIX_SOCKETS = Path("/proc/net/unix")
 
 
 class FencedWorkspace(LocalWorkspace):
-    """Workspace on this machine whose commands run in a fence: they write only its folders and reach no network or
-    service.
+    """Workspace on this machine whose commands run in a fence, where they can write only the workspace's folders.
+
+    The fence is a bubblewrap sandbox. Commands reach no network and no service of this machine.
 
     All commands of the workspace share one fence. They can read system programs and libraries, this Python, and the
     Python that a virtual environment in the workspace refers to. They have an empty ``/tmp``, and see no other
@@ -401,7 +398,7 @@ class _Fence:
     Parameters
     ----------
     program
-        The program that creates it.
+        Path of the program ``bwrap``.
     writable
         Folders that commands may write.
     """
@@ -470,9 +467,7 @@ class _Fence:
 def _bound_sockets() -> set[tuple[str, str]]:
     """Return number and path of all named Unix sockets of this network namespace.
 
-    The name is the path as it was bound.
-
-    The name of a socket without a file begins with ``@``.
+    The path is the text with which the socket was bound. For a socket without a file it begins with ``@``.
     """
     rows = (line.split(None, 7) for line in os.fsdecode(_UNIX_SOCKETS.read_bytes()).split("\n")[1:])
     return {(row[6], row[7]) for row in rows if len(row) == 8}
@@ -548,8 +543,8 @@ def _named_certificates() -> list[str]:
 def _pythons(folders: Sequence[str]) -> Iterator[str]:
     """Yield the folders of Python installations that virtual environments directly in `folders` refer to.
 
-    Only their programs and libraries: a command may have written the settings of the environment, and must not mount
-    other folders by that.
+    These are only folders of programs and libraries: a command may have written the settings of the virtual
+    environment, and must not cause other folders to be mounted.
     """
     for folder in folders:
         for settings in sorted(Path(folder).glob("*/pyvenv.cfg")):
@@ -610,4 +605,4 @@ class _NoShell(Shell):
         raise ShellExecutionError(command, "the workspace has files only: its definition says Shell: false")
 
     async def close(self) -> None:
-        """Do nothing: no program runs."""
+        """Return at once: there are no processes to end."""

@@ -1,5 +1,4 @@
-"""Race-free path resolution: a path that is opened below a folder cannot lead out of it, since check and open are one
-step.
+"""Race-free path resolution: check and open are one step, so that no opened path leads out of its folder.
 
 A check of a path's text ("does it start with the folder?") is not enough. A command can replace a folder by a link
 between the check and the use::
@@ -118,9 +117,9 @@ class Root:
     Parameters
     ----------
     path
-        The folder. Links on the way to it are followed once, now.
+        The folder. Links on its path are followed once, now.
     name
-        Name of the folder where its links are made, such as its mount point in a container.
+        Path of the folder for the programs that create links in it, such as its mount point in a container.
     openat2
         Whether the kernel resolves paths; by default if it can.
     """
@@ -143,7 +142,7 @@ class Root:
     def is_there(self) -> bool:
         """Return True if the path of the folder still leads to the folder that was opened.
 
-        A folder that was deleted and created again is another one.
+        A folder that was deleted and created again is a different folder.
         """
         try:
             status = os.stat(self.path)
@@ -161,7 +160,7 @@ class Root:
         Raises
         ------
         PathNotAllowedError
-            It is outside, contains NUL, or is too long.
+            The path is outside the folder, contains NUL, or is too long.
         """
         if "\0" in path:
             raise PathNotAllowedError(path.replace("\0", "\\0"), "a path cannot hold NUL")
@@ -185,9 +184,9 @@ class Root:
         Raises
         ------
         PathNotAllowedError
-            It leads out of the folder.
+            The path leads out of the folder.
         OSError
-            As `os.open`.
+            As for `os.open`.
         """
         relative = self.relative(path)
         if self._by_kernel:
@@ -208,7 +207,7 @@ class Root:
         Raises
         ------
         PathNotAllowedError
-            It is not a regular file, or leads out of the folder.
+            The path is not a regular file, or leads out of the folder.
         """
         try:
             descriptor = self.open(path, flags | os.O_NONBLOCK, mode)
@@ -227,10 +226,10 @@ class Root:
     def real(self, path: str) -> str:
         """Return a path with all links resolved, like `os.path.realpath`. Missing parts stay as they are written.
 
-        The result is a text. When it is opened, the path is checked again.
+        The result is only a text: the path is checked again when it is opened.
 
-        The names of the path are a stack. Each is appended to the result. If that is a link, it is removed from the
-        result again and the names of its target are put on the stack.
+        Algorithm: the names of the path are a stack. Each name is appended to the result. If the result then is a link,
+        the name is removed again and the names of the link's target are put on the stack.
         """
         rest = _parts(self.relative(path))
         parts: list[str] = []
@@ -270,9 +269,7 @@ class Root:
     def inside(self, target: str, path: str) -> str:
         """Return the absolute target of a link as a path relative to the folder.
 
-        Raises `PathNotAllowedError` if the target is outside the folder.
-
-        `path` is the path on which the link lies, for the error.
+        Raises `PathNotAllowedError` if the target is outside the folder. The error names `path`.
         """
         try:
             return self.relative(target)
@@ -359,8 +356,7 @@ class _Walk:
         return self._at(".", self._flags & ~(os.O_CREAT | os.O_NOFOLLOW))
 
     def _step(self, name: str, *, is_last: bool) -> int:
-        """Open one name in the current folder without following a link. If the caller creates a file, create the last
-        name.
+        """Open one name in the current folder without following a link; create the file if the caller creates one.
 
         A creation uses O_EXCL, so that a link that another process puts there is never followed.
         """
@@ -376,9 +372,7 @@ class _Walk:
         return descriptor
 
     def _link(self, link: int) -> int:
-        """Return the descriptor of a link at the end of the path, provided that the flags allow to open the link
-        itself.
-        """
+        """Return the descriptor of a link at the end of the path, if the flags allow to open the link itself."""
         if self._flags & PATH_ONLY != PATH_ONLY:
             os.close(link)
             self._fail(errno.ELOOP)
@@ -421,9 +415,7 @@ def _parts(path: str) -> list[str]:
 
 T = TypeVar("T")
 Guard: TypeAlias = Callable[[Path, Path], str]
-"""Callback that returns why access to a file is refused, or an empty string. Arguments: real paths of file and
-folder.
-"""
+"""Callback that returns why access is refused, or an empty string. Arguments: real paths of file and folder."""
 
 
 class PathPolicy:
@@ -440,8 +432,8 @@ class PathPolicy:
     allowed
         The other folders.
     guard
-        Returns why a file below a folder is refused nevertheless, from the real paths of both; empty if it is allowed.
-        It is called for what was opened, so that neither links nor spellings bypass it.
+        Returns the reason why a file below a folder is refused, or an empty string. It gets the real paths of the
+        opened file and of the folder, so that neither links nor other spellings of a path bypass it.
     """
 
     def __init__(self, default: Root, allowed: Sequence[Root] = (), guard: Guard | None = None) -> None:
@@ -475,9 +467,7 @@ class PathPolicy:
         )
 
     def _require_allowed(self, path: str, descriptor: int, name: str = "") -> int:
-        """Return `descriptor` if the guard allows its file, or the entry `name` in its folder; otherwise raise an
-        error.
-        """
+        """Return `descriptor` if the guard allows its file, or the entry `name` in its folder; else raise an error."""
         if self._guard is None:
             return descriptor
         reason = self._refusal(f"{path_of(descriptor)}/{name}")

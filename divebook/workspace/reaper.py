@@ -111,7 +111,7 @@ def _end_all(group: int | None) -> None:
 def _reap(command: int) -> int | None:
     """Collect ended child processes, including adopted orphans; return the command's wait status once it has ended.
 
-    Return the wait status of the command if it has ended, else None.
+    Return None while the command runs.
     """
     status = None
     while True:
@@ -134,8 +134,6 @@ def _watch(control: socket.socket, argv: list[bytes], environ: dict[bytes, bytes
     """Start a command, report its end to the workspace, and end the processes that must not continue.
 
     Blocks until the command ends or the control socket is closed. In the latter case all processes are ended.
-
-    Report it and end what must not live.
     """
     _adopt_orphans()
     wake_read, wake_write = os.pipe()

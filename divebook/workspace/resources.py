@@ -2,9 +2,6 @@
 
 A resource has ``close()``. It may also have ``setup()``, ``export_state()`` and ``restore_state(state)``,
 ``get_context_instructions()`` and ``get_toolsets()``. All of them may be coroutine functions.
-
-A resource has ``close()``. It may have ``setup()``, ``export_state()`` and ``restore_state(state)``,
-``get_context_instructions()`` and ``get_toolsets()``. All of them may be coroutine functions.
 """
 
 from __future__ import annotations
@@ -70,7 +67,7 @@ class ResourceRegistry:
         Raises
         ------
         TypeError
-            It has no ``close()``.
+            The resource has no ``close()``.
         """
         if not isinstance(resource, Resource):
             raise TypeError(f"resource {key!r} has no close(): {type(resource).__name__} is none")
@@ -165,8 +162,7 @@ class ResourceRegistry:
             self._awaited[requester].remove(key)
 
     def _chain(self, key: str, end: str) -> list[str] | None:
-        """Return the keys from `key` to `end`, each of whose factory waits for the next resource; None without such a
-        chain.
+        """Return the keys from `key` to `end` if each factory waits for the next one; None without such a chain.
 
         None without a chain.
         """
@@ -176,9 +172,7 @@ class ResourceRegistry:
         return next(([key, *path] for path in paths if path is not None), None)
 
     async def get_or_create_typed(self, key: str, kind: type[T]) -> T:
-        """Return the resource with a key as `get_or_create` does; raise TypeError if it is not an instance of
-        `kind`.
-        """
+        """Return the resource like `get_or_create`; raise TypeError if it is not an instance of `kind`."""
         resource = await self.get_or_create(key)
         if not isinstance(resource, kind):
             raise TypeError(f"resource {key!r} is a {type(resource).__name__}, not a {kind.__name__}")
@@ -206,7 +200,7 @@ class ResourceRegistry:
         Raises
         ------
         TypeError
-            It is not a result of `export_state`.
+            `saved` is not a result of `export_state`.
         """
         if saved is None:
             return
@@ -229,9 +223,7 @@ class ResourceRegistry:
         return {"entries": entries}
 
     async def restore_all(self) -> int:
-        """Create all resources that have a saved state; return their number. Raises KeyError for a key without a
-        factory.
-        """
+        """Create all resources with a saved state; return their number. Raises KeyError for a key without a factory."""
         keys = list(self._saved)
         for key in keys:
             await self.get_or_create(key)
@@ -276,9 +268,7 @@ class ResourceRegistry:
         return [toolset for offer in offers if offer is not None for toolset in offer()]
 
     async def instructions(self) -> dict[str, str]:
-        """Return the resources' descriptions for agents, by key. A description that raises an error is left out and
-        logged.
-        """
+        """Return the resources' descriptions for agents, by key. Errors are logged, and the resource is left out."""
         texts: dict[str, str] = {}
         for key, resource in self._resources.items():
             try:

@@ -1,7 +1,7 @@
 """Shells: run each command of a workspace in a process of its own; return output and exit code.
 
-Commands of a local shell may do whatever the user of this process may do. The rule of paths applies to the folder in
-which a command starts, not to the command. A fence or a container restricts commands.
+Commands of a local shell may do whatever the user of this process may do. A `PathPolicy` applies to the folder in which
+a command starts, not to the command. A fence (bubblewrap sandbox) or a container restricts commands.
 
 Reaping
 -------
@@ -112,13 +112,13 @@ class Shell(ABC):
     Parameters
     ----------
     default_timeout
-        Time limit in seconds of commands without one.
+        Time limit in seconds of commands for which the caller sets none.
     environ
-        Variables of all commands.
+        Environment variables of all commands.
     secrets
-        Returns variables with secret values, which are redacted in output.
+        Returns environment variables with secret values, which are redacted in output.
     output_limit
-        Bytes of each stream in memory.
+        Maximum number of bytes of each output stream in memory.
     """
 
     def __init__(
@@ -172,9 +172,9 @@ class Shell(ABC):
         ShellTimeoutError
             The time limit was reached. The command and all its processes were ended.
         ShellExecutionError
-            It could not be run.
+            The command could not be run.
         PathNotAllowedError
-            It may not run in `cwd`.
+            The command may not run in `cwd`.
         ValueError
             `timeout` is not a positive number.
         """
@@ -316,7 +316,7 @@ class _RedactedOutput:
 def output_keeper(limit: int, folder: str | None) -> Callable[[str], OutputBuffer]:
     """Return a function that creates the buffer of an output stream, by name of the stream.
 
-    Long streams are written into files in a folder.
+    With a `folder`, a stream of more than `limit` bytes is also written to a file in the folder.
     """
 
     def output_of(name: str) -> OutputBuffer:
@@ -342,9 +342,7 @@ def command_result(code: int, out: OutputBuffer, err: OutputBuffer, *, timed_out
 
 
 def inherited_environ() -> dict[str, str]:
-    """Return the environment variables of this process that commands inherit: all whose names do not look like
-    secrets.
-    """
+    """Return the environment variables that commands inherit: those whose names do not look like secrets."""
     return {name: value for name, value in os.environ.items() if not looks_secret(name)}
 
 
@@ -357,19 +355,19 @@ class LocalShell(Shell):
         The working folder; or a function that returns the real working folder for a requested one or None, and raises
         `PathNotAllowedError`.
     reapers
-        The helper process; by default a new one.
+        Owner of the helper process; by default a new one.
     scratch
-        Returns the folder for output that is too long; None drops its middle.
+        Returns the folder for files with long output; None drops the middle of long output.
     shell
-        The program that runs texts.
+        Program with arguments that runs commands given as one string.
 
     Attributes
     ----------
     inherited
-        Returns the variables of this process that commands get. A workspace replaces it, for example to activate a
-        virtual environment.
+        Returns the environment variables that commands inherit from this process. A workspace replaces this function,
+        for example to activate a virtual environment.
     description
-        Text about the shell for agents; None for none.
+        Description of the shell for agents; None without one.
     """
 
     def __init__(
@@ -446,7 +444,7 @@ class OutputBuffer:
     Parameters
     ----------
     limit
-        Most bytes in memory.
+        Maximum number of bytes in memory.
     make_file
         Creates the file for the whole stream; None drops everything between head and tail.
 
@@ -526,8 +524,7 @@ _LONGEST_REASON = 2_000
 
 
 class Reapers:
-    """Owner of the helper process of one workspace. The helper is started for the first command, and again if it was
-    killed.
+    """Owner of a workspace's helper process, which is started for the first command, and again if it was killed.
 
     Parameters
     ----------
@@ -535,7 +532,7 @@ class Reapers:
         Returns a program with arguments in which the helper and all its commands run, such as a fence. `NEEDED` must be
         readable in it. Called when the helper starts.
     check
-        Raises unless a command may run now. Called before each command.
+        Raises an error if a command may not run now. Called before each command.
     """
 
     def __init__(self, prefix: Callable[[], Sequence[str]] = tuple, check: Callable[[], None] | None = None) -> None:
@@ -553,7 +550,7 @@ class Reapers:
         Raises
         ------
         OSError
-            The helper cannot be started. The text is that of the program that failed.
+            The helper process cannot be started. The error contains the output of the program that failed.
         """
         if self._check is not None:
             self._check()
@@ -706,18 +703,18 @@ async def run(
     seconds
         Time limit; None for no limit.
     out, err
-        Receivers of its output.
+        Buffers of the command's output.
     stdin
-        Its input.
+        Input of the command.
     on_start
-        Called with the process id when it runs.
+        Called with the process id when the command runs.
     undecodable
         Treatment of bytes that are not UTF-8 in the text for `listen`: an error handler of `bytes.decode`.
 
     Raises
     ------
     WrongFolderError
-        It cannot run in `cwd`.
+        The folder `cwd` cannot be entered.
     OSError
         No process can be started.
     """
@@ -783,7 +780,9 @@ class _Run:
             self._control.close()
 
     def _confirm_end(self) -> None:
-        """Confirm to the reaper that its report of the end was received, so that background processes may continue."""
+        """Report to the reaper that its message about the end was received, so that background processes may
+        continue.
+        """
         with suppress(OSError):
             self._control.send(KNOWN)
 
@@ -814,9 +813,7 @@ class _Run:
             os.close(stdin_pipe[1])
 
     def _code(self, report: bytes, program: str, cwd: str) -> int:
-        """Convert the reaper's last report to an exit code; raise `WrongFolderError` if the working folder was
-        refused.
-        """
+        """Convert the reaper's last report to an exit code; raise `WrongFolderError` if the folder was refused."""
         word, _, number = report.decode().strip().partition(" ")
         if word == "status":
             return os.waitstatus_to_exitcode(int(number))

@@ -41,7 +41,7 @@ def main(rows: int, columns: int, words: Sequence[str]) -> int:
 
 
 def _relay(terminal: int, program: int) -> None:
-    """Relay input and output until the program has ended and all its output is read."""
+    """Forward input and output until the program has ended and all its output is read."""
     sources = [terminal, program, 0]
     waiting = b""
     last = b""

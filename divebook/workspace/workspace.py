@@ -252,7 +252,7 @@ class Workspace(ABC):
         WorkspaceNotEnteredError
             The workspace is not entered.
         WorkspaceGoneError
-            Its files are not in one folder of this machine. Runs need that folder, since they keep a copy of its files.
+            The files are not in one folder of this machine. Runs need that folder, since they keep a copy of its files.
         """
         files = self.file_operator
         if not isinstance(files, LocalFileOperator):
@@ -330,7 +330,7 @@ class MessageBus:
     Parameters
     ----------
     maxlen
-        Most messages kept; older ones are dropped.
+        Maximum number of messages on the bus. Older messages are dropped.
     """
 
     def __init__(self, maxlen: int = MOST_MESSAGES) -> None:
@@ -387,7 +387,7 @@ class AgentSession:
     workspace
         Workspace of the session.
     file_operator, shell, resources
-        Replacements of those of the workspace.
+        Parts that replace the parts of the workspace.
     parent
         Session of the agent that delegated the work. Both share a message bus.
 
@@ -494,8 +494,8 @@ def several(values: Iterable[T], argument: str) -> tuple[T, ...]:
     Raises
     ------
     TypeError
-        It is one text or path. Python would iterate over its letters: ``packages="pytest"`` would install ``p``, ``y``,
-        ...
+        The argument is one string or path. Python would iterate over its letters: ``packages="pytest"`` would install
+        ``p``, ``y``, ...
     """
     if isinstance(values, str | bytes | os.PathLike):
         raise TypeError(f"{argument} must be a list, not one text: write [{str(values)!r}]")

@@ -1,6 +1,4 @@
-"""Requests to MCP servers (tools, discovery, resources, prompts), and conversion between protocol types and
-plain data.
-"""
+"""Requests to MCP servers (tools, discovery, resources, prompts), and conversion between protocol and plain data."""
 
 from __future__ import annotations
 
@@ -81,9 +79,7 @@ async def call_tool(
 
 
 def with_advice(outcome: CallOutcome, server: str) -> CallOutcome:
-    """Append advice to an outcome that failed because the protocol version did not allow the server to ask a
-    question.
-    """
+    """Append advice to an outcome that failed because the protocol version does not let the server ask a question."""
     if not (outcome.is_error and _NO_WAY_TO_ASK in str(outcome.content)):
         return outcome
     advice = (
@@ -147,8 +143,6 @@ def message_of(answer: Mapping[str, Any]) -> CreateMessageResult:
     """Return a model's answer as a message of the protocol, for a reply to several requests at once.
 
     Such a reply cannot contain errors. A missing answer is therefore replaced by a text with the reason.
-
-    A missing answer is represented by its reason as text.
     """
     text = answer["text"] if "text" in answer else f"[no answer: {answer['error']}]"
     content = TextContent(type="text", text=text)
@@ -266,7 +260,7 @@ def _offered(tool: Tool, definition: MCPServerDefinition) -> OfferedTool | None:
 
 
 def _problem_of(tool: OfferedTool) -> str:
-    """Return why a tool cannot be passed to a model; an empty string if there is no problem."""
+    """Return the reason why a tool cannot be passed to a model; an empty string if the tool is usable."""
     # The limits protect every later request to a model, which contains the name, description and schemas.
     if not tool.name.strip() or not tool.name.isprintable() or len(tool.name) > LONGEST:
         return f"its name must have 1 to {LONGEST} characters, all of which can be printed"

@@ -1,9 +1,10 @@
-"""Connection to an MCP server, held by a task of its own: a context entered in a task must be left in it.
+"""Client connection to one MCP server, its transports, and the checks of the messages that the server sends.
 
-Life cycle: `open` starts the task, which enters the transport and the SDK's client, and waits until both sides agree on
-a protocol. Requests from other tasks then use the client. The connection ends when it is closed, when its server ends,
-or when the server sends too much. Running requests then fail with `BrokenError`, which has the last output of the
-server, and whether the request may have reached it.
+Life cycle: `Connection.open` starts an asyncio task, which enters the contexts of the transport and of the SDK's
+client. The same task must leave these contexts, so it lives as long as the connection. `open` waits until both sides
+agree on a protocol. Requests from other tasks then use the client. The connection ends when it is closed, when its
+server ends, or when the server sends too much. Running requests then fail with `BrokenError`, which has the last output
+of the server, and states whether the request may have reached the server.
 """
 
 from __future__ import annotations
@@ -94,12 +95,16 @@ class Connection:
 
     Parameters
     ----------
+    open_transport
+        Opens the connection to the server: pipes or HTTP.
+    elicit, sample
+        Callbacks that answer the server's questions to a person, and its requests for a model's answer.
     mode
-        Which protocol is spoken, as `mcp.Client` has it.
+        Version of the protocol, as for `mcp.Client`.
     patience
-        Seconds that it may take until the server has agreed, or a person if it asks one.
+        Seconds until the server must have agreed on a protocol. They include the time of a person who must sign in.
     server
-        The name of the server, for warnings.
+        Name of the server, for warnings.
     """
 
     def __init__(
@@ -201,7 +206,7 @@ class Connection:
         BrokenError
             The connection ended.
         RefusedError
-            The server refuses, or its answer breaks the protocol.
+            The server refuses the request, or its answer violates the protocol.
         """
         if self.has_ended:
             raise BrokenError("not connected", was_sent=False)
@@ -264,7 +269,7 @@ class RefusedError(Exception):
     Parameters
     ----------
     is_answer
-        Whether it has understood who asks, and what: a model that called a tool may do better then.
+        True if the server has processed the request. A model that called a tool can then correct its call.
     """
 
     def __init__(self, cause: str, *, is_answer: bool = False) -> None:
@@ -304,9 +309,8 @@ def checked_transport(policy: Policy) -> httpx2.AsyncBaseTransport | None:
 class _CheckedAddresses(httpx2.AsyncHTTPTransport):
     """HTTP transport that resolves a name once, checks the addresses and connects to one of them.
 
-    A later, different answer of a name server has therefore no effect.
-
-    See test_a_name_that_leads_to_this_machine_the_second_time_is_not_connected_to.
+    A later, different answer of a name server has therefore no effect
+    (test_a_name_that_leads_to_this_machine_the_second_time_is_not_connected_to).
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -379,9 +383,7 @@ def readable(item: Any, server: str) -> Any:
 
 
 def _reread(error: ValidationError) -> SessionMessage | ValidationError:
-    """Parse again a message that the SDK refused as invalid JSON; return the SDK's error if the JSON is really
-    invalid.
-    """
+    """Parse again a message that the SDK refused as invalid JSON; return the SDK's error if it is really invalid."""
     (first, *_) = error.errors(include_url=False)
     if first["type"] != "json_invalid" or not isinstance(first["input"], str | bytes):
         return error

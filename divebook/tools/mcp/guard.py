@@ -86,7 +86,7 @@ class _Server:
 def _last_words(output: bytes) -> bytes:
     """Return the last bytes of an output, from the start of a line or word on.
 
-    A part of a secret would not be recognized and redacted.
+    The output may contain secrets, which are redacted later. A secret that was cut would not be recognized.
     """
     end = output[-_KEPT:]
     if len(output) <= _KEPT:

@@ -53,9 +53,9 @@ class Consent:
     Parameters
     ----------
     server
-        Who asks.
+        Name of the MCP server, for the message to the person.
     redirect
-        The address that the browser comes back to.
+        Redirect address of the OAuth client. Its host must be this machine, with a port to listen on.
     """
 
     def __init__(self, server: str, redirect: str) -> None:
@@ -69,7 +69,7 @@ class Consent:
         Raises
         ------
         OAuthFlowError
-            It cannot come back to here, or does not in time.
+            The address cannot be redirected to this machine, or the browser was not redirected in time.
         """
         page = urlsplit(address)
         back = self._redirect
@@ -193,7 +193,7 @@ class FileTokens(Tokens):
     Parameters
     ----------
     sealing
-        That of the store: where this encrypts, so is the file. One that was not encrypted before can be read.
+        Encryption of the store, which also applies to the file. A file that is not encrypted yet can be read.
     """
 
     def __init__(self, path: Path, sealing: Sealing, client: OAuthClientInformationFull | None = None) -> None:

@@ -2,8 +2,6 @@
 
 Three parts: the permission check of server definitions, the routing of requests that a server sends during a call, and
 the validation of tool results. The module imports no heavy library.
-
-The module imports no heavy library.
 """
 
 from __future__ import annotations
@@ -75,9 +73,7 @@ class OpenCalls:
         return bool(self._calls)
 
     async def ask(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the answer to a request of the server. The question is asked in the asyncio task of a running tool
-        call.
-        """
+        """Return the answer to a request of the server. The task of a running tool call asks the question."""
         request = _Request(payload, asyncio.get_running_loop().create_future())
         self._pass(request)
         return await request.answer

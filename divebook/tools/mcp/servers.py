@@ -57,9 +57,11 @@ class Server:
     Parameters
     ----------
     on_engine
-        For what is asked from any other thread: connections live on one loop.
+        Runs requests of other threads on the engine's event loop, on which the connection lives.
     sealing
-        What encrypts the tokens that it keeps in a file, if anything does.
+        Encryption of OAuth tokens in a file; None to store them as plain text.
+    idle
+        Seconds after the last request until the connection is closed.
     """
 
     def __init__(
@@ -111,9 +113,7 @@ class Server:
 
     @property
     def is_trusted(self) -> bool:
-        """True if the server's hints about its tools may relax approval rules. The definition and the policy must allow
-        this.
-        """
+        """True if the server's hints about its tools may relax approval rules: definition and policy both allow it."""
         return self.definition.trusted and APPROVALS in self.policy.allowed
 
     def check(self) -> None:
@@ -344,7 +344,7 @@ class Servers(Mapping[str, Server]):
     def add(self, definition: MCPServerDefinition, policy: Policy, *, replace: bool = False) -> None:
         """Add a server. An equal definition is ignored; another definition of the same name needs `replace`.
 
-        The policy decides which programs it may start and which addresses it may reach.
+        The policy decides which programs may be started and which addresses may be reached for the server.
         """
         existing = self._servers.get(definition.name)
         if existing is not None and existing.definition == definition:

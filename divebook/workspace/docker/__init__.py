@@ -1,3 +1,1 @@
-"""Workspaces in Docker containers: files in a mounted folder, commands inside the container. docker-py loads on first
-use.
-"""
+"""Workspaces in Docker containers: files in a mounted folder, commands in the container. docker-py is loaded lazily."""

@@ -2,8 +2,6 @@
 
 Requests use docker-py; the streams of commands use a few lines of HTTP in this file. Only an engine on this machine is
 supported, because containers mount folders of this machine.
-
-Only an engine on this machine is used, since files lie in a mounted folder.
 """
 
 from __future__ import annotations
@@ -101,7 +99,7 @@ class Engine:
     Parameters
     ----------
     url
-        Its address; by default ``DOCKER_HOST``, else ``unix:///var/run/docker.sock``.
+        Address of the container engine; by default ``DOCKER_HOST``, else ``unix:///var/run/docker.sock``.
     """
 
     def __init__(self, url: str | None = None) -> None:
@@ -148,9 +146,7 @@ class Engine:
             raise ContainerError(f"container {container} is not running but {status}: docker start {container}")
 
     async def find(self, labels: Mapping[str, str]) -> str | None:
-        """Return the id of a container that has all of the labels; None if there is none. A stopped container is
-        started.
-        """
+        """Return the id of a container with all of the labels, started if it was stopped; None if there is none."""
         filters = [f"{name}={value}" for name, value in labels.items()]
         containers = await self._request(
             lambda client: client.api.containers(all=True, filters={"label": filters}), "containers"
@@ -162,9 +158,7 @@ class Engine:
         return container
 
     async def ports(self, container: str) -> dict[int | str, int]:
-        """Return the ports of this machine on which a container's ports are published, by port (``80``,
-        ``"53/udp"``).
-        """
+        """Return the ports of this machine that lead to published ports of a container (``80``, ``"53/udp"``)."""
         details = await self._request(lambda client: client.api.inspect_container(container), f"container {container}")
         published: Mapping[str, Any] = details["NetworkSettings"]["Ports"] or {}
         numbers = {name: int(name.removesuffix("/tcp")) if name.endswith("/tcp") else name for name in published}
@@ -220,17 +214,17 @@ class Engine:
 
         After a time limit or a cancellation no process of the command is alive.
 
-        The exit code of a command that a signal ended is 128 plus the number of the signal, as shells and engines
-        report it. `on_start` is called with its process id on this machine when it runs.
+        If a signal ended the command, its exit code is 128 plus the number of the signal, as shells and engines report
+        it. `on_start` is called with the command's process id on this machine when it runs.
 
         Parameters
         ----------
         undecodable
             Treatment of bytes that are not UTF-8 in the text for `listen`: an error handler of `bytes.decode`.
         user
-            User of the command; by default that of the container.
+            User of the command; by default the user of the container.
         terminal
-            Whether it has a terminal, with a single stream.
+            Whether the command has a terminal, with a single output stream.
 
         Raises
         ------
@@ -775,7 +769,7 @@ class KeepingEngine(Engine):
     """Client of the container engine with further requests, for containers and images that are kept."""
 
     async def pull(self, image: str) -> None:
-        """Download an image from its registry; raises `ContainerError` on failure."""
+        """Fetch an image from its registry; raises `ContainerError` on failure."""
         await self._request(lambda client: client.images.pull(image), f"image {image}")
 
     async def image_id(self, image: str) -> str:
@@ -820,9 +814,7 @@ class KeepingEngine(Engine):
         return len(answer["Processes"] or ())
 
     async def state(self, container: str) -> Mapping[str, Any] | None:
-        """Return the engine's description of a container's state (Status, OOMKilled, ...); None if it does not
-        exist.
-        """
+        """Return the engine's state of a container (Status, OOMKilled, ...); None if the container does not exist."""
         try:
             details = await self._request(
                 lambda client: client.api.inspect_container(container), f"container {container}"
@@ -882,9 +874,7 @@ class KeepingEngine(Engine):
         return {image["Id"]: image["Labels"] for image in answer}
 
     async def remove_images(self, labels: Mapping[str, str], *, but: frozenset[str] = frozenset()) -> None:
-        """Remove the images that have all of the given labels, except those with a digest in `but`, and images
-        in use.
-        """
+        """Remove the images with all of the given labels, except digests in `but` and images in use."""
         # In the order of the answer, newest first: an image can be removed only after the images based on it.
         for image in [image for image in await self.labelled_images(labels) if image not in but]:
             with suppress(ContainerError):

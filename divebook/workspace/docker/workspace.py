@@ -63,7 +63,7 @@ class DockerWorkspace(LocalWorkspace):
         Hosts that may be reached without a network (``pypi.org``, ``*.pypi.org``). Programs reach them through a proxy
         in ``HTTPS_PROXY``. The image must have Python.
     told
-        Called with each answer of that proxy.
+        Called with each `EgressAnswer` of that proxy.
     mounts
         Further folders of this machine with their mount points: ``/data``, or ``/data:ro`` for read-only.
     ports
@@ -141,9 +141,7 @@ class DockerWorkspace(LocalWorkspace):
         self._command_user = None if is_new else user
         self._terminal = terminal
         self.ports: dict[int | str, int] = {}
-        """Ports of this machine by published port of the container (``80``, ``"53/udp"``), while the workspace is
-        entered.
-        """
+        """Ports of this machine by published port of the container (``80``, ``"53/udp"``), while entered."""
 
     async def require(self) -> None:
         """Raise an error unless the workspace can be entered.
@@ -208,15 +206,13 @@ class DockerWorkspace(LocalWorkspace):
     def _all_secrets(self) -> Mapping[str, str]:
         """Return the secret environment variables of commands, including the address of the proxy.
 
-        They are passed to each command, so that the container does not store them.
+        The variables are passed to each command, so that the container does not store them.
         """
         secrets = dict(self._secrets()) if self._secrets is not None else {}
         return secrets if self._outlet is None else {**self._outlet.environ, **secrets}
 
     def _rooted(self, folder: str) -> Root:
-        """Open a folder as a `Root` that knows its path in the container, so that links made there are resolved
-        correctly.
-        """
+        """Open a folder with its path in the container, so that links made there are resolved correctly."""
         return Root(folder, name=_SCRATCH if folder == self._scratch else self._workdir, openat2=self._openat2)
 
     async def _teardown(self) -> None:
@@ -248,9 +244,7 @@ class DockerWorkspace(LocalWorkspace):
 
     @property
     def reference(self) -> dict[str, Any]:
-        """Data that identifies the workspace after a restart: folder, image, and the container if the caller passed
-        one.
-        """
+        """Data that identifies the workspace after a restart: folder, image, and a container that was passed."""
         fields = {**super().reference, "image": self._plan.image or None, "container": self._existing}
         return {name: value for name, value in fields.items() if value is not None}
 
@@ -405,9 +399,7 @@ class DockerShell(Shell):
 
 
 def _translated(path: str | None, host: str, inside: str) -> str | None:
-    """Convert the path of a file in the folder `host` to its path in the container, where `host` is mounted at
-    `inside`.
-    """
+    """Convert the path of a file in `host` to its path in the container, where `host` is mounted at `inside`."""
     return None if path is None else path.replace(host, inside, 1)
 
 
@@ -425,7 +417,7 @@ class Outlet:
     Parameters
     ----------
     proxy
-        The proxy.
+        The proxy, which must not be started yet.
     """
 
     def __init__(self, proxy: Egress) -> None:

@@ -1,3 +1,3 @@
-"""Restricted network access for containers without a network: `proxy` runs outside and checks hosts, `door` runs
+"""Restricted network access for containers without a network: `proxy` checks hosts outside, `door` leads to it
 inside.
 """

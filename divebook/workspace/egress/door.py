@@ -1,11 +1,7 @@
-"""Relay program inside a container without a network: forwards a loopback port to the proxy's socket in a mounted
-folder.
+"""Relay program in a container without a network: forwards a loopback port to the proxy's socket in a mounted folder.
 
 ``python -I door.py SOCKET PORT`` returns once the port is open, and leaves a background process that serves it. The
 program imports nothing of divebook, which a container need not have.
-
-``python -I door.py SOCKET PORT`` returns once the port is open, and leaves a process that serves it. It imports nothing
-of this package, since the place may not have it.
 """
 
 import asyncio

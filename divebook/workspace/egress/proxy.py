@@ -48,7 +48,7 @@ class Egress:
     on_answer
         Called with each `EgressAnswer` before it is sent.
     resolve, public
-        Addresses of a name, and whether one is public; replaced in tests.
+        Functions that return the addresses of a host name, and whether an address is public; replaced in tests.
 
     Raises
     ------
@@ -74,8 +74,9 @@ class Egress:
         self._open: set[asyncio.Task[None]] = set()
 
     async def start(self, path: str) -> None:
-        """Start the proxy on a Unix socket at `path`, which only the current user can open. The container mounts its
-        folder.
+        """Start the proxy on a Unix socket at `path`, in a folder that the container mounts.
+
+        Only the current user can open the socket.
         """
         self._server = await asyncio.start_unix_server(self._serve, path, limit=_HEAD, start_serving=False)
         os.chmod(path, 0o600)
@@ -129,9 +130,8 @@ class Egress:
     async def _connect(self, reader: asyncio.StreamReader) -> tuple[int, EgressAnswer, _Streams | None]:
         """Read and check a request; connect to the host if the request is allowed.
 
-        Return the HTTP status, the answer, and the connection to the host if it is allowed.
-
-        The checks, in order: token, method CONNECT, name on the list, all addresses public.
+        Return the HTTP status, the reply, and the connection to the host; None in place of the connection if the
+        request is refused. The checks, in order: token, method CONNECT, name on the list, all addresses public.
         """
         host = ""
         port = 0

@@ -81,7 +81,7 @@ def apply_changes(
     get
         Returns the content of a file by its digest.
     meanwhile
-        Entries that may be overwritten too, since the run keeps them.
+        Further entries that may be overwritten, since the run has recorded them.
     by_name
         Paths of files and folders that a person has named. Protected paths are only written with their names.
 
@@ -133,7 +133,7 @@ def restore_tree(root: Root, tree: Tree, get: Callable[[str], bytes], by_name: C
     SnapshotError
         A file cannot be written; the folder is unchanged.
     NotFoundError
-        The tree has nothing under a name.
+        `by_name` names a path that the tree does not have.
     """
     for name in by_name:
         if not any(is_beneath(shown_path(path), name.rstrip("/")) for path in tree.entries):
@@ -180,7 +180,7 @@ def without_protected(
     Raises
     ------
     SnapshotError
-        A name is that of a path which only divebook writes.
+        `by_name` names a path that only divebook may write.
     """
     paths = {path for change in changes for path in (change.path, change.was) if path is not None}
     names = [name.rstrip("/") for name in ([by_name] if isinstance(by_name, str) else by_name)]

@@ -76,9 +76,7 @@ class _Step(NamedTuple):
 
 
 class FolderWriter:
-    """Writer that changes files of one folder all at once or not at all. `folder_writer` creates it and locks the
-    folder.
-    """
+    """Writer that changes files of one locked folder all at once or not at all. Created by `folder_writer`."""
 
     def __init__(self, root: Root) -> None:
         self._root = root
@@ -272,8 +270,6 @@ class _Journal:
         """Write the new file of a step into the journal folder, and link the old file there.
 
         Return the status of the old file.
-
-        Return the status of the old one.
         """
         before = step.before
         after = step.after
@@ -300,7 +296,7 @@ class _Journal:
         return state
 
     def _keep(self, number: int, folder: int, name: str, state: os.stat_result) -> None:
-        """Link an old file into the journal folder; copy the file if the file system has no hard links."""
+        """Keep an old file in the journal folder: as a hard link, or as a copy if the file system has no hard links."""
         old = f"old{number}"
         try:
             os.link(name, old, src_dir_fd=folder, dst_dir_fd=self._folder, follow_symlinks=False)
@@ -637,9 +633,7 @@ def _make_folder(root: Root, path: str, *, is_new: bool) -> None:
 
 
 def _write(root: Root, path: str, entry: TreeEntry, get: GetContent) -> None:
-    """Replace a path by a file or link, by renaming a temporary file. Other hard links to the old file keep its
-    content.
-    """
+    """Replace a path by a file or link, by renaming a temporary file. Hard links to the old file keep its content."""
     temporary = f".{secrets.token_hex(8)}.restored"
     with root.parent(path) as (folder, name):
         try:
@@ -759,7 +753,7 @@ def left_out_text(paths: Collection[str], how: str) -> str:
     Parameters
     ----------
     how
-        Command by which a person requests one, with ``{}`` for the name, such as ``apply RUN {}``.
+        Command by which a person requests a file, with ``{}`` for its name, such as ``apply RUN {}``.
     """
     if not paths:
         return ""

@@ -4,7 +4,7 @@ A snapshot does not read all files. A file is read again only in two cases:
 
 - Its sign (ctime, inode and size) has changed. Every change of a file sets its ctime, which, unlike other times,
 programs cannot set back.
-- Its ctime is so close to the time of the last look that a later change could have set the same one. The clock of a
+- Its ctime is so close to the time of the last scan that a later change could have set the same ctime. The clock of a
 file system advances in ticks of some milliseconds::
 
       12:00:00.000   tick
@@ -68,7 +68,7 @@ class Snapshots:
     exclude
         Patterns of files that are left out and never changed: of names (``*.pyc``), or of paths (``build/**``).
     largest
-        Bytes of the largest file in a snapshot. Larger files are listed among the problems.
+        Maximum size in bytes of a file. Larger files are left out and listed among the problems.
     watch
         Whether to let the kernel report changes, if it can; otherwise all files are examined.
     """
@@ -377,9 +377,9 @@ class TreeScanner:
     Parameters
     ----------
     is_left_out
-        Returns whether a path with a name is not part of the tree.
+        Returns True if a path, given with its last name, is not part of the tree.
     largest
-        Bytes of the largest file that is read.
+        Maximum size in bytes of a file that is read.
     watch
         Source of reported changes; None to examine all files each time.
     """
@@ -401,17 +401,13 @@ class TreeScanner:
         self._digests = Digests()
         self._children: dict[str, set[str]] = {"": set()}
         self._signs: dict[str, dict[str, _Sign]] = {}
-        """Signs (ctime, inode, size) of entries by folder and name. Racy files have none, so that they are read
-        again.
-        """
+        """Signs (ctime, inode, size) of entries by folder and name. Racy files have none, and so are read again."""
         self._listed: dict[str, tuple[_Sign, list[str]]] = {}
         """Ctime and inode of each folder at its last listing, and the names in it."""
         self._racy: set[str] = set()
         """Racy files: their sign may have stayed the same although they changed after the last scan."""
         self._linked: set[str] = set()
-        """Files with several hard links. They are examined in each scan, since changes by another name are not
-        reported.
-        """
+        """Files with several hard links. Each scan examines them, since changes by another name are not reported."""
         self._is_new = True
         self._is_relinked = False
         self._next_racy: set[str] = set()
@@ -424,8 +420,8 @@ class TreeScanner:
     def scan(self, *, everything: bool) -> str:
         """Find all changes since the last scan; return the digest of the tree.
 
-        All files are examined without a watch, at the first look, after lost events, and if `everything`.
-        Otherwise only the reported names, racy files and files with several names are.
+        All files are examined without a watch, in the first scan, after lost events, and with `everything`. Otherwise
+        only the reported names, racy files and files with several names are examined.
         """
         self.delta = {}
         self.contents = {}
@@ -467,7 +463,7 @@ class TreeScanner:
         return True
 
     def _names(self, folder: str, names: set[str]) -> None:
-        """Examine some names in a folder."""
+        """Check some names in a folder for changes."""
         if folder not in self._children:
             return  # it was removed with the folder around it
         try:
@@ -487,7 +483,7 @@ class TreeScanner:
             os.close(descriptor)
 
     def _folder(self, folder: str, descriptor: int) -> None:
-        """Examine a folder and everything below it; close its descriptor."""
+        """Check a folder and everything below it for changes; close its descriptor."""
         try:
             if self._watch is not None:
                 self._watch.add(self._root.path, folder)
@@ -509,9 +505,7 @@ class TreeScanner:
             os.close(descriptor)
 
     def _listing(self, folder: str, descriptor: int) -> list[str]:
-        """Return the names in a folder. The last listing is reused if its ctime shows that the folder did not
-        change.
-        """
+        """Return the names in a folder, from the last listing if the ctime shows that the folder did not change."""
         status = os.fstat(descriptor)
         sign = (status.st_ctime_ns, status.st_ino)
         listing = self._listed.get(folder)
@@ -525,7 +519,7 @@ class TreeScanner:
         return names
 
     def _entry(self, path: str, name: str, status: os.stat_result, folder: int, *, deep: bool = False) -> None:
-        """Examine one entry: compare its sign with the last one, and record its new state if the signs differ."""
+        """Check one entry: compare its sign with the last one, and record its new state if the signs differ."""
         mode = status.st_mode
         entry = self.entries.get(path)
         if entry is None and self._is_left_out(path, name):
@@ -552,7 +546,7 @@ class TreeScanner:
             self._leave_out(path, SPECIAL)
 
     def _folder_entry(self, path: str, name: str, status: os.stat_result, folder: int, *, deep: bool) -> None:
-        """Examine an entry that is a folder. Examine its content only with `deep`, or if the folder was not watched."""
+        """Check an entry that is a folder. Check its content only with `deep`, or if the folder was not watched."""
         if path.count("/") >= DEEPEST:
             self._leave_out(path, TOO_DEEP)
             return
@@ -603,7 +597,7 @@ class TreeScanner:
     def _read(self, descriptor: int) -> tuple[bytes, os.stat_result, bool] | None:
         """Read a file; return content, status, and True if the file did not change while it was read.
 
-        None if it is too large.
+        Return None if the file is too large.
         """
         content = b""
         after = os.fstat(descriptor)

@@ -1,6 +1,4 @@
-"""Trees (the entries of a folder at one moment, with a digest), and the differences between two trees. Pure
-functions.
-"""
+"""Trees (the entries of a folder at one moment, with a digest) and differences between trees. Pure functions."""
 
 from __future__ import annotations
 
@@ -136,8 +134,7 @@ _NAMED = 5
 
 
 def summary_of(changes: Sequence[FileChange], get: Callable[[str], bytes]) -> list[dict[str, Any]]:
-    """Return a dict for each change: ``path``, ``kind``, ``was``, and for short text files ``added`` and ``removed``
-    lines.
+    """Return a dict for each change: ``path``, ``kind``, ``was``, and for text files ``added`` and ``removed`` lines.
 
     Parameters
     ----------
@@ -307,7 +304,7 @@ def _modes(change: FileChange) -> Iterator[str]:
 
 
 def _mode(entry: TreeEntry) -> int:
-    """Return the file mode in the notation of git, such as ``100755`` for an executable file."""
+    """Return the mode that git records for an entry, such as 0o100755 for an executable file."""
     if entry.kind == LINK:
         return _KINDS[LINK]
     return _KINDS[entry.kind] | (0o755 if entry.mode & 0o100 else 0o644)
