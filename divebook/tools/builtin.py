@@ -176,16 +176,16 @@ def document_reader(reach: ToolReach, *, max_size: int = 10_000_000) -> ToolFunc
     """Return the tool ``read_document``, which reads documents of at most `max_size` bytes."""
 
     def read_document(path: str, first_line: int = 1, lines: int | None = None) -> str:
-        """Read a document.
+        """Read a document and return its text.
 
         Parameters
         ----------
         path
-            Its path, or the name that it is known by.
+            Path or registered name of the document.
         first_line
-            The line to begin at.
+            Number of the first line to read.
         lines
-            How many lines to read; by default all.
+            Number of lines to read; by default all.
         """
         text = _text(reach, path, max_size)
         if first_line <= 1 and lines is None:
@@ -205,9 +205,9 @@ def document_lister(reach: ToolReach, *, max_entries: int = 200) -> ToolFunction
         Parameters
         ----------
         folder
-            Only those below this one.
+            List only documents below this folder.
         recursive
-            Whether those in folders inside it are listed as well.
+            Whether to list documents in subfolders as well.
         """
         paths = _paths(reach, folder, recursive=recursive)
         more = {"note": f"limited to {max_entries} of {len(paths)}"} if len(paths) > max_entries else {}
@@ -220,14 +220,14 @@ def document_searcher(reach: ToolReach, *, max_matches: int = 50) -> ToolFunctio
     """Return the tool ``search_documents``, which finds lines of documents that contain all given words."""
 
     def search_documents(words: str, folder: str = "") -> dict[str, Any]:
-        """Find the lines of documents in which all of some words occur, in any order and capitals.
+        """Find the lines of documents that contain all given words, in any order and in upper or lower case.
 
         Parameters
         ----------
         words
-            The words, with spaces between them.
+            The words, separated by spaces.
         folder
-            Only documents below this one.
+            Search only documents below this folder.
         """
         needles = words.casefold().split()
         if not needles:
@@ -246,14 +246,14 @@ def document_writer(reach: ToolReach) -> ToolFunction:
     """Return the tool ``write_document``, which creates or replaces documents."""
 
     def write_document(path: str, content: str) -> str:
-        """Write a document whole, replacing what was there.
+        """Write a document. An existing document is replaced.
 
         Parameters
         ----------
         path
-            Its path, or the name that it is known by.
+            Path or registered name of the document.
         content
-            All that the document is to hold.
+            The whole content of the document.
         """
         try:
             written = reach.documents.put(path, content)
@@ -316,12 +316,12 @@ def fetcher(reach: ToolReach, *, max_size: int = 512_000, max_retries: int = 0, 
     limits = PageLimits(bytes=max_size, silence=timeout, seconds=timeout)
 
     def fetch(url: str) -> str:
-        """Fetch a page of the web and return its text, with the addresses of its links.
+        """Fetch a web page and return its text, with the addresses of its links.
 
         Parameters
         ----------
         url
-            Its address, beginning with http:// or https://.
+            Address of the page, beginning with http:// or https://.
         """
         try:
             page = _fetched(url, reach, limits, max_retries)

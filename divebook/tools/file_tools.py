@@ -197,7 +197,7 @@ def file_reader(reach: ToolReach, *, max_size: int = 102_400) -> ToolFunction:
     folder = Folder(reach)
 
     def read_file(path: str) -> str:
-        """Read a text file and return what it holds.
+        """Read a text file and return its content.
 
         Parameters
         ----------
@@ -214,14 +214,14 @@ def file_writer(reach: ToolReach, *, allow_list: Sequence[str] = (), deny_list: 
     folder = Folder(reach, allow_list, deny_list)
 
     def write_file(path: str, content: str) -> str:
-        """Write a text file whole, replacing what was there; folders are made.
+        """Write a text file. An existing file is replaced, and missing folders are created.
 
         Parameters
         ----------
         path
             Path of the file, relative to the working folder.
         content
-            All that the file is to hold.
+            The whole content of the file.
         """
         real_path = folder.find(path)
         if folder.kind(real_path) not in ("file", "nothing"):
@@ -245,7 +245,7 @@ def directory_lister(
     folder = Folder(reach, allow_list, deny_list, root_directory)
 
     def list_directory(path: str = default_path) -> dict[str, Any]:
-        """List what a folder holds.
+        """List the entries of a folder.
 
         Parameters
         ----------
@@ -323,15 +323,15 @@ def text_editor(reach: ToolReach, *, name: str = "text_editor") -> ToolFunction:
         path
             Path of the file or folder.
         file_text
-            For `create`: all that the new file holds.
+            For `create`: the whole content of the new file.
         old_str
-            For `str_replace`: the text to replace, with enough around it to occur once.
+            For `str_replace`: the text to replace, with enough context to occur exactly once.
         new_str
-            For `str_replace` and `insert`: the text to put there.
+            For `str_replace` and `insert`: the new text.
         insert_line
-            For `insert`: the line after which it goes; 0 is the top.
+            For `insert`: number of the line after which the text is inserted; 0 is the beginning.
         view_range
-            For `view`: the first and the last line; -1 is the end.
+            For `view`: numbers of the first and the last line; -1 is the last line of the file.
         """
         real_path = folder.find(path)
         if command != "create" and folder.kind(real_path) == "nothing":
