@@ -156,7 +156,10 @@ JSON = "json"
 
 @dataclass
 class CommandLog:
-    """The two log files of a root folder, as text and as JSON. If a file cannot be written, a warning is printed."""
+    """The two log files of a root folder: one for people, and one in JSON for programs.
+
+    If a file cannot be written, a warning is printed.
+    """
 
     path: Path
     events: Path
@@ -191,7 +194,7 @@ class CommandLog:
                 sys.stderr.write(visible(f"dev_env: the log {path} cannot be written: {error}\n"))
 
     def lines(self, environment: str) -> Iterator[str]:
-        """Return the lines of the text log about one environment, oldest first."""
+        """Return the lines of the log for people about one environment, oldest first."""
         return (line for line in _lines(self.path) if _is_about(line, environment))
 
     def json_lines(self, tenant: str, environment: str | None = None) -> Iterator[str]:

@@ -583,7 +583,7 @@ class DevEnvManager:
         return self.log.json_lines(self.tenant, name)
 
     def logs(self, name: str) -> Iterator[str]:
-        """Return the lines of the log about an environment, oldest first."""
+        """Return the lines of the log for people about one environment, oldest first."""
         self._environments.folder_of(name)
         return self.log.lines(name)
 

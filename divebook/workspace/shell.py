@@ -439,7 +439,7 @@ MakeFile = Callable[[], BinaryIO]
 
 
 class OutputBuffer:
-    r"""Head and tail of a stream of any length in memory, and optionally a file with the whole stream.
+    r"""Buffer of an output stream: its beginning and end in memory, and optionally a file with the whole stream.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""MCP servers of an environment: each starts at its first request and ends with the environment.
+"""MCP servers of an environment: a server is started at its first request and ends with the environment.
 
 Loading the SDK takes a third of a second, so it is loaded in a thread when a server is first needed. Each connection
 lives on the engine's event loop, in a task of its own (`divebook.tools.mcp.connection`).
@@ -177,7 +177,7 @@ class Server:
         elicit: Elicit | None = None,
         repeatable: bool = False,
     ) -> CallOutcome:
-        """Call a tool; see `ToolServer.call`."""
+        """Call a tool of the server and return its outcome. Parameters and errors as in `ToolServer.call`."""
         if not self.definition.allows(tool):
             raise self._error("call_tool", f"tool {tool} may not be used; its ToolConfiguration says which may")
         await _load()

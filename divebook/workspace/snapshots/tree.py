@@ -20,7 +20,7 @@ class TreeEntry(NamedTuple):
     """One entry of a tree: a file, folder or link."""
 
     kind: str
-    """`FILE`, `FOLDER` or `LINK`."""
+    """Kind of the entry: `FILE`, `FOLDER` or `LINK`."""
     mode: int = 0
     """Permission bits; 0 for a link."""
     content: str = ""
@@ -61,7 +61,7 @@ class FileChange(NamedTuple):
 
     path: str
     kind: str
-    """``added``, ``changed``, ``deleted`` or ``renamed``."""
+    """Kind of the change: ``added``, ``changed``, ``deleted`` or ``renamed``."""
     before: TreeEntry | None
     after: TreeEntry | None
     was: str | None = None
@@ -205,7 +205,7 @@ class FileDiff:
 
     path: str
     kind: str
-    """``added``, ``changed``, ``deleted`` or ``renamed``."""
+    """Kind of the change: ``added``, ``changed``, ``deleted`` or ``renamed``."""
     was: str | None
     added: int | None
     removed: int | None
