@@ -138,8 +138,8 @@ class EnvironmentCheckpoints:
             (passing / _FILES_FILE).write_text(text, encoding="utf-8")
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise LimitExceededError(f"there is no room for the checkpoint: {error}") from error
-            raise DevEnvError(f"the files cannot be kept: {error}") from error
+                raise LimitExceededError(f"the disk has too little space for the checkpoint: {error}") from error
+            raise DevEnvError(f"the files cannot be saved: {error}") from error
         digest = sha256(text.encode()).hexdigest()
         return {"kind": _FILES, "path": _FILES_FILE, "sha256": digest}, left_out
 
@@ -200,7 +200,7 @@ class EnvironmentCheckpoints:
             with Snapshots(root, exclude=folder.exclude, watch=False) as snapshots:
                 snapshots.restore(tree, self._contents.get)
         except OSError as error:
-            raise DevEnvError(f"the files cannot be put back: {error}") from error
+            raise DevEnvError(f"the files cannot be restored: {error}") from error
         finally:
             root.close()
 
@@ -410,7 +410,7 @@ async def restore(environments: Environments, isolation: Isolation, name: str, *
         environments.write(isolation.folder, state)
         if backup:
             await delete(isolation, BACKUP)
-        raise NotReplacedError(f"the environment could not be restored, and is as it was: {error}") from error
+        raise NotReplacedError(f"the environment could not be restored, and is unchanged: {error}") from error
     except (DevEnvError, ContainerError) as error:
         advice = f"restore {BACKUP!r}, or destroy it" if backup else "restore another checkpoint, or destroy it"
         environments.write(isolation.folder, environments.error_state(state, error))
@@ -436,7 +436,7 @@ async def finish_restoring(environments: Environments, isolation: Isolation) -> 
         without_phase = {key: value for key, value in state.items() if key not in ("phase", "restoring")}
         environments.write(isolation.folder, environments.error_state(without_phase, error))
         raise DevEnvError(
-            f"restoring {name!r} was interrupted, and could not be done again: {error}; restore a checkpoint, or "
+            f"restoring {name!r} was interrupted, and failed when it was repeated: {error}; restore a checkpoint, or "
             "destroy the environment"
         ) from error
 
@@ -452,7 +452,7 @@ async def put_back(environments: Environments, isolation: Isolation, name: str) 
     saved = _folders(environments, isolation, with_mounts=True)
     for key, tree in trees.items():
         if key not in saved:
-            raise DevEnvError(f"the folder {key} of the checkpoint is not in the environment any more")
+            raise DevEnvError(f"the folder {key} of the checkpoint does not exist in the environment any more")
         # Files left out then are not touched, although the user may have other patterns by now.
         exclude = (*saved[key].exclude, *left_out.get(key, ()))
         checkpoints.put_back(tree, saved[key]._replace(exclude=exclude))
@@ -487,10 +487,12 @@ def _left_out(environments: Environments, folder: Path) -> tuple[str, ...]:
 def _require_small(saved: dict[str, SavedFolder]) -> None:
     for folder in saved.values():
         if folder.path in (Path("/"), Path.home()):
-            raise LimitExceededError(f"{folder.path} is not saved as a whole: name what to leave out, or use --force")
+            raise LimitExceededError(
+                f"{folder.path} is not saved as a whole: list files to leave out in {IGNORED}, or use --force"
+            )
         size = size_of(folder.path)
         if size > LARGEST:
             raise LimitExceededError(
-                f"{folder.path} has {size:,} bytes, more than a checkpoint takes ({LARGEST:,}): leave something out by "
-                f"{IGNORED}, or use --force"
+                f"{folder.path} has {size:,} bytes, more than a checkpoint may have ({LARGEST:,}): list files to leave "
+                f"out in {IGNORED}, or use --force"
             )

@@ -65,9 +65,11 @@ class DockerIsolation(Isolation):
         """Return the name of the image; raises `DevEnvError` for settings that contradict each other."""
         ports_of(self.section.get("ports", ()))
         if self.section.get("ports") and self.section.get("network") == _NO_NETWORK:
-            raise DevEnvError("docker.ports: nothing is published of a container without a network: leave out one")
+            raise DevEnvError(
+                "docker.ports: a container without a network cannot publish ports: remove one of the settings"
+            )
         if any(mount.is_read_only for mount in self._mounts if mount.target == self._workdir):
-            raise DevEnvError(f"docker.volumes: {self._workdir} is where commands begin: it cannot be read-only")
+            raise DevEnvError(f"docker.volumes: {self._workdir} is the working folder: it cannot be read-only")
         return {"container_id": "", "image": self.text(self.section["image"])}
 
     @property
@@ -166,7 +168,7 @@ class DockerIsolation(Isolation):
         """Start the container."""
         async with self._engine() as engine:
             if await self.retrying(lambda: engine.state(self._container)) is None:
-                raise DevEnvError(f"the container of {self.state['name']!r} is gone: restore a checkpoint")
+                raise DevEnvError(f"the container of {self.state['name']!r} no longer exists: restore a checkpoint")
             await engine.begin(self._container)
 
     @property
@@ -294,7 +296,7 @@ class DockerIsolation(Isolation):
                     await engine.load_image(folder / artefacts[_ARCHIVE]["path"])
                 await engine.image_id(_image(artefacts))
             except ContainerError as error:
-                raise DevEnvError(f"the image of the checkpoint is gone: {error}") from error
+                raise DevEnvError(f"the image of the checkpoint no longer exists: {error}") from error
 
     async def put_back(self, folder: Path, artefacts: Artefacts) -> State:
         """Replace the container by a new one from the image of a checkpoint.
@@ -390,7 +392,9 @@ def _mount(volume: str, folder: Path) -> Mount:
     is_read_only = text.endswith(":ro")
     source, _, target = text.removesuffix(":ro").rpartition(":")
     if not source or not target.startswith("/"):
-        raise DevEnvError(f"docker.volumes: {volume!r} is no SOURCE:TARGET with an absolute target, and :ro if wanted")
+        raise DevEnvError(
+            f"docker.volumes: {volume!r} is not SOURCE:TARGET or SOURCE:TARGET:ro with an absolute target"
+        )
     target = target.rstrip("/") or "/"
     if not source.startswith(("/", ".", "~")):
         return Mount(folder / "volumes" / checked_name(source, "volume"), target, is_read_only, is_managed=True)
@@ -404,11 +408,11 @@ def _require_allowed(path: Path, folder: Path, *, is_read_only: bool) -> None:
     home = Path(os.path.realpath(Path.home()))
     reason = None
     if path in (Path("/"), Path("/var"), home) or any(path.is_relative_to(place) for place in _FORBIDDEN):
-        reason = "no container may see it"
+        reason = "containers must not access it"
     elif path.is_relative_to(folder.parent) and not path.is_relative_to(folder):
         reason = "it holds other environments"
     elif path.is_relative_to(home) and path.relative_to(home).parts[0].startswith(".") and not is_read_only:
-        reason = "what is hidden in the home folder may be mounted with :ro only"
+        reason = "hidden folders of the home folder can only be mounted with :ro"
     if reason is not None and not path.is_relative_to(folder):
         raise EnvironmentDeniedError(f"docker.volumes: {path} cannot be mounted: {reason}")
 
@@ -422,7 +426,7 @@ def ports_of(texts: Iterable[str]) -> list[PublishedPort]:
     for text in texts:
         match = _PORTS.fullmatch(text)
         if match is None:
-            raise DevEnvError(f"docker.ports: {text!r} is no [ADDRESS:][OUTSIDE:]INSIDE, and /tcp or /udp if wanted")
+            raise DevEnvError(f"docker.ports: {text!r} is not valid: expected [ADDRESS:][OUTSIDE:]INSIDE[/tcp or /udp]")
         inside = _range(match["inside"], text)
         outside = _range(match["outside"] or "", text)
         if outside and len(outside) != len(inside):
@@ -438,7 +442,7 @@ def _range(text: str, port: str) -> list[int]:
     first, _, last = text.partition("-")
     numbers = list(range(int(first), int(last or first) + 1)) if first else []
     if text and not (numbers and numbers[0] > 0 and numbers[-1] <= _LARGEST_PORT):
-        raise DevEnvError(f"docker.ports: {port!r} has no port between 1 and {_LARGEST_PORT}, or a range that falls")
+        raise DevEnvError(f"docker.ports: {port!r} is not valid: ports are 1 to {_LARGEST_PORT}, and ranges ascend")
     return numbers
 
 
@@ -446,4 +450,4 @@ def _address(text: str, port: str) -> str:
     try:
         return "127.0.0.1" if text == "localhost" else str(IPv4Address(text))
     except ValueError as error:
-        raise DevEnvError(f"docker.ports: {port!r} has no address of this machine: {error}") from error
+        raise DevEnvError(f"docker.ports: {port!r} has an invalid address: {error}") from error

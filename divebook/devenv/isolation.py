@@ -36,7 +36,7 @@ PASSED_ON = ("PATH", "HOME", "LANG", "TERM", "TMPDIR")
 ENFORCED = "enforced"
 CHECKED = "checked"
 ADVISORY = "advisory"
-NO_BOUNDARY = "commands run as you, and may reach all that you may: this is no security boundary"
+NO_BOUNDARY = "commands run as you and can access everything that you can: this is not a security boundary"
 
 
 class CommandManner(NamedTuple):
@@ -248,7 +248,7 @@ class NativeIsolation(Isolation):
         try:
             self._working.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise DevEnvError(f"native.working_dir: {self._working} cannot be made: {error}") from error
+            raise DevEnvError(f"native.working_dir: {self._working} cannot be created: {error}") from error
         return {}
 
     def workspace(self, manner: CommandManner = USUAL) -> LocalWorkspace:
@@ -415,7 +415,7 @@ class VirtualenvIsolation(Isolation):
         if shutil.which("uv") is None and shutil.which(f"python{version}") is None:
             versions = ", ".join(available_pythons()) or "none"
             raise DevEnvError(
-                f"virtualenv.python_version: there is no Python {version} here, but {versions}; uv has all"
+                f"virtualenv.python_version: Python {version} is not installed; found {versions}. uv can install others"
             )
         return {"virtualenv_path": str(self._path)}
 
@@ -484,7 +484,7 @@ class VirtualenvIsolation(Isolation):
         installed = await self._installed()
         if installed != requirements:
             other = ", ".join(sorted(set(installed) ^ set(requirements)))
-            raise DevEnvError(f"what is installed is not what it was, but differs in {other}")
+            raise DevEnvError(f"the installed packages differ from the checkpoint: {other}")
         return {}
 
 
@@ -547,7 +547,7 @@ async def _run_installer(run: Run, workspace: LocalWorkspace, command: str, **op
     result = await run(workspace, command, **options)
     if result.exit_code:
         output = (result.stderr.strip() or result.stdout.strip())[-2000:]
-        raise CommandFailedError(f"installing tools, {command!r} ended with {result.exit_code}: {output}")
+        raise CommandFailedError(f"installing tools: {command!r} failed with code {result.exit_code}: {output}")
 
 
 # --- copies of files into an environment and out of it ---
@@ -600,7 +600,7 @@ def _beside(target: Path) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(dir=place, prefix=".dev_env-") as temporary:
             yield Path(temporary)
     except FileNotFoundError as error:
-        raise DevEnvError(f"there is no folder {place} on this machine: make it first") from error
+        raise DevEnvError(f"there is no folder {place} on this machine: create it first") from error
 
 
 async def _run_checked(run: Run, command: str, **options: object) -> None:

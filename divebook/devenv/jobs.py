@@ -67,7 +67,7 @@ class Jobs:
             words = [sys.executable, "-m", "divebook.devenv.runner"]
             process = subprocess.run(words, input=message, stdout=out, stderr=err, start_new_session=True, check=False)
         if process.returncode:
-            raise DevEnvError(f"the job cannot be begun: {(folder / STDERR).read_text(errors='replace').strip()}")
+            raise DevEnvError(f"the job cannot be started: {(folder / STDERR).read_text(errors='replace').strip()}")
         return job
 
     def records(self) -> list[dict[str, Any]]:
@@ -96,7 +96,7 @@ class Jobs:
             record: dict[str, Any] = json.loads(path.read_text("utf-8"))
         except OSError:
             jobs = ", ".join(sorted(path.parent.name for path in self.folder.glob(f"*/{STARTED}"))) or "none"
-            raise DevEnvError(f"there is no job {job!r}; there are: {jobs}") from None
+            raise DevEnvError(f"there is no job {job!r}; existing jobs: {jobs}") from None
         return record
 
     def output(self, job: str) -> tuple[Path, Path]:

@@ -119,7 +119,7 @@ class DevEnvManager:
     def __post_init__(self) -> None:
         checked_name(self.tenant, "tenant")
         if self.log_format not in (TEXT, JSON):
-            raise DevEnvError(f"log_format is {TEXT} or {JSON}, not {self.log_format!r}")
+            raise DevEnvError(f"log_format must be {TEXT} or {JSON}, not {self.log_format!r}")
         self.layout = Layout(Path(self.root).resolve())
         self.templates = Templates(self.layout.templates)
         self.log = CommandLog(self.layout.log, self.layout.events, self.log_format, self.warnings, self.verbose)
@@ -305,7 +305,7 @@ class DevEnvManager:
         try:
             await engine_version()
         except EngineUnavailableError as error:
-            self.warn(f"{kinds[0]} in place of a container: {error}", name)
+            self.warn(f"using {kinds[0]} instead of a container: {error}", name)
             return {**configuration, "isolation_type": kinds[0]}
         return configuration
 
@@ -376,7 +376,7 @@ class DevEnvManager:
                 self._environments.write(folder, {**self._environments.state(folder), "last_used": self.now()})
             if is_out:
                 limit = isolation.configuration["resource_limits"]["memory"]
-                raise LimitExceededError(f"the command was ended by the memory limit, {limit}")
+                raise LimitExceededError(f"the memory limit, {limit}, ended the command")
             used = isolation.disk()
             if used > _disk_limit(isolation) and used >= before:
                 raise LimitExceededError(f"{_over_disk(isolation, used)}: remove files")
@@ -395,7 +395,7 @@ class DevEnvManager:
         """Start a command that continues after this process ends; return the id of its background job."""
         folder = self._environments.folder_of(name)
         if self._environments.state(folder)["status"] == ERROR:
-            raise CommandFailedError(f"the environment {name!r} is broken: restore it, or create it anew")
+            raise CommandFailedError(f"the environment {name!r} is broken: restore a checkpoint, or create it again")
         identity = {"root": str(self.layout.root), "tenant": self.tenant, "owner": self.owner}
         call = {"name": name, "command": command, "environ": environ, "cwd": cwd, "user": user}
         limits = {"timeout": None if math.isinf(timeout) else timeout}
@@ -449,8 +449,10 @@ class DevEnvManager:
             isolation = await self._without_interrupted_restore(folder)
             status = await isolation.status()
             if status == ERROR:
-                cause = isolation.state.get("error", {}).get("message", "its container is gone")
-                raise CommandFailedError(f"the environment {name!r} is broken: {cause}; restore it, or create it anew")
+                cause = isolation.state.get("error", {}).get("message", "its container no longer exists")
+                raise CommandFailedError(
+                    f"the environment {name!r} is broken: {cause}; restore a checkpoint, or create it again"
+                )
             if status == STOPPED and not start:
                 raise CommandFailedError(f"the environment {name!r} is stopped: dev_env start {name}")
             if status == STOPPED:
@@ -464,7 +466,7 @@ class DevEnvManager:
         state = self._environments.state(folder)
         isolation = self._environments.isolation(folder, state)
         if state.get("phase") == RESTORING:
-            self.warn(f"restoring {state['restoring']!r} was interrupted, and is done again", folder.name)
+            self.warn(f"restoring {state['restoring']!r} was interrupted, and is repeated", folder.name)
             await finish_restoring(self._environments, isolation)
         return isolation
 
@@ -541,7 +543,9 @@ class DevEnvManager:
             raise DevEnvError(f"there is no status {status!r}: use {', '.join(STATUSES)}, or all")
         is_operator = self.owner in self._environments.settings.operators
         if (all_tenants or tenant not in (None, self.tenant)) and not is_operator:
-            raise EnvironmentDeniedError(f"the environments of {tenant or 'all tenants'} are not yours to see")
+            raise EnvironmentDeniedError(
+                f"the environments of {tenant or 'all tenants'} can be listed by operators only"
+            )
         states = []
         for folder in self._environments.folders():
             state = await self._with_current_status(folder, usage=usage)
@@ -640,7 +644,7 @@ class DevEnvManager:
                 isolation = self._environments.isolation(folder, self._environments.state(folder))
                 checkpoints_of(folder).read(checkpoint)
                 if backup and await isolation.is_gone():
-                    self.warn("its container is gone: there is nothing of which a backup could be taken", name)
+                    self.warn("its container no longer exists, so no backup is saved", name)
                     backup = False
                 await restore(self._environments, isolation, checkpoint, backup=backup)
 
@@ -681,7 +685,7 @@ class _Creation:
                     await self._run_init()
         except TimeoutError as error:
             raise CommandFailedError(
-                f"the environment {self.state['name']!r} was not made within {limit:g} s"
+                f"the environment {self.state['name']!r} was not created within {limit:g} s"
             ) from error
 
     async def _install_tools(self) -> None:
@@ -703,7 +707,9 @@ class _Creation:
                 result = await run_command(isolation, workspace, command, environ=environ)
                 if result.exit_code:
                     output = (result.stderr.strip() or result.stdout.strip())[-2000:]
-                    raise CommandFailedError(f"the init command {command!r} ended with {result.exit_code}: {output}")
+                    raise CommandFailedError(
+                        f"the init command {command!r} failed with code {result.exit_code}: {output}"
+                    )
 
     async def undo(self, error: BaseException, *, keep: bool) -> None:
         """Remove the unfinished environment. With `keep`, keep it and record `error` in its state.
@@ -719,7 +725,7 @@ class _Creation:
             await self.environments.remove(self.folder, self.state)
         except (DivebookError, OSError) as failure:
             label = f"dev_env.id={self.state['id']}"
-            self.activity.warn(f"what may have been made, labelled {label}, stays: {failure}", self.state["name"])
+            self.activity.warn(f"containers and images labelled {label} may remain: {failure}", self.state["name"])
             self.environments.forget(self.folder, self.state)
 
 

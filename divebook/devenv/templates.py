@@ -182,7 +182,7 @@ def filled(value: Any, names: Mapping[str, str], *, place: tuple[str, ...] = ())
         if match[1] not in names:
             allowed = ", ".join(f"${{{name}}}" for name in (*sorted(names), "env:NAME", "secret:NAME"))
             raise DevEnvError(
-                f"{'.'.join(place)}: ${{{match[1]}}} is not known; known are {allowed}, and $$ for a dollar"
+                f"{'.'.join(place)}: ${{{match[1]}}} is unknown; known are {allowed}, and $$ for a dollar sign"
             )
         return names[match[1]].replace("$", "$$")
 
@@ -286,7 +286,7 @@ def parsed(text: str, name: str) -> Configuration:
     try:
         configuration = json.loads(text.removeprefix("\ufeff"))
     except RecursionError as error:
-        raise DevEnvError(f"the template {name!r} has lists or objects nested too deeply: write it flatter") from error
+        raise DevEnvError(f"the template {name!r} has lists or objects nested too deeply: use fewer levels") from error
     except json.JSONDecodeError as error:
         raise DevEnvError(
             f"the template {name!r} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
@@ -444,7 +444,7 @@ def _read(path: Path) -> Mapping[str, Any]:
         return {"resource_limits": limits, **more}  # noqa: TRY300 - what is read is returned
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise DevEnvError(
-            f"{path} is no profile: it needs an object 'resource_limits' of cpu, memory and disk ({error})"
+            f"{path} is not a resource profile: it needs an object 'resource_limits' of cpu, memory and disk ({error})"
         ) from error
 
 
@@ -507,7 +507,7 @@ _FORMS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "checkpoints": (lambda value: type(value) is int and value > 0, "a number above 0"),
     "quotas": (
         lambda value: isinstance(value, dict) and all(map(_is_quota, value.values())),
-        "by tenant an object of environments, cpu, memory and disk",
+        "an object with environments, cpu, memory and disk for each tenant",
     ),
 }
 
@@ -579,9 +579,11 @@ def require_host(limits: Mapping[str, str], root: Path) -> None:
     }
     for name, limit in limits.items():
         if not _SUMMED[name](limit) > 0:  # an engine takes 0 for no limit
-            raise LimitExceededError(f"{name} {limit} is no limit: ask for more than 0")
+            raise LimitExceededError(f"{name} {limit} is not a limit: it must be above 0")
         if _SUMMED[name](limit) > capacity[name]:
-            raise LimitExceededError(f"{name} {limit} is more than this machine has ({capacity[name]:,}): ask for less")
+            raise LimitExceededError(
+                f"{name} {limit} is more than this machine has ({capacity[name]:,}): lower the limit"
+            )
 
 
 # --- retries of network errors ---

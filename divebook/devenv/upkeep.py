@@ -156,7 +156,7 @@ def _result(name: str, detail: str, *, ok: bool, required: bool = False) -> dict
 def _root(layout: Layout) -> dict[str, Any]:
     is_there = layout.root.is_dir()
     is_open = os.access(layout.root, os.W_OK | os.X_OK)
-    detail = f"{layout.root}" if is_there and is_open else f"{layout.root} is no folder that you may write"
+    detail = f"{layout.root}" if is_there and is_open else f"{layout.root} is not a folder that you may write"
     return _result("root", detail, ok=is_there and is_open, required=True)
 
 
@@ -165,12 +165,12 @@ def _permissions(layout: Layout) -> dict[str, Any]:
         layout.require_own()
     except EnvironmentDeniedError as error:
         return _result("permissions", str(error), ok=False, required=True)
-    return _result("permissions", "nobody else can change what is recorded", ok=True, required=True)
+    return _result("permissions", "only you can change the recorded environments", ok=True, required=True)
 
 
 def _disk(layout: Layout) -> dict[str, Any]:
     if not layout.root.is_dir():
-        return _result("disk", "there is no root", ok=False, required=True)
+        return _result("disk", "the root folder does not exist", ok=False, required=True)
     usage = shutil.disk_usage(layout.root)
     return _result("disk", f"{size(usage.free)} free of {size(usage.total)}", ok=usage.free >= _ROOM, required=True)
 
@@ -184,9 +184,9 @@ async def _engine() -> dict[str, Any]:
 
 def _pythons() -> dict[str, Any]:
     versions = available_pythons()
-    return _result("python", ", ".join(versions) or "none on the path", ok=bool(versions))
+    return _result("python", ", ".join(versions) or "none on the PATH", ok=bool(versions))
 
 
 def _uv() -> dict[str, Any]:
     path = shutil.which("uv")
-    return _result("uv", path or "not on the path: venv and pip are used", ok=path is not None)
+    return _result("uv", path or "not on the PATH: venv and pip are used instead", ok=path is not None)
