@@ -32,8 +32,8 @@ LARGEST = 2 << 30
 _FILES = "files"
 _FILES_FILE = "files.json"
 _MANIFEST = "checkpoint.json"
-_PASSING = ".saving-"
-_GONE = ".gone-"
+_SAVING_PREFIX = ".saving-"
+_DELETED_PREFIX = ".gone-"
 
 
 class SavedFolder(NamedTuple):
@@ -62,7 +62,7 @@ class EnvironmentCheckpoints:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._contents = KeptContents(folder / ".contents")
+        self._contents = ContentStore(folder / ".contents")
 
     # --- what there is ---------------------------------------------------------------------------------------------
 
@@ -91,7 +91,7 @@ class EnvironmentCheckpoints:
 
     def repair(self) -> None:
         """Remove what killed processes left: unfinished checkpoints are deleted, unfinished replacements are undone."""
-        for remainder in self._folder.glob(f"{_PASSING}*"):
+        for remainder in self._folder.glob(f"{_SAVING_PREFIX}*"):
             try:
                 path = self.path(_manifest(remainder)["name"])
             except (OSError, ValueError):
@@ -100,7 +100,7 @@ class EnvironmentCheckpoints:
                 shutil.rmtree(remainder, ignore_errors=True)
             else:
                 remainder.rename(path)
-        for deleted in self._folder.glob(f"{_GONE}*"):
+        for deleted in self._folder.glob(f"{_DELETED_PREFIX}*"):
             shutil.rmtree(deleted, ignore_errors=True)
 
     # --- taking ----------------------------------------------------------------------------------------------------
@@ -110,11 +110,11 @@ class EnvironmentCheckpoints:
         if self.path(name).exists() and not overwrite:
             raise DevEnvError(f"there is a checkpoint {name!r}: choose another name, or replace it with --overwrite")
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        passing = self._folder / f"{_PASSING}{secrets.token_hex(6)}"
-        passing.mkdir(mode=0o700)
-        return passing
+        temporary = self._folder / f"{_SAVING_PREFIX}{secrets.token_hex(6)}"
+        temporary.mkdir(mode=0o700)
+        return temporary
 
-    def keep_files(self, passing: Path, folders: Mapping[str, SavedFolder]) -> tuple[dict[str, Any], list[str]]:
+    def keep_files(self, temporary: Path, folders: Mapping[str, SavedFolder]) -> tuple[dict[str, Any], list[str]]:
         """Save the files of folders in a new checkpoint.
 
         Returns the saved part of the manifest, and a text for each file that was left out, with the reason.
@@ -135,7 +135,7 @@ class EnvironmentCheckpoints:
                     f"{name}/{shown_path(problem.path)}: {problem.reason}" for problem in snapshot.tree.problems
                 ]
             text = json.dumps(trees)
-            (passing / _FILES_FILE).write_text(text, encoding="utf-8")
+            (temporary / _FILES_FILE).write_text(text, encoding="utf-8")
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise LimitExceededError(f"the disk has too little space for the checkpoint: {error}") from error
@@ -143,20 +143,20 @@ class EnvironmentCheckpoints:
         digest = sha256(text.encode()).hexdigest()
         return {"kind": _FILES, "path": _FILES_FILE, "sha256": digest}, left_out
 
-    def finish(self, passing: Path, name: str, fields: Mapping[str, Any]) -> Path:
+    def finish(self, temporary: Path, name: str, fields: Mapping[str, Any]) -> Path:
         """Write the manifest of a new checkpoint and rename its temporary folder; return the path of the manifest."""
-        write_json(passing / _MANIFEST, {"schema_version": SCHEMA, "name": name, **fields})
+        write_json(temporary / _MANIFEST, {"schema_version": SCHEMA, "name": name, **fields})
         path = self.path(name)
         if path.exists():
-            replaced = self._folder / f"{_PASSING}{secrets.token_hex(6)}"
+            replaced = self._folder / f"{_SAVING_PREFIX}{secrets.token_hex(6)}"
             path.rename(replaced)
             shutil.rmtree(replaced, ignore_errors=True)
-        passing.rename(path)
+        temporary.rename(path)
         return path / _MANIFEST
 
-    def drop(self, passing: Path) -> None:
+    def drop(self, temporary: Path) -> None:
         """Delete the temporary folder of a checkpoint that was not finished."""
-        shutil.rmtree(passing, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
     # --- putting back ----------------------------------------------------------------------------------------------
 
@@ -215,7 +215,7 @@ class EnvironmentCheckpoints:
 
     def _discard(self, path: Path) -> None:
         """Delete the folder of a checkpoint, renamed first so that a partly deleted checkpoint is never listed."""
-        deleted = self._folder / f"{_GONE}{secrets.token_hex(6)}"
+        deleted = self._folder / f"{_DELETED_PREFIX}{secrets.token_hex(6)}"
         path.rename(deleted)
         shutil.rmtree(deleted, ignore_errors=True)
 
@@ -252,7 +252,7 @@ def _digests(tree: Tree) -> list[str]:
     return [entry.content for entry in tree.entries.values() if entry.kind == FILE]
 
 
-class KeptContents:
+class ContentStore:
     """Content-addressed storage of file contents for all checkpoints of one environment.
 
     Each content is stored once, in a file named by its SHA-256 (hexadecimal).
@@ -276,13 +276,13 @@ class KeptContents:
             path = self._folder / digest
             if path.exists():
                 continue
-            passing = self._folder / f".{secrets.token_hex(8)}"
-            descriptor = os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            temporary = self._folder / f".{secrets.token_hex(8)}"
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            passing.replace(path)
+            temporary.replace(path)
 
     def get(self, digest: str) -> bytes:
         """Return the content with a SHA-256; raises `DevEnvError` if it is missing or damaged."""
@@ -341,12 +341,12 @@ async def save(
         _require_small(saved)
     mounts = {} if with_mounts else isolation.mounts()
     notes = [f"{target} is your own folder {source}: --include-mounts saves it" for target, source in mounts.items()]
-    passing = checkpoints.begin(name, overwrite=overwrite)
+    temporary = checkpoints.begin(name, overwrite=overwrite)
     try:
-        files, left_out = checkpoints.keep_files(passing, saved)
-        artefacts = [files, *await isolation.keep(passing, name)]
+        files, left_out = checkpoints.keep_files(temporary, saved)
+        artefacts = [files, *await isolation.keep(temporary, name)]
         if export:
-            artefacts += await isolation.export(passing, {manifest["kind"]: manifest for manifest in artefacts})
+            artefacts += await isolation.export(temporary, {manifest["kind"]: manifest for manifest in artefacts})
         manifest = {
             "environment": state["name"],
             "environment_id": state["id"],
@@ -360,9 +360,9 @@ async def save(
             "artefacts": artefacts,
             "notes": [*notes, *left_out],
         }
-        path = checkpoints.finish(passing, name, manifest)
+        path = checkpoints.finish(temporary, name, manifest)
     finally:
-        checkpoints.drop(passing)
+        checkpoints.drop(temporary)
     checkpoints.keep_newest(environments.settings.checkpoints)
     await _forget(isolation, checkpoints)
     return path, manifest["notes"]
@@ -448,7 +448,7 @@ async def put_back(environments: Environments, isolation: Isolation, name: str) 
     trees = checkpoints.trees(name)
     artefacts = checkpoints.artefacts(name)
     left_out = checkpoints.read(name).get("exclude", {})
-    changed = await isolation.put_back(checkpoints.path(name), artefacts)
+    updated_fields = await isolation.put_back(checkpoints.path(name), artefacts)
     saved = _folders(environments, isolation, with_mounts=True)
     for key, tree in trees.items():
         if key not in saved:
@@ -457,7 +457,7 @@ async def put_back(environments: Environments, isolation: Isolation, name: str) 
         exclude = (*saved[key].exclude, *left_out.get(key, ()))
         checkpoints.put_back(tree, saved[key]._replace(exclude=exclude))
     remaining = {key: value for key, value in isolation.state.items() if key not in ("phase", "restoring", "error")}
-    state = {**remaining, **changed, "status": "running", "last_used": environments.now()}
+    state = {**remaining, **updated_fields, "status": "running", "last_used": environments.now()}
     environments.write(folder, state)
     isolation.state = state
     return state

@@ -17,10 +17,10 @@ from typing import Any, ClassVar, NamedTuple
 
 from divebook.devenv.isolation import (
     CHECKED,
+    DEFAULT_OPTIONS,
     ENFORCED,
-    USUAL,
     Artefacts,
-    CommandManner,
+    CommandOptions,
     Isolation,
     ResourceUsage,
     State,
@@ -35,7 +35,7 @@ from divebook.errors import (
     EnvironmentDeniedError,
     NotReplacedError,
 )
-from divebook.workspace.docker.engine import WORKDIR, KeepingEngine, PublishedPort
+from divebook.workspace.docker.engine import WORKDIR, PersistentEngine, PublishedPort
 from divebook.workspace.docker.workspace import DockerWorkspace
 from divebook.workspace.local import LocalWorkspace
 from divebook.workspace.shell import Command
@@ -88,8 +88,8 @@ class DockerIsolation(Isolation):
     # --- its life --------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _engine(self) -> AsyncIterator[KeepingEngine]:
-        engine = KeepingEngine()
+    async def _engine(self) -> AsyncIterator[PersistentEngine]:
+        engine = PersistentEngine()
         try:
             yield engine
         finally:
@@ -105,7 +105,7 @@ class DockerIsolation(Isolation):
         return str(self.folder.parent.parent)
 
     @property
-    def _own(self) -> dict[str, str]:
+    def _own_labels(self) -> dict[str, str]:
         return {f"{LABEL}.id": str(self.state["id"])}
 
     async def build(self) -> State:
@@ -114,7 +114,7 @@ class DockerIsolation(Isolation):
         await self.retrying(lambda: self._fetch(image))
         async with self._engine() as engine:
             digest = await engine.image_id(image)
-        return {**await self.retrying(lambda: self._made(image)), "image_digest": digest}
+        return {**await self.retrying(lambda: self._create_container(image)), "image_digest": digest}
 
     async def _fetch(self, image: str) -> None:
         async with self._engine() as engine:
@@ -128,7 +128,7 @@ class DockerIsolation(Isolation):
                     raise
                 await engine.pull(image)
 
-    async def _made(self, image: str) -> State:
+    async def _create_container(self, image: str) -> State:
         limits: Mapping[str, str] = self.configuration["resource_limits"]
         for mount in self._mounts:
             if mount.is_managed:
@@ -201,7 +201,7 @@ class DockerIsolation(Isolation):
         async with self._engine() as engine:
             await self._remove_but(engine, "")
             if not keeps_checkpoints:
-                await engine.remove_images(self._own)
+                await engine.remove_images(self._own_labels)
             await engine.remove_network(self._network_name)
 
     async def is_busy(self) -> bool:
@@ -209,28 +209,28 @@ class DockerIsolation(Isolation):
         async with self._engine() as engine:
             return await engine.processes(self._container) > 1
 
-    async def _remove_but(self, engine: KeepingEngine, keep: str) -> None:
-        for container in await engine.labelled(self._own):
+    async def _remove_but(self, engine: PersistentEngine, keep: str) -> None:
+        for container in await engine.labelled(self._own_labels):
             if container != keep:
                 await engine.remove(container)
 
     # --- commands --------------------------------------------------------------------------------------------------
 
-    def workspace(self, manner: CommandManner = USUAL) -> DockerWorkspace:
+    def workspace(self, command_options: CommandOptions = DEFAULT_OPTIONS) -> DockerWorkspace:
         """Return a workspace whose commands run in the container."""
         return DockerWorkspace(
             self._working,
             container=self._container,
             workdir=self._workdir,
             environ=self.variables(),
-            secrets=self.secrets_for(manner),
-            user=manner.user,
-            terminal=manner.terminal,
+            secrets=self.secrets_for(command_options),
+            user=command_options.user,
+            terminal=command_options.terminal,
         )
 
-    def command_for(self, command: Command, manner: CommandManner) -> Command:
+    def command_for(self, command: Command, command_options: CommandOptions) -> Command:
         """Return the command unchanged: the container engine itself provides users and terminals."""
-        _ = manner
+        _ = command_options
         return command
 
     def host_variables(self) -> dict[str, str]:
@@ -311,7 +311,7 @@ class DockerIsolation(Isolation):
             if old is not None:
                 await engine.stop(self._container)
         try:
-            container = await self._made(_image(artefacts))
+            container = await self._create_container(_image(artefacts))
         except ContainerError as error:
             async with self._engine() as engine:
                 await self._remove_but(engine, self._container)
@@ -327,7 +327,7 @@ class DockerIsolation(Isolation):
     async def forget_but(self, remaining: Iterable[Artefacts]) -> None:
         """Remove the images of deleted checkpoints. The image of the current container is kept."""
         async with self._engine() as engine:
-            await engine.remove_images(self._own, but=frozenset({*map(_image, remaining), self.state["image"]}))
+            await engine.remove_images(self._own_labels, but=frozenset({*map(_image, remaining), self.state["image"]}))
 
     async def use(self) -> ResourceUsage:
         """Measure the resource usage of the container. Disk usage includes the folders of the environment."""
@@ -345,7 +345,7 @@ def _image(artefacts: Artefacts) -> str:
 
 async def engine_version() -> str:
     """Return the version of the container engine; raises `EngineUnavailableError`."""
-    engine = KeepingEngine()
+    engine = PersistentEngine()
     try:
         return await engine.version()
     finally:
@@ -407,7 +407,7 @@ def _require_allowed(path: Path, folder: Path, *, is_read_only: bool) -> None:
     """Raise `EnvironmentDeniedError` if a container must not mount a folder of this machine."""
     home = Path(os.path.realpath(Path.home()))
     reason = None
-    if path in (Path("/"), Path("/var"), home) or any(path.is_relative_to(place) for place in _FORBIDDEN):
+    if path in (Path("/"), Path("/var"), home) or any(path.is_relative_to(forbidden) for forbidden in _FORBIDDEN):
         reason = "containers must not access it"
     elif path.is_relative_to(folder.parent) and not path.is_relative_to(folder):
         reason = "it holds other environments"

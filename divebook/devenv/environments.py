@@ -44,7 +44,7 @@ CREATING = "creating"
 REMOVING = "removing"
 UNFINISHED = (CREATING, REMOVING)
 """Phases of an environment that is not usable: it is being created or removed, or that was interrupted by a kill."""
-_DELETED = ".gone-"
+_DELETED_PREFIX = ".gone-"
 RUNNING = "running"
 STOPPED = "stopped"
 ERROR = "error"
@@ -143,7 +143,7 @@ class Environments:
 
     def tidy(self) -> None:
         """Delete the remaining files of removed environments whose removal was interrupted."""
-        for folder in self.layout.environments.glob(f"{_DELETED}*"):
+        for folder in self.layout.environments.glob(f"{_DELETED_PREFIX}*"):
             shutil.rmtree(folder, ignore_errors=True)
 
     def create_folder(self, folder: Path, configuration: Configuration, state: State) -> None:
@@ -198,7 +198,7 @@ class Environments:
         if keeps_checkpoints and checkpoints.exists() and not target.exists():
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             checkpoints.rename(target)
-        trash = folder.with_name(f"{_DELETED}{secrets.token_hex(6)}")
+        trash = folder.with_name(f"{_DELETED_PREFIX}{secrets.token_hex(6)}")
         folder.rename(trash)
         shutil.rmtree(trash, ignore_errors=True)
         if state.get("owns_working_dir"):

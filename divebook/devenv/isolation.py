@@ -31,7 +31,7 @@ from divebook.workspace.shell import Command, ShellResult
 State = dict[str, Any]
 Artefacts = Mapping[str, Mapping[str, Any]]
 """The saved parts of a checkpoint beside its manifest (such as an image or a lock file), by kind of part."""
-PASSED_ON = ("PATH", "HOME", "LANG", "TERM", "TMPDIR")
+INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "TERM", "TMPDIR")
 """Names of the only variables of this process that commands outside a container inherit."""
 ENFORCED = "enforced"
 CHECKED = "checked"
@@ -39,7 +39,7 @@ ADVISORY = "advisory"
 NO_BOUNDARY = "commands run as you and can access everything that you can: this is not a security boundary"
 
 
-class CommandManner(NamedTuple):
+class CommandOptions(NamedTuple):
     """Options of one command: user, terminal and access to secrets."""
 
     user: str | None = None
@@ -50,7 +50,7 @@ class CommandManner(NamedTuple):
     """True if the command gets the secrets. They are then redacted in its output."""
 
 
-USUAL = CommandManner()
+DEFAULT_OPTIONS = CommandOptions()
 
 
 @dataclass
@@ -131,27 +131,27 @@ class Isolation(ABC):
     # --- commands --------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def workspace(self, manner: CommandManner = USUAL) -> LocalWorkspace:
+    def workspace(self, command_options: CommandOptions = DEFAULT_OPTIONS) -> LocalWorkspace:
         """Create a workspace that runs commands in the environment. The caller must enter it."""
 
-    def command_for(self, command: Command, manner: CommandManner) -> Command:
-        """Return the command that applies the options in `manner`; raises `DevEnvError` for unsupported options.
+    def command_for(self, command: Command, command_options: CommandOptions) -> Command:
+        """Return the command that applies `command_options`; raises `DevEnvError` for unsupported options.
 
         By default commands run on this machine as the current user. A helper program provides their terminal.
         """
-        if manner.user not in (None, getpass.getuser(), str(os.getuid())):
+        if command_options.user not in (None, getpass.getuser(), str(os.getuid())):
             kind = self.state["isolation_type"]
             raise DevEnvError(
-                f"--user {manner.user}: commands of {kind} environments run as you; a container has users"
+                f"--user {command_options.user}: commands of {kind} environments run as you; a container has users"
             )
-        if manner.terminal is None:
+        if command_options.terminal is None:
             return command
         words = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
-        return [sys.executable, "-I", "-S", terminal.__file__, *map(str, manner.terminal), *words]
+        return [sys.executable, "-I", "-S", terminal.__file__, *map(str, command_options.terminal), *words]
 
     def host_variables(self) -> dict[str, str]:
         """Return the environment variables of this process that commands inherit."""
-        return {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+        return {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
 
     def variables(self) -> dict[str, str]:
         """Return the configured environment variables that contain no secret."""
@@ -164,9 +164,9 @@ class Isolation(ABC):
         texts: Mapping[str, str] = self.section.get("env", {})
         return {name: self.text(text) for name, text in texts.items() if is_secret(text)}
 
-    def secrets_for(self, manner: CommandManner) -> Callable[[], Mapping[str, str]] | None:
+    def secrets_for(self, command_options: CommandOptions) -> Callable[[], Mapping[str, str]] | None:
         """Return a function that reads the secret variables for a command; None if the command must not have them."""
-        return self.secret_variables if manner.has_secrets else None
+        return self.secret_variables if command_options.has_secrets else None
 
     @property
     def inherits(self) -> bool:
@@ -251,9 +251,9 @@ class NativeIsolation(Isolation):
             raise DevEnvError(f"native.working_dir: {self._working} cannot be created: {error}") from error
         return {}
 
-    def workspace(self, manner: CommandManner = USUAL) -> LocalWorkspace:
+    def workspace(self, command_options: CommandOptions = DEFAULT_OPTIONS) -> LocalWorkspace:
         """Return a workspace for the working folder."""
-        return LocalWorkspace(self._working, environ=self.variables(), secrets=self.secrets_for(manner))
+        return LocalWorkspace(self._working, environ=self.variables(), secrets=self.secrets_for(command_options))
 
     def folders(self) -> dict[str, Path]:
         """Return the working folder under the name ``work``."""
@@ -319,14 +319,14 @@ def use_of_processes(environment_id: str) -> tuple[float, int]:
     before = _times(processes)
     if processes:
         time.sleep(_SAMPLE)
-    spent = _times(processes) - before
+    cpu_seconds = _times(processes) - before
     memory = 0
     for process in processes:
         try:
             memory += process.memory_info().rss
         except psutil.Error:
             continue
-    return (100 * max(0.0, spent) / (time.monotonic() - started) if processes else 0.0), memory
+    return (100 * max(0.0, cpu_seconds) / (time.monotonic() - started) if processes else 0.0), memory
 
 
 def _times(processes: Iterable[Any]) -> float:
@@ -437,7 +437,7 @@ class VirtualenvIsolation(Isolation):
             raise DevEnvError(str(error)) from error
         return {}
 
-    def workspace(self, manner: CommandManner = USUAL) -> VirtualenvWorkspace:
+    def workspace(self, command_options: CommandOptions = DEFAULT_OPTIONS) -> VirtualenvWorkspace:
         """Return a workspace for the working folder whose commands use the virtual environment."""
         return VirtualenvWorkspace(
             self.folder / "work",
@@ -445,7 +445,7 @@ class VirtualenvIsolation(Isolation):
             packages=self.section.get("packages", ()),
             venv_path=self._path,
             environ=self.variables(),
-            secrets=self.secrets_for(manner),
+            secrets=self.secrets_for(command_options),
         )
 
     def host_variables(self) -> dict[str, str]:
@@ -536,10 +536,10 @@ async def _install_in_image(isolation: Isolation, run: Run, workspace: LocalWork
     """Install tools as root in the container, with the first known package manager that the image has."""
     for installer, command in _INSTALLERS.items():
         if await _has(run, workspace, installer):
-            manner = CommandManner(user=_ROOT)
-            async with isolation.workspace(manner) as as_root:
+            command_options = CommandOptions(user=_ROOT)
+            async with isolation.workspace(command_options) as as_root:
                 packages = " ".join(_PACKAGES.get(tool, tool) for tool in tools)
-                await _run_installer(run, as_root, command.format(packages), manner=manner)
+                await _run_installer(run, as_root, command.format(packages), command_options=command_options)
             return
 
 
@@ -579,7 +579,7 @@ async def copy_out(run: Run, source: str, target: Path) -> Path:
     `target` is treated as in `copy_in`.
     """
     folder, name = posixpath.split(source.rstrip("/") or "/")
-    with _beside(target) as temporary:
+    with _temporary_folder_near(target) as temporary:
         archive = temporary / "archive"
         with archive.open("wb") as file:
 
@@ -593,14 +593,14 @@ async def copy_out(run: Run, source: str, target: Path) -> Path:
 
 
 @contextmanager
-def _beside(target: Path) -> Iterator[Path]:
+def _temporary_folder_near(target: Path) -> Iterator[Path]:
     """Yield a temporary folder on the same disk as `target`, so that files can be moved there by renaming."""
-    place = target if target.is_dir() else target.parent
+    folder = target if target.is_dir() else target.parent
     try:
-        with tempfile.TemporaryDirectory(dir=place, prefix=".dev_env-") as temporary:
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".dev_env-") as temporary:
             yield Path(temporary)
     except FileNotFoundError as error:
-        raise DevEnvError(f"there is no folder {place} on this machine: create it first") from error
+        raise DevEnvError(f"there is no folder {folder} on this machine: create it first") from error
 
 
 async def _run_checked(run: Run, command: str, **options: object) -> None:
@@ -634,11 +634,11 @@ def _move_from_archive(archive: Path, name: str, target: Path) -> Path:
         with tarfile.open(archive) as files:
             files.extractall(folder, filter="data")  # refuses what would lead out
         source = folder / name
-        place = target / name if target.is_dir() and name not in (".", "..") else target
+        final_path = target / name if target.is_dir() and name not in (".", "..") else target
         if source.is_dir() and not source.is_symlink():
-            shutil.copytree(source, place, symlinks=True, dirs_exist_ok=True)
+            shutil.copytree(source, final_path, symlinks=True, dirs_exist_ok=True)
         else:
-            shutil.move(source, place)
+            shutil.move(source, final_path)
     except (tarfile.TarError, OSError) as error:
         raise DevEnvError(f"the files cannot be written at {target}: {error}") from error
-    return place
+    return final_path

@@ -84,7 +84,7 @@ class Jobs:
             result = json.loads((self.folder / job / ENDED).read_text("utf-8"))
         if "ended_at" in result:
             status = "ended"
-        elif _lives(*process):
+        elif _is_alive(*process):
             status = "running"
         else:
             status = "killed"
@@ -109,7 +109,7 @@ class Jobs:
         import psutil
 
         record = self._start_record(job)
-        if not _lives(record["pid"], record["began"]):
+        if not _is_alive(record["pid"], record["began"]):
             return False
         with suppress(psutil.Error):
             process = psutil.Process(record["pid"])
@@ -134,7 +134,7 @@ def start_time(pid: int) -> float:
         return 0.0
 
 
-def _lives(pid: int, began: float) -> bool:
+def _is_alive(pid: int, began: float) -> bool:
     import psutil
 
     try:
@@ -251,8 +251,8 @@ def _append(path: Path, line: str) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.exists() and path.stat().st_size > LARGEST:
         path.replace(f"{path}.1")
-    opened = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    with os.fdopen(opened, "wb") as file:
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
         file.write(f"{line}\n".encode())
 
 

@@ -29,7 +29,16 @@ from divebook.devenv.environments import (
     Environments,
     locked,
 )
-from divebook.devenv.isolation import ADVISORY, USUAL, CommandManner, Isolation, State, copy_in, copy_out, install
+from divebook.devenv.isolation import (
+    ADVISORY,
+    DEFAULT_OPTIONS,
+    CommandOptions,
+    Isolation,
+    State,
+    copy_in,
+    copy_out,
+    install,
+)
 from divebook.devenv.jobs import JSON, TEXT, ActivityLog, CommandLog, Jobs
 from divebook.devenv.templates import (
     DEFAULT,
@@ -98,9 +107,9 @@ class DevEnvManager:
     >>> async def tried(root):
     ...     manager = DevEnvManager(root)
     ...     await manager.create("app", "native")
-    ...     said = await manager.execute("app", "echo hello")
+    ...     result = await manager.execute("app", "echo hello")
     ...     await manager.destroy("app")
-    ...     return said.stdout
+    ...     return result.stdout
     >>> with tempfile.TemporaryDirectory() as root:
     ...     asyncio.run(tried(Path(root)))
     'hello\n'
@@ -355,8 +364,8 @@ class DevEnvManager:
             if before > _disk_limit(isolation):
                 self.warn(f"{_over_disk(isolation, before)}: commands can remove files, but not write into them", name)
                 command = _without_writes(command)
-            manner = CommandManner(user, terminal)
-            async with isolation.workspace(manner) as workspace:
+            command_options = CommandOptions(user, terminal)
+            async with isolation.workspace(command_options) as workspace:
                 kills = await isolation.memory_kills(workspace)
                 result = await run_command(
                     isolation,
@@ -368,7 +377,7 @@ class DevEnvManager:
                     stdin=stdin,
                     on_output=listen,
                     undecodable=undecodable,
-                    manner=manner,
+                    command_options=command_options,
                 )
                 is_out = result.exit_code == _KILLED and await isolation.memory_kills(workspace) > kills
             outcome["exit_code"] = result.exit_code
@@ -432,7 +441,7 @@ class DevEnvManager:
     async def _without_secrets(self, name: str) -> AsyncIterator[Callable[..., Awaitable[ShellResult]]]:
         """Yield a function that runs commands in an environment without its secrets, so that output is not redacted."""
         isolation = await self._ready(name)
-        async with isolation.workspace(CommandManner(has_secrets=False)) as workspace:
+        async with isolation.workspace(CommandOptions(has_secrets=False)) as workspace:
             yield functools.partial(run_command, isolation, workspace)
 
     @asynccontextmanager
@@ -740,11 +749,11 @@ async def run_command(
     stdin: str | CommandInput = b"",
     on_output: OutputListener | None = None,
     undecodable: str = "replace",
-    manner: CommandManner = USUAL,
+    command_options: CommandOptions = DEFAULT_OPTIONS,
 ) -> ShellResult:
     """Run a command in an entered workspace with the variables of the environment; parameters as `Shell.execute`."""
     return await workspace.shell.execute(
-        isolation.command_for(command, manner),
+        isolation.command_for(command, command_options),
         timeout=timeout,
         env={**isolation.host_variables(), **isolation.variables(), **(environ or {})},
         cwd=cwd,

@@ -139,16 +139,16 @@ class Templates:
         return {**{path.stem: path for path in self.folder.rglob("*.json")}, **_built_in()}
 
 
-def _secret_in(value: Any, place: tuple[str, ...] = ()) -> str | None:
+def _secret_in(value: Any, key_path: tuple[str, ...] = ()) -> str | None:
     """Return the dotted key of the first value in a template that looks like a secret; None if there is none."""
     if isinstance(value, dict | list):
         items = value.items() if isinstance(value, dict) else enumerate(value)
-        places = (_secret_in(part, (*place, str(key))) for key, part in items)
-        return next((path for path in places if path is not None), None)
+        key_paths = (_secret_in(part, (*key_path, str(key))) for key, part in items)
+        return next((path for path in key_paths if path is not None), None)
     if not isinstance(value, str) or not value or "${" in value:
         return None
-    is_suspicious = ("env" in place and looks_secret(place[-1])) or shared().text(value) != value
-    return ".".join(place) if is_suspicious else None
+    is_suspicious = ("env" in key_path and looks_secret(key_path[-1])) or shared().text(value) != value
+    return ".".join(key_path) if is_suspicious else None
 
 
 def _built_in() -> dict[str, Path]:
@@ -159,39 +159,39 @@ def _built_in() -> dict[str, Path]:
 # --- names in configurations, such as ``${HOME}`` ---
 
 
-_NAMED = re.compile(r"\$(?:\$|\{([^}]*)\})")
-_DEFERRED = re.compile(r"\$\{(secret|env):([A-Za-z_][A-Za-z0-9_]*)\}")
+_PLACEHOLDER = re.compile(r"\$(?:\$|\{([^}]*)\})")
+_LATE_PLACEHOLDER = re.compile(r"\$\{(secret|env):([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
-def filled(value: Any, names: Mapping[str, str], *, place: tuple[str, ...] = ()) -> Any:
+def filled(value: Any, names: Mapping[str, str], *, key_path: tuple[str, ...] = ()) -> Any:
     """Replace placeholders such as ``${PWD}`` in a configuration; raises `DevEnvError` for an unknown name.
 
     ``${secret:NAME}`` and ``${env:NAME}`` stay: they are resolved when a command runs, and are never stored. The
     commands of ``init`` stay too, since they are text for a shell.
     """
     if isinstance(value, dict):
-        return {key: filled(item, names, place=(*place, key)) for key, item in value.items()}
-    if place[-1:] == ("init",) or not isinstance(value, list | str):
+        return {key: filled(item, names, key_path=(*key_path, key)) for key, item in value.items()}
+    if key_path[-1:] == ("init",) or not isinstance(value, list | str):
         return value
     if isinstance(value, list):
-        return [filled(item, names, place=(*place, str(index))) for index, item in enumerate(value)]
+        return [filled(item, names, key_path=(*key_path, str(index))) for index, item in enumerate(value)]
 
     def value_of(match: re.Match[str]) -> str:
-        if match.group() == "$$" or _DEFERRED.fullmatch(match.group()):
+        if match.group() == "$$" or _LATE_PLACEHOLDER.fullmatch(match.group()):
             return match.group()  # `at_start` turns two dollars into one, as the last step
         if match[1] not in names:
             allowed = ", ".join(f"${{{name}}}" for name in (*sorted(names), "env:NAME", "secret:NAME"))
             raise DevEnvError(
-                f"{'.'.join(place)}: ${{{match[1]}}} is unknown; known are {allowed}, and $$ for a dollar sign"
+                f"{'.'.join(key_path)}: ${{{match[1]}}} is unknown; known are {allowed}, and $$ for a dollar sign"
             )
         return names[match[1]].replace("$", "$$")
 
-    return _NAMED.sub(value_of, value)
+    return _PLACEHOLDER.sub(value_of, value)
 
 
 def is_secret(text: str) -> bool:
     """Return True if a text contains the placeholder of a secret, ``${secret:NAME}``."""
-    return any(match[1] == "secret" for match in _DEFERRED.finditer(text))
+    return any(match[1] == "secret" for match in _LATE_PLACEHOLDER.finditer(text))
 
 
 def at_start(text: str, secrets: Path) -> str:
@@ -209,7 +209,7 @@ def at_start(text: str, secrets: Path) -> str:
     def value_of(match: re.Match[str]) -> str:
         if match.group() == "$$":
             return "$"
-        deferred = _DEFERRED.fullmatch(match.group())
+        deferred = _LATE_PLACEHOLDER.fullmatch(match.group())
         if deferred is None:  # it was filled in when the environment was made
             return match.group()
         file = secrets / deferred[2]
@@ -221,7 +221,7 @@ def at_start(text: str, secrets: Path) -> str:
             raise DevEnvError(f"{match.group()}: {error}{advice}") from error
         return value
 
-    return _NAMED.sub(value_of, text)
+    return _PLACEHOLDER.sub(value_of, text)
 
 
 # --- schema ---
@@ -302,7 +302,7 @@ def parsed(text: str, name: str) -> Configuration:
 DEEPEST = 10
 """Maximum length of a chain of templates that extend each other."""
 
-_OWN = ("name", "description", "category", "version", "extends")
+_NOT_INHERITED = ("name", "description", "category", "version", "extends")
 _TOOLS = ("editors", "languages", "testing", "debugging")
 
 
@@ -339,31 +339,31 @@ def merged(parent: Configuration, child: Configuration) -> Configuration:
     item replaces the parent's with the same container port, path or project; other lists are replaced. A variable with
     the value null is removed.
     """
-    inherited = {key: value for key, value in parent.items() if key not in _OWN}
+    inherited = {key: value for key, value in parent.items() if key not in _NOT_INHERITED}
     return _mapping(inherited, child, ())
 
 
-def _mapping(parent: Mapping[str, Any], child: Mapping[str, Any], place: tuple[str, ...]) -> dict[str, Any]:
+def _mapping(parent: Mapping[str, Any], child: Mapping[str, Any], key_path: tuple[str, ...]) -> dict[str, Any]:
     result = dict(parent)
     for key, value in child.items():
-        result[key] = _value(result.get(key), value, (*place, key))
-    if place[-1:] == ("env",):  # null takes away what was inherited
+        result[key] = _value(result.get(key), value, (*key_path, key))
+    if key_path[-1:] == ("env",):  # null takes away what was inherited
         return {key: value for key, value in result.items() if value is not None}
     return result
 
 
-def _value(parent: Any, child: Any, place: tuple[str, ...]) -> Any:
+def _value(parent: Any, child: Any, key_path: tuple[str, ...]) -> Any:
     # Mappings are merged by key, unless the child replaces them explicitly. Other values of the child win, except
     # lists: `init` is appended to the parent's, and lists whose items have keys are merged by key.
     if isinstance(child, Mapping):
         if set(child) == {"$replace"}:
             return child["$replace"]
-        return _mapping(parent if isinstance(parent, Mapping) else {}, child, place)
+        return _mapping(parent if isinstance(parent, Mapping) else {}, child, key_path)
     if not isinstance(child, list) or not isinstance(parent, list):
         return child
-    if place[-1] == "init":
+    if key_path[-1] == "init":
         return [*parent, *child]
-    key = _key_of(place)
+    key = _key_of(key_path)
     if key is None:
         return child
     items = {key(item): item for item in parent}
@@ -371,11 +371,11 @@ def _value(parent: Any, child: Any, place: tuple[str, ...]) -> Any:
     return list(items.values())
 
 
-def _key_of(place: tuple[str, ...]) -> Callable[[Any], Hashable] | None:
+def _key_of(key_path: tuple[str, ...]) -> Callable[[Any], Hashable] | None:
     """Return the function that identifies items of a list; None if the child's list replaces the parent's list."""
-    if place == ("tags",) or (place[0] == "tools" and place[-1] in _TOOLS):
+    if key_path == ("tags",) or (key_path[0] == "tools" and key_path[-1] in _TOOLS):
         return str
-    return {"ports": _port, "volumes": _target, "packages": _project}.get(place[-1])
+    return {"ports": _port, "volumes": _target, "packages": _project}.get(key_path[-1])
 
 
 def _port(text: Any) -> tuple[str, str]:
@@ -482,8 +482,8 @@ def size_in_bytes(text: str) -> int:
 # --- settings of a root ---
 
 
-_SUMMED: Mapping[str, Callable[[str], float]] = {"cpu": float, "memory": size_in_bytes, "disk": size_in_bytes}
-_COUNTED = "environments"
+_AMOUNT_PARSERS: Mapping[str, Callable[[str], float]] = {"cpu": float, "memory": size_in_bytes, "disk": size_in_bytes}
+_ENVIRONMENT_COUNT = "environments"
 
 
 def _is_quota(quota: object) -> bool:
@@ -492,7 +492,7 @@ def _is_quota(quota: object) -> bool:
 
 def _is_amount(name: str, amount: str) -> bool:
     try:
-        return (int if name == _COUNTED else _SUMMED[name])(amount) >= 0
+        return (int if name == _ENVIRONMENT_COUNT else _AMOUNT_PARSERS[name])(amount) >= 0
     except (KeyError, ValueError, IndexError):
         return False
 
@@ -552,9 +552,11 @@ class RootSettings:
         """
         quota = self.quotas.get(tenant, {})
         existing = list(environments)
-        if _COUNTED in quota and len(existing) >= int(quota[_COUNTED]):
-            raise LimitExceededError(f"the tenant {tenant!r} may have {quota[_COUNTED]} environments: destroy one")
-        for name, number in _SUMMED.items():
+        if _ENVIRONMENT_COUNT in quota and len(existing) >= int(quota[_ENVIRONMENT_COUNT]):
+            raise LimitExceededError(
+                f"the tenant {tenant!r} may have {quota[_ENVIRONMENT_COUNT]} environments: destroy one"
+            )
+        for name, number in _AMOUNT_PARSERS.items():
             if name not in quota:
                 continue
             total = sum(number(each[name]) for each in (*existing, limits) if name in each)
@@ -578,9 +580,9 @@ def require_host(limits: Mapping[str, str], root: Path) -> None:
         "disk": shutil.disk_usage(root).total,
     }
     for name, limit in limits.items():
-        if not _SUMMED[name](limit) > 0:  # an engine takes 0 for no limit
+        if not _AMOUNT_PARSERS[name](limit) > 0:  # an engine takes 0 for no limit
             raise LimitExceededError(f"{name} {limit} is not a limit: it must be above 0")
-        if _SUMMED[name](limit) > capacity[name]:
+        if _AMOUNT_PARSERS[name](limit) > capacity[name]:
             raise LimitExceededError(
                 f"{name} {limit} is more than this machine has ({capacity[name]:,}): lower the limit"
             )
@@ -593,16 +595,23 @@ T = TypeVar("T")
 ATTEMPTS = 3
 FIRST = 0.5
 """Seconds before the second attempt. The pause doubles with each further attempt."""
-_PASSING = ("connection", "timed out", "timeout", "temporary failure", "name resolution", "network is unreachable")
-_LASTING = (FileNotFoundError, PermissionError)
+_TEMPORARY_SIGNS = (
+    "connection",
+    "timed out",
+    "timeout",
+    "temporary failure",
+    "name resolution",
+    "network is unreachable",
+)
+_PERMANENT_CAUSES = (FileNotFoundError, PermissionError)
 
 
-def is_passing(error: DivebookError) -> bool:
+def is_temporary(error: DivebookError) -> bool:
     """Return True if a retry after an error may succeed, for example after a network error."""
     if isinstance(error, EngineUnavailableError):
-        return not isinstance(error.__cause__, _LASTING)
+        return not isinstance(error.__cause__, _PERMANENT_CAUSES)
     if isinstance(error, ShellExecutionError | ContainerError):
-        return any(sign in str(error).lower() for sign in _PASSING)
+        return any(sign in str(error).lower() for sign in _TEMPORARY_SIGNS)
     return False
 
 
@@ -622,7 +631,7 @@ class Retrying:
             try:
                 return await work()
             except DivebookError as error:
-                if not is_passing(error):
+                if not is_temporary(error):
                     raise
                 self.notify(f"attempt {attempt} of {ATTEMPTS} failed: {error}")
             await self.sleep(wait * (0.5 + self.chance()))  # random, so that waiting processes spread out

@@ -17,7 +17,7 @@ from divebook.devenv.isolation import State, available_pythons
 from divebook.devenv.templates import Layout
 from divebook.errors import ContainerError, DevEnvError, EngineUnavailableError, EnvironmentDeniedError
 from divebook.text.format import size
-from divebook.workspace.docker.engine import KeepingEngine, engine_url
+from divebook.workspace.docker.engine import PersistentEngine, engine_url
 
 # --- removal of unused environments (``gc``) ---
 
@@ -54,7 +54,7 @@ class Cleanup:
             yield result
         if not self.is_dry:
             self.environments.tidy()
-        engine = KeepingEngine()
+        engine = PersistentEngine()
         try:
             async for result in self._of_engine(engine):
                 yield result
@@ -97,7 +97,7 @@ class Cleanup:
 
     # --- what is left in the engine --------------------------------------------------------------------------------
 
-    async def _of_engine(self, engine: KeepingEngine) -> AsyncIterator[CleanupResult]:
+    async def _of_engine(self, engine: PersistentEngine) -> AsyncIterator[CleanupResult]:
         """Remove the tenant's containers, images and networks whose environment no longer exists."""
         labels = {f"{LABEL}.root": str(self.environments.layout.root), f"{LABEL}.tenant": self.environments.tenant}
         # The engine is listed before the environments. A container that is created between the two already has the
@@ -111,7 +111,7 @@ class Cleanup:
                 if not self.is_dry:
                     await engine.remove(container)
                 yield CleanupResult("container", container[:12], "left behind", "removed")
-        images_of_checkpoints = self._kept_images()
+        images_of_checkpoints = self._checkpoint_images()
         for image, labels_of in images.items():
             if labels_of.get(f"{LABEL}.id") not in ids and image.removeprefix("sha256:") not in images_of_checkpoints:
                 if not self.is_dry:
@@ -125,7 +125,7 @@ class Cleanup:
                 await engine.remove_network(network)
             yield CleanupResult("network", network, "left behind", "removed")
 
-    def _kept_images(self) -> set[str]:
+    def _checkpoint_images(self) -> set[str]:
         """Return the digests of the images of all checkpoints, also of checkpoints of destroyed environments."""
         existing = [folder / "checkpoints" for folder in self.environments.folders()]
         folders = [*existing, *self.environments.layout.kept.glob("*/*")]
@@ -137,7 +137,7 @@ class Cleanup:
 # --- checks of this machine (``doctor``) ---
 
 
-_ROOM = 1 << 30
+_MIN_FREE_SPACE = 1 << 30
 """Free disk space in bytes below which the check of the disk fails."""
 
 
@@ -172,7 +172,9 @@ def _disk(layout: Layout) -> dict[str, Any]:
     if not layout.root.is_dir():
         return _result("disk", "the root folder does not exist", ok=False, required=True)
     usage = shutil.disk_usage(layout.root)
-    return _result("disk", f"{size(usage.free)} free of {size(usage.total)}", ok=usage.free >= _ROOM, required=True)
+    return _result(
+        "disk", f"{size(usage.free)} free of {size(usage.total)}", ok=usage.free >= _MIN_FREE_SPACE, required=True
+    )
 
 
 async def _engine() -> dict[str, Any]:

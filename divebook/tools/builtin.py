@@ -22,12 +22,12 @@ from divebook.tools.file_tools import (
     READS,
     WRITES,
     ToolReach,
-    coming,
+    builtin_tool,
     directory_lister,
-    failed,
     file_reader,
     file_writer,
     text_editor,
+    tool_failure,
 )
 from divebook.workflow.functions import signature_of
 from divebook.workflow.resources import ToolDefinition
@@ -193,7 +193,7 @@ def document_reader(reach: ToolReach, *, max_size: int = 10_000_000) -> ToolFunc
         text_lines = lines_in(text)[max(0, first_line - 1) :]
         return "".join(text_lines if lines is None else text_lines[: max(0, lines)])
 
-    return coming(read_document, READS, files=_files(reach))
+    return builtin_tool(read_document, READS, files=_files(reach))
 
 
 def document_lister(reach: ToolReach, *, max_entries: int = 200) -> ToolFunction:
@@ -213,7 +213,7 @@ def document_lister(reach: ToolReach, *, max_entries: int = 200) -> ToolFunction
         more = {"note": f"limited to {max_entries} of {len(paths)}"} if len(paths) > max_entries else {}
         return {"paths": paths[:max_entries], **more}
 
-    return coming(list_documents, READS, files=_files(reach))
+    return builtin_tool(list_documents, READS, files=_files(reach))
 
 
 def document_searcher(reach: ToolReach, *, max_matches: int = 50) -> ToolFunction:
@@ -231,7 +231,7 @@ def document_searcher(reach: ToolReach, *, max_matches: int = 50) -> ToolFunctio
         """
         needles = words.casefold().split()
         if not needles:
-            raise failed("no words were given: name at least one")
+            raise tool_failure("no words were given: name at least one")
         matches: list[dict[str, Any]] = []
         for path in _paths(reach, folder, recursive=True):
             matches += _lines_with(needles, path, reach)
@@ -239,7 +239,7 @@ def document_searcher(reach: ToolReach, *, max_matches: int = 50) -> ToolFunctio
                 return {"matches": matches[:max_matches], "note": f"limited to {max_matches}: use more words"}
         return {"matches": matches}
 
-    return coming(search_documents, READS, files=_files(reach))
+    return builtin_tool(search_documents, READS, files=_files(reach))
 
 
 def document_writer(reach: ToolReach) -> ToolFunction:
@@ -256,12 +256,12 @@ def document_writer(reach: ToolReach) -> ToolFunction:
             The whole content of the document.
         """
         try:
-            written = reach.documents.put(path, content)
+            document = reach.documents.put(path, content)
         except (DivebookError, OSError, UnicodeError) as error:
-            raise failed(f"document {path} cannot be written: {error}") from error
-        return f"Successfully wrote {len(content)} characters to {written.path}"
+            raise tool_failure(f"document {path} cannot be written: {error}") from error
+        return f"Successfully wrote {len(content)} characters to {document.path}"
 
-    return coming(write_document, WRITES, files=_files(reach))
+    return builtin_tool(write_document, WRITES, files=_files(reach))
 
 
 def _files(reach: ToolReach) -> FileArguments:
@@ -271,17 +271,17 @@ def _files(reach: ToolReach) -> FileArguments:
 def _text(reach: ToolReach, path: str, most: int) -> str:
     try:
         if (size := reach.documents.size(path)) > most:
-            raise failed(f"document {path} is too large ({size} bytes): at most {most} bytes can be read")
+            raise tool_failure(f"document {path} is too large ({size} bytes): at most {most} bytes can be read")
         return reach.documents.get(path).content
     except (DivebookError, OSError, UnicodeError) as error:
-        raise failed(f"document {path} cannot be read: {error}") from error
+        raise tool_failure(f"document {path} cannot be read: {error}") from error
 
 
 def _paths(reach: ToolReach, folder: str, *, recursive: bool) -> list[str]:
     try:
         return [path for path in reach.documents.list(folder, recursive=recursive) if not _is_hidden(path)]
     except (DivebookError, OSError) as error:
-        raise failed(f"documents of {folder!r} cannot be listed: {error}") from error
+        raise tool_failure(f"documents of {folder!r} cannot be listed: {error}") from error
 
 
 def _is_hidden(path: str) -> bool:
@@ -299,8 +299,8 @@ def _lines_with(needles: list[str], path: str, reach: ToolReach) -> list[dict[st
     folded = ((number, line, line.casefold()) for number, line in enumerate(lines_in(text), start=1))
     return [
         {"path": path, "line": number, "text": line.strip()[:_SHOWN]}
-        for number, line, low in folded
-        if all(word in low for word in needles)
+        for number, line, lowered in folded
+        if all(word in lowered for word in needles)
     ]
 
 
@@ -324,16 +324,16 @@ def fetcher(reach: ToolReach, *, max_size: int = 512_000, max_retries: int = 0, 
             Address of the page, beginning with http:// or https://.
         """
         try:
-            page = _fetched(url, reach, limits, max_retries)
+            page = _fetch_page(url, reach, limits, max_retries)
             text = page.text(url, max_size)
         except SetupError as error:
-            raise failed(str(error)) from error
+            raise tool_failure(str(error)) from error
         return readable(text, page.address) if page.media_type in ("text/html", "application/xhtml+xml") else text
 
-    return coming(fetch, replace(READS, open_world=True))
+    return builtin_tool(fetch, replace(READS, open_world=True))
 
 
-def _fetched(url: str, reach: ToolReach, limits: PageLimits, retries: int) -> Page:
+def _fetch_page(url: str, reach: ToolReach, limits: PageLimits, retries: int) -> Page:
     for attempt in range(retries):
         try:
             return fetching.fetch(url, reach.policy, limits)
@@ -381,17 +381,17 @@ def offered(name: str, reach: ToolReach, options: Mapping[str, Any]) -> ToolFunc
     """
     make = OFFERED[name]
     kinds = get_type_hints(make)
-    options_by_name = {option_named(option): option for option in list(inspect.signature(make).parameters)[1:]}
+    options_by_name = {option_named(parameter): parameter for parameter in list(inspect.signature(make).parameters)[1:]}
     arguments: dict[str, Any] = {}
-    for written, value in options.items():
-        option = options_by_name.get(option_named(written))
-        if option is None:
+    for option_name, value in options.items():
+        parameter = options_by_name.get(option_named(option_name))
+        if parameter is None:
             hint = (
-                did_you_mean(written, options_by_name.values())
+                did_you_mean(option_name, options_by_name.values())
                 or f"it has {', '.join(options_by_name.values()) or 'none'}"
             )
-            raise SetupError(f"tool {name} has no option {written!r}: {hint}")
-        arguments[option] = _fitting(name, written, value, kinds[option])
+            raise SetupError(f"tool {name} has no option {option_name!r}: {hint}")
+        arguments[parameter] = _checked_option(name, option_name, value, kinds[parameter])
     tool = make(reach, **arguments)
     return tool if tool.name == name else replace(tool, rule_name=name)
 
@@ -444,7 +444,7 @@ def option_named(name: str) -> str:
     return name.replace("_", "").casefold()
 
 
-def _fitting(name: str, option: str, value: Any, kind: Any) -> Any:
+def _checked_option(name: str, option: str, value: Any, kind: Any) -> Any:
     """Return the value of an option; raise `SetupError` if its type is wrong. A boolean is not accepted as a number."""
     # A kind that is neither a number nor `str` is a list of strings; one string alone counts as a list of one.
     texts = [value] if isinstance(value, str) else value
@@ -496,25 +496,25 @@ def with_arguments(tool: ToolFunction, arguments: Mapping[str, Any], reach: Tool
         values: dict[str, Any] = resolved(dict(arguments), reach.policy, reach.folder)
         return values
 
-    called = (
+    wrapper = (
         _async(function, fixed_arguments)
         if inspect.iscoroutinefunction(function)
         else _plain(function, fixed_arguments)
     )
-    functools.update_wrapper(called, function)
-    called.__signature__ = signature.replace(parameters=remaining)  # type: ignore[attr-defined]  # what inspect looks for
-    return replace(tool, function=called, fixed=dict(arguments))
+    functools.update_wrapper(wrapper, function)
+    wrapper.__signature__ = signature.replace(parameters=remaining)  # type: ignore[attr-defined]  # what inspect looks for
+    return replace(tool, function=wrapper, fixed=dict(arguments))
 
 
 def _async(function: Callable[..., Any], fixed_arguments: Callable[[], dict[str, Any]]) -> Callable[..., Any]:
-    async def called(**arguments: Any) -> Any:
+    async def wrapper(**arguments: Any) -> Any:
         return await function(**fixed_arguments(), **arguments)
 
-    return called
+    return wrapper
 
 
 def _plain(function: Callable[..., Any], fixed_arguments: Callable[[], dict[str, Any]]) -> Callable[..., Any]:
-    def called(**arguments: Any) -> Any:
+    def wrapper(**arguments: Any) -> Any:
         return function(**fixed_arguments(), **arguments)
 
-    return called
+    return wrapper

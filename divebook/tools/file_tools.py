@@ -33,7 +33,7 @@ class ToolReach(NamedTuple):
     """Folder to which relative paths of files refer."""
 
 
-def coming(
+def builtin_tool(
     function: Callable[..., Any], hints: ToolHints, name: str = "", files: FileSpellings | None = None
 ) -> ToolFunction:
     """Return a built-in tool that calls a function. Unless the tool only reads, a person must approve each call.
@@ -52,7 +52,7 @@ def coming(
     )
 
 
-def failed(message: str) -> Exception:
+def tool_failure(message: str) -> Exception:
     """Return an exception that reports a failed tool call to the model. The execution continues."""
     from pydantic_ai.exceptions import ToolFailed
 
@@ -84,10 +84,10 @@ class Folder:
         self._policy = reach.policy
         self._base = reach.folder
         self.root = reach.policy.file(root, reach.folder) if root else reach.folder.resolve()
-        self._allow = [self._anchored(pattern) for pattern in allow]
-        self._deny = [self._anchored(pattern).casefold() for pattern in deny]
+        self._allow = [self._absolute_pattern(pattern) for pattern in allow]
+        self._deny = [self._absolute_pattern(pattern).casefold() for pattern in deny]
 
-    def _anchored(self, pattern: str) -> str:
+    def _absolute_pattern(self, pattern: str) -> str:
         """Return a pattern as a pattern of absolute paths, with links resolved before its first wildcard.
 
         The paths that are compared with the pattern have resolved links, too.
@@ -108,10 +108,10 @@ class Folder:
         try:
             real_path = self._policy.file(path, self.root)
         except SetupError as error:
-            raise failed(f"Access denied: {error}") from error
+            raise tool_failure(f"Access denied: {error}") from error
         is_allowed = not self._allow or any(matches(pattern, real_path.as_posix()) for pattern in self._allow)
         if self.is_denied(real_path) or not is_allowed:
-            raise failed(f"Access denied: {path} is not among the files that this tool may reach")
+            raise tool_failure(f"Access denied: {path} is not among the files that this tool may reach")
         return real_path
 
     @property
@@ -124,7 +124,7 @@ class Folder:
         return in_utf8((path.relative_to(self.root) if path.is_relative_to(self.root) else path).as_posix())
 
     @contextmanager
-    def _reached(self, shown: str, deed: str) -> Iterator[Disk]:
+    def _open_files(self, shown: str, action: str) -> Iterator[Disk]:
         """Yield the blocking file operations of the folder. Errors in the block become error messages for the model."""
         # Links are checked again when a file is opened, so that one created after `find` leads nowhere else
         # (tests/tools/test_races_of_tools.py).
@@ -135,20 +135,22 @@ class Folder:
             policy = PathPolicy(Root(self.root), other_roots, None if HIDDEN in allowed else self._policy.why_protected)
             yield Disk(policy)
         except PathNotAllowedError as error:
-            raise failed(f"Access denied: {error}") from error
+            raise tool_failure(f"Access denied: {error}") from error
         except UnicodeDecodeError as error:
-            raise failed(f"File {shown} is no UTF-8 text (at byte {error.start}), so it cannot be shown") from error
+            raise tool_failure(
+                f"File {shown} is no UTF-8 text (at byte {error.start}), so it cannot be shown"
+            ) from error
         except UnicodeEncodeError as error:
-            raise failed(f"File {shown} cannot be {deed}: it holds half of a character") from error
+            raise tool_failure(f"File {shown} cannot be {action}: it holds half of a character") from error
         except OSError as error:
-            raise failed(f"{shown[:_SHOWN]!r} cannot be {deed}: {error.strerror}") from error
+            raise tool_failure(f"{shown[:_SHOWN]!r} cannot be {action}: {error.strerror}") from error
         finally:
             if policy is not None:
                 policy.close()
 
     def kind(self, path: Path) -> str:
         """Return ``file``, ``folder``, ``nothing`` or ``other`` for a path. Reading an ``other`` path can block."""
-        with self._reached(path.name, "looked at") as disk:
+        with self._open_files(path.name, "looked at") as disk:
             try:
                 status = disk.status(str(path))
             except (FileNotFoundError, NotADirectoryError):
@@ -157,9 +159,9 @@ class Folder:
 
     def text(self, path: Path, shown: str, most: int = MOST_BYTES) -> str:
         """Return the text of a file; raise an error for the model if it is not UTF-8 or has more than `most` bytes."""
-        with self._reached(shown, "read") as disk:
+        with self._open_files(shown, "read") as disk:
             if (size := disk.status(str(path)).size) > most:
-                raise failed(f"File {shown} is too large ({size} bytes): at most {most} bytes can be read")
+                raise tool_failure(f"File {shown} is too large ({size} bytes): at most {most} bytes can be read")
             return disk.read(str(path), length=most).decode("utf-8-sig")
 
     def write(self, path: Path, text: str, shown: str) -> None:
@@ -168,19 +170,19 @@ class Folder:
         Missing folders are created, and the permissions of the file stay.
         """
         self.root.mkdir(parents=True, exist_ok=True)
-        with self._reached(shown, "written") as disk:
+        with self._open_files(shown, "written") as disk:
             content = text.encode()
             disk.make_folder(str(path.parent), parents=True, most=MOST_FOLDERS)
             disk.write(str(path), content)
 
     def names(self, path: Path, shown: str) -> list[str]:
         """Return the names of the entries of a folder, sorted."""
-        with self._reached(shown, "listed") as disk:
+        with self._open_files(shown, "listed") as disk:
             return disk.names(str(path))
 
     def look(self, path: Path, shown: str) -> os.stat_result | None:
         """Return the file status of a path without following a link; None if the path no longer exists."""
-        with self._reached(shown, "looked at") as disk, disk.policy.parent(str(path)) as (folder, name):
+        with self._open_files(shown, "looked at") as disk, disk.policy.parent(str(path)) as (folder, name):
             try:
                 return os.stat(name, dir_fd=folder, follow_symlinks=False)
             except FileNotFoundError:
@@ -188,7 +190,7 @@ class Folder:
 
     def is_folder(self, path: Path) -> bool:
         """Return True if a path is a folder, or a link to a folder that may be accessed."""
-        with self._reached(path.name, "looked at") as disk:
+        with self._open_files(path.name, "looked at") as disk:
             return disk.is_folder(str(path))
 
 
@@ -206,7 +208,7 @@ def file_reader(reach: ToolReach, *, max_size: int = 102_400) -> ToolFunction:
         """
         return folder.text(_file(folder, path), path, max_size)
 
-    return coming(read_file, READS, files=folder.files)
+    return builtin_tool(read_file, READS, files=folder.files)
 
 
 def file_writer(reach: ToolReach, *, allow_list: Sequence[str] = (), deny_list: Sequence[str] = ()) -> ToolFunction:
@@ -225,11 +227,11 @@ def file_writer(reach: ToolReach, *, allow_list: Sequence[str] = (), deny_list: 
         """
         real_path = folder.find(path)
         if folder.kind(real_path) not in ("file", "nothing"):
-            raise failed(f"{path} is not a file")
+            raise tool_failure(f"{path} is not a file")
         folder.write(real_path, content, path)
         return f"Successfully wrote {len(content.encode())} bytes to {path}"
 
-    return coming(write_file, WRITES, files=folder.files)
+    return builtin_tool(write_file, WRITES, files=folder.files)
 
 
 def directory_lister(
@@ -254,25 +256,25 @@ def directory_lister(
         """
         real_path = folder.find(path)
         if folder.kind(real_path) != "folder":
-            raise failed(f"Directory not found: {path}")
+            raise tool_failure(f"Directory not found: {path}")
         visible = [real_path / name for name in folder.names(real_path, path) if not folder.is_denied(real_path / name)]
-        looked = [(entry, folder.look(entry, path)) for entry in visible[:max_entries]]
-        entries = [_entry(folder, entry, status) for entry, status in looked if status is not None]
+        statuses = [(entry, folder.look(entry, path)) for entry in visible[:max_entries]]
+        entries = [_entry(folder, entry, status) for entry, status in statuses if status is not None]
         listed: dict[str, Any] = {"entries": entries}
         if len(visible) > max_entries:
             listed["note"] = f"limited to {max_entries} entries of {len(visible)}"
         return listed
 
-    return coming(list_directory, READS, files=folder.files)
+    return builtin_tool(list_directory, READS, files=folder.files)
 
 
 def _file(folder: Folder, path: str) -> Path:
     real_path = folder.find(path)
     kind = folder.kind(real_path)
     if kind == "nothing":
-        raise failed(f"File not found: {path}")
+        raise tool_failure(f"File not found: {path}")
     if kind != "file":
-        raise failed(f"{path} is not a file")
+        raise tool_failure(f"{path} is not a file")
     return real_path
 
 
@@ -335,11 +337,11 @@ def text_editor(reach: ToolReach, *, name: str = "text_editor") -> ToolFunction:
         """
         real_path = folder.find(path)
         if command != "create" and folder.kind(real_path) == "nothing":
-            raise failed(f"The path {path} does not exist. Please provide a valid path")
+            raise tool_failure(f"The path {path} does not exist. Please provide a valid path")
         edit = _Edit(folder, real_path, path, file_text, old_str, new_str, insert_line, view_range)
         return _COMMANDS[command](edit)
 
-    return coming(edit, _EDITS, name, folder.files)
+    return builtin_tool(edit, _EDITS, name, folder.files)
 
 
 class _Edit(NamedTuple):
@@ -356,21 +358,21 @@ class _Edit(NamedTuple):
         """Return the value of a parameter; raise an error for the model if it is None, but the command requires it."""
         value = getattr(self, parameter)
         if value is None:
-            raise failed(f"Parameter `{parameter}` is required for command: {command}")
+            raise tool_failure(f"Parameter `{parameter}` is required for command: {command}")
         return str(value)
 
     def text(self) -> str:
         """Return the content of the file; raise an error for the model if the path is not a file."""
         if self.folder.kind(self.real_path) != "file":
-            raise failed(f"The path {self.path} is not a file: only view shows folders")
+            raise tool_failure(f"The path {self.path} is not a file: only view shows folders")
         return self.folder.text(self.real_path, self.path)
 
 
 def _view(edit: _Edit) -> str:
     if edit.folder.kind(edit.real_path) == "folder":
         if edit.view_range is not None:
-            raise failed("`view_range` is for files: leave it out for a folder")
-        return _listed(edit)
+            raise tool_failure("`view_range` is for files: leave it out for a folder")
+        return _folder_tree(edit)
     lines = edit.text().split("\n")
     first, last = _range(edit.view_range, len(lines))
     return _numbered(lines, first, last)
@@ -382,11 +384,11 @@ def _range(view_range: list[int] | None, count: int) -> tuple[int, int]:
     first, last = view_range if len(view_range) == 2 else (0, 0)
     last = count if last == -1 else last
     if not 1 <= first <= last <= count:
-        raise failed(f"`view_range` must be [first, last] within the {count} lines of the file, not {view_range}")
+        raise tool_failure(f"`view_range` must be [first, last] within the {count} lines of the file, not {view_range}")
     return first, last
 
 
-def _listed(edit: _Edit) -> str:
+def _folder_tree(edit: _Edit) -> str:
     """Return the entries of a folder and of its subfolders as text, one per line, without hidden entries."""
 
     def entries(folder: Path) -> list[Path]:
@@ -401,7 +403,7 @@ def _listed(edit: _Edit) -> str:
 
 def _create(edit: _Edit) -> str:
     if edit.folder.kind(edit.real_path) != "nothing":
-        raise failed(f"File already exists at: {edit.path}. Cannot overwrite files with command `create`")
+        raise tool_failure(f"File already exists at: {edit.path}. Cannot overwrite files with command `create`")
     text = edit.need("file_text", "create")
     edit.folder.write(edit.real_path, text, edit.path)
     return f"File created successfully at: {edit.path}"
@@ -414,12 +416,12 @@ def _replace(edit: _Edit) -> str:
     count = text.count(old) if old else 0
     if count != 1:
         what = "did not appear" if not count else f"appears {count} times"
-        raise failed(f"No replacement was made: `old_str` {what} in {edit.path}. It must occur exactly once")
+        raise tool_failure(f"No replacement was made: `old_str` {what} in {edit.path}. It must occur exactly once")
     at = text.index(old)
-    changed = text[:at] + new + text[at + len(old) :]
-    edit.folder.write(edit.real_path, changed, edit.path)
+    new_text = text[:at] + new + text[at + len(old) :]
+    edit.folder.write(edit.real_path, new_text, edit.path)
     line = text.count("\n", 0, at) + 1
-    return f"The file {edit.path} has been edited. {_around(changed, line, line + new.count(chr(10)))}"
+    return f"The file {edit.path} has been edited. {_around(new_text, line, line + new.count(chr(10)))}"
 
 
 def _insert(edit: _Edit) -> str:
@@ -427,10 +429,10 @@ def _insert(edit: _Edit) -> str:
     new = edit.need("new_str", "insert")
     lines = edit.text().split("\n")
     if not 0 <= after <= len(lines):
-        raise failed(f"`insert_line` must be between 0 and {len(lines)}, not {after}")
-    changed = "\n".join([*lines[:after], *new.split("\n"), *lines[after:]])
-    edit.folder.write(edit.real_path, changed, edit.path)
-    return f"The file {edit.path} has been edited. {_around(changed, after + 1, after + 1 + new.count(chr(10)))}"
+        raise tool_failure(f"`insert_line` must be between 0 and {len(lines)}, not {after}")
+    new_text = "\n".join([*lines[:after], *new.split("\n"), *lines[after:]])
+    edit.folder.write(edit.real_path, new_text, edit.path)
+    return f"The file {edit.path} has been edited. {_around(new_text, after + 1, after + 1 + new.count(chr(10)))}"
 
 
 def _around(text: str, first: int, last: int) -> str:

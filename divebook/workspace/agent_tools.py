@@ -40,14 +40,14 @@ async def edit(files: FileOperator, path: str, old_string: str, new_string: str,
 async def multi_edit(files: FileOperator, path: str, edits: Sequence[Mapping[str, Any]]) -> str:
     """Make several edits of a file one after the other; all of them or none."""
     try:
-        return await _edited(files, path, edits)
+        return await _apply_edits(files, path, edits)
     except _RefusedError as error:
         return f"Error: {error}"
     except (WorkspaceError, ValueError) as error:
         return f"Error: {error}"
 
 
-async def _edited(files: FileOperator, path: str, edits: Sequence[Mapping[str, Any]]) -> str:
+async def _apply_edits(files: FileOperator, path: str, edits: Sequence[Mapping[str, Any]]) -> str:
     """Make edits and write the file; return a message. Raises `_RefusedError` for the first invalid edit."""
     if not edits:
         raise _RefusedError("there is no edit")
@@ -258,7 +258,7 @@ TIMEOUT = 180.0
 
 
 async def shell(  # noqa: PLR0917 - a model gives them by name
-    runs: Shell,
+    command_shell: Shell,
     files: FileOperator | None,
     command: str,
     timeout_seconds: float = TIMEOUT,
@@ -269,7 +269,7 @@ async def shell(  # noqa: PLR0917 - a model gives them by name
     if not command.strip():
         return _failed_run("the command is empty")
     try:
-        result = await runs.execute(command, timeout=timeout_seconds, env=environment, cwd=cwd)
+        result = await command_shell.execute(command, timeout=timeout_seconds, env=environment, cwd=cwd)
     except ShellTimeoutError as error:
         streams = {"stdout": error.stdout, "stderr": error.stderr}
         return _failed_run(str(error)) | await _cut(files, streams)

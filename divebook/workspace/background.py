@@ -42,7 +42,7 @@ class _Lines:
     def __init__(self) -> None:
         self._lines: deque[OutputLine] = deque()
         self._open_line = {"stdout": "", "stderr": ""}
-        self._held = 0
+        self._size = 0
         self.dropped = 0
         """Number of lines that were dropped unread."""
 
@@ -64,9 +64,9 @@ class _Lines:
 
     def _add(self, line: str, stream: str) -> None:
         self._lines.append(OutputLine(line, stream == "stderr"))
-        self._held += len(line) + 1
-        while self._held > MOST_CHARACTERS:
-            self._held -= len(self._lines.popleft().text) + 1
+        self._size += len(line) + 1
+        while self._size > MOST_CHARACTERS:
+            self._size -= len(self._lines.popleft().text) + 1
             self.dropped += 1
 
     def __len__(self) -> int:
@@ -75,7 +75,7 @@ class _Lines:
     def take(self, most: int | None) -> list[OutputLine]:
         count = len(self._lines) if most is None else min(most, len(self._lines))
         lines = [self._lines.popleft() for _ in range(count)]
-        self._held -= sum(len(line.text) + 1 for line in lines)
+        self._size -= sum(len(line.text) + 1 for line in lines)
         return lines
 
 

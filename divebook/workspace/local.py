@@ -109,7 +109,7 @@ class LocalWorkspace(Workspace):
             raise WorkspaceGoneError(f"the folder {self._default} of a workspace is not there: make it first")
         if self._has_tmp and self._tmp_base is not None and not os.path.isdir(self._tmp_base):
             raise WorkspaceGoneError(f"tmp_base_dir {self._tmp_base} of a workspace is not there: make it first")
-        policy = PathPolicy(self._rooted(str(self._default)), guard=self._guard)
+        policy = PathPolicy(self._open_root(str(self._default)), guard=self._guard)
         files = LocalFileOperator(policy)
         files.describe = functools.partial(_describe_files, files)
         self._file_operator = files
@@ -117,15 +117,15 @@ class LocalWorkspace(Workspace):
             if not folder.is_dir():
                 raise WorkspaceGoneError(f"the allowed folder {folder} of a workspace is not there: make it first")
             if folder != self._default:
-                policy.add(self._rooted(str(folder)))
+                policy.add(self._open_root(str(folder)))
         if self._has_tmp:
             self._scratch = os.path.realpath(tempfile.mkdtemp(prefix="divebook-", dir=self._tmp_base))
-            scratch = self._rooted(self._scratch)
+            scratch = self._open_root(self._scratch)
             policy.add(scratch)
             files.tmp_dir = scratch.name
         return policy
 
-    def _rooted(self, folder: str) -> Root:
+    def _open_root(self, folder: str) -> Root:
         """Open a folder of the workspace. Subclasses may give the folder another name."""
         return Root(folder, openat2=self._openat2)
 
@@ -229,8 +229,8 @@ class VirtualenvWorkspace(LocalWorkspace):
         super().__init__(default_path, **options)
         self._python = python
         self._packages = several(packages, "packages")
-        beside = self._default.with_name(f"{self._default.name}.venv")
-        self.venv_path = beside if venv_path is None else Path(venv_path)
+        default_venv = self._default.with_name(f"{self._default.name}.venv")
+        self.venv_path = default_venv if venv_path is None else Path(venv_path)
 
     async def _setup(self) -> None:
         await super()._setup()
@@ -452,7 +452,7 @@ class _Fence:
         absolute = []
         for path in sorted(path for _, path in bound if path.startswith("/")):
             real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
-            if any(_is_beneath(real, place) for place in self._mounted):
+            if any(_is_beneath(real, folder) for folder in self._mounted):
                 absolute.append(real)
         # A path that was relative when it was bound says only how the file is named. Looking for it takes seconds in
         # folders of the system, so it is done once for each such socket.
@@ -512,17 +512,17 @@ def _fence(program: str, writable: Sequence[str]) -> list[str]:
     symlinks = [
         part
         for link, target in links.items()
-        if not any(_is_beneath(link, place) for place in (*readable, *writable))
+        if not any(_is_beneath(link, folder) for folder in (*readable, *writable))
         for part in ("--symlink", target, link)
     ]
     binds = [part for path in writable for part in ("--bind", path, path)]
     # Root has no capabilities in the fence, and so cannot remount anything to write it or to uncover a hidden socket.
-    alone = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
-    private = ["--dev", "/dev", "--proc", "/proc", "--tmpfs", PRIVATE_TMP]
+    namespaces = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    private_mounts = ["--dev", "/dev", "--proc", "/proc", "--tmpfs", PRIVATE_TMP]
     home = os.path.expanduser("~")  # empty, but programs expect that it exists
-    if home.startswith("/") and not any(_is_beneath(home, place) for place in (*readable, *links, "/dev", "/proc")):
-        private += ["--dir", home]
-    return [program, *private, *mounts, *symlinks, *binds, "--remount-ro", "/", *alone]
+    if home.startswith("/") and not any(_is_beneath(home, folder) for folder in (*readable, *links, "/dev", "/proc")):
+        private_mounts += ["--dir", home]
+    return [program, *private_mounts, *mounts, *symlinks, *binds, "--remount-ro", "/", *namespaces]
 
 
 def _mounts(writable: Sequence[str]) -> list[str]:
@@ -531,7 +531,7 @@ def _mounts(writable: Sequence[str]) -> list[str]:
     real = sorted({os.path.realpath(path) for path in paths if os.path.exists(path)})
     outer: list[str] = []
     for path in real:
-        if path != "/" and not any(_is_beneath(path, place) for place in outer):
+        if path != "/" and not any(_is_beneath(path, folder) for folder in outer):
             outer.append(path)
     return outer
 
@@ -569,21 +569,21 @@ def _is_python(home: Path) -> bool:
 def _links_to(path: str) -> Iterator[tuple[str, str]]:
     """Yield the symbolic links that are followed when a path is opened, each with its target."""
     queue = [part for part in reversed(path.split("/")) if part]
-    place = "/"
+    folder = "/"
     for _ in range(256):  # more than any path that can be opened has
         if not queue:
             return
         name = queue.pop()
         if name == "..":
-            place = os.path.dirname(place)
+            folder = os.path.dirname(folder)
             continue
-        here = os.path.join(place, name)
-        if not os.path.islink(here):
-            place = here
+        current = os.path.join(folder, name)
+        if not os.path.islink(current):
+            folder = current
             continue
-        target = os.readlink(here)
-        yield here, target
-        place = "/" if target.startswith("/") else place
+        target = os.readlink(current)
+        yield current, target
+        folder = "/" if target.startswith("/") else folder
         queue += [part for part in reversed(target.split("/")) if part not in ("", ".")]
 
 

@@ -69,10 +69,10 @@ def open_beneath(folder: int, path: str, flags: int, mode: int) -> int:
     """
     if flags & PATH_ONLY == PATH_ONLY:  # openat2 refuses what openat ignores beside O_PATH
         flags &= PATH_ONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    how = _OpenHow(flags, mode if flags & os.O_CREAT else 0, _NO_MAGICLINKS | _BENEATH)
+    open_how = _OpenHow(flags, mode if flags & os.O_CREAT else 0, _NO_MAGICLINKS | _BENEATH)
     code = 0
     for _ in range(_TRIES):
-        descriptor = _syscall()(_OPENAT2, folder, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
+        descriptor = _syscall()(_OPENAT2, folder, os.fsencode(path), ctypes.byref(open_how), ctypes.sizeof(open_how))
         if descriptor >= 0:
             return int(descriptor)
         code = ctypes.get_errno()
@@ -523,14 +523,14 @@ class PathPolicy:
         text = self.absolute(path)
         rule = ""
         for form in self._forms(text):
-            for root in self._holding(form):
+            for root in self._roots_containing(form):
                 try:
                     return act(root, form)
                 except PathNotAllowedError as error:
                     rule = rule or error.rule
                 except (FileNotFoundError, NotADirectoryError):
                     # "Not found" is reported only for a path inside: the error must not reveal what exists outside.
-                    if self._holding(os.path.normpath(text)):
+                    if self._roots_containing(os.path.normpath(text)):
                         raise
         raise PathNotAllowedError(os.fspath(path).replace("\0", "\\0"), rule, [root.name for root in self._roots])
 
@@ -541,7 +541,7 @@ class PathPolicy:
         with suppress(ValueError, OSError):  # NUL; links in a circle
             yield os.path.realpath(text)
 
-    def _holding(self, text: str) -> list[Root]:
+    def _roots_containing(self, text: str) -> list[Root]:
         """Return the allowed folders that contain a path by its text, the innermost first."""
         return sorted((root for root in self._roots if root.holds(text)), key=lambda root: -len(root.name))
 

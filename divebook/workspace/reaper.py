@@ -43,13 +43,13 @@ GRACE = 0.5
 """Seconds between SIGTERM and SIGKILL."""
 PATIENCE = 10.0
 """Seconds after which processes that cannot be killed are given up."""
-KNOWN = b"k"
+END_CONFIRMED = b"k"
 """Reply of the workspace to the report that a command has ended. Background processes may then continue."""
 READY = b"ready"
 """First message of the helper to the workspace: it can run commands."""
 _SET_CHILD_SUBREAPER = 36
 _MOST_FDS = 5
-_GONE = (ProcessLookupError, PermissionError)
+_KILL_ERRORS = (ProcessLookupError, PermissionError)
 
 
 def _children(pid: int) -> list[int]:
@@ -97,13 +97,13 @@ def _end_all(group: int | None) -> None:
     limit = time.monotonic() + PATIENCE
     while _has_children() and time.monotonic() < limit:
         stopped: set[int] = set()
-        while fresh := _below(os.getpid()) - stopped:
-            for pid in fresh:
-                with suppress(*_GONE):
+        while new_processes := _below(os.getpid()) - stopped:
+            for pid in new_processes:
+                with suppress(*_KILL_ERRORS):
                     os.kill(pid, signal.SIGSTOP)
-            stopped |= fresh
+            stopped |= new_processes
         for pid in stopped:
-            with suppress(*_GONE):
+            with suppress(*_KILL_ERRORS):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.001)
 
@@ -160,14 +160,14 @@ def _watch(control: socket.socket, argv: list[bytes], environ: dict[bytes, bytes
         status = _reap(command)
     with suppress(OSError):
         control.send(f"status {status}\n".encode() if status is not None else b"ended\n")
-    if status is not None and not _is_known(control):
+    if status is not None and not _is_confirmed(control):
         _end_all(None)
 
 
-def _is_known(control: socket.socket) -> bool:
+def _is_confirmed(control: socket.socket) -> bool:
     """Return True if the workspace confirms that it has received the report of the command's end."""
     try:
-        return control.recv(1) == KNOWN
+        return control.recv(1) == END_CONFIRMED
     except OSError:
         return False
 

@@ -131,7 +131,7 @@ class ResourceRegistry:
             raise KeyError(f"no factory for resource {key!r}: register_factory({key!r}, ...)")
         if self._workspace is None:
             raise RuntimeError("the registry is not bound to a workspace: enter one first")
-        with self._awaiting(key):
+        with self._waiting_for(key):
             task = self._creating.get(key)
             if task is None:
                 task = self._creating[key] = asyncio.ensure_future(self._create(key))
@@ -139,7 +139,7 @@ class ResourceRegistry:
             return await asyncio.shield(task)
 
     @contextmanager
-    def _awaiting(self, key: str) -> Iterator[None]:
+    def _waiting_for(self, key: str) -> Iterator[None]:
         """Record during the block that the running factory waits for the resource `key`.
 
         Raise RuntimeError if the factory would wait for itself.

@@ -11,7 +11,7 @@ share a control socket::
 
     reaper -> shell    "pid 4711"      the command runs
     reaper -> shell    "status 256"    the command has ended, with this wait status
-    shell  -> reaper   KNOWN           report received: background processes may live on
+    shell  -> reaper   END_CONFIRMED   report received: background processes may live on
     shell  -> reaper   end of socket   end everything that is left of the command
 
 After a time limit or a cancellation the shell closes its end, and waits until the reaper closes the other one: then
@@ -47,7 +47,7 @@ from divebook.errors import ShellExecutionError, ShellTimeoutError
 from divebook.text.passwords import looks_secret
 from divebook.text.redaction import shared
 from divebook.workspace.paths import PathPolicy, Root
-from divebook.workspace.reaper import KNOWN, READY
+from divebook.workspace.reaper import END_CONFIRMED, READY
 
 DEFAULT_TIMEOUT = 30.0
 """Time limit of a command in seconds, if neither the caller nor the workspace sets one."""
@@ -292,20 +292,20 @@ class _RedactedOutput:
     def __init__(self, listeners: Sequence[OutputListener], *, hides: bool) -> None:
         self._listeners = listeners
         self._hides = hides
-        self._held: dict[str, str] = {}
+        self._pending: dict[str, str] = {}
 
     def __call__(self, stream: str, text: str) -> None:
         if self._hides:
-            text = self._held.pop(stream, "") + text
+            text = self._pending.pop(stream, "") + text
             end = shared().settled_of_named(text)
-            text, self._held[stream] = text[:end], text[end:]
+            text, self._pending[stream] = text[:end], text[end:]
         self._forward(stream, text)
 
     def finish(self) -> None:
         """Forward the text that was held back, when the output has ended."""
-        for stream, text in self._held.items():
+        for stream, text in self._pending.items():
             self._forward(stream, text)
-        self._held.clear()
+        self._pending.clear()
 
     def _forward(self, stream: str, text: str) -> None:
         clean = without_secrets(text) if self._hides else text
@@ -461,7 +461,7 @@ class OutputBuffer:
         self._make_file = make_file
         self._head = bytearray()
         self._tail: deque[bytes] = deque()
-        self._held = 0
+        self._tail_size = 0
         self._file: BinaryIO | None = None
         self.total = 0
         """Number of bytes received so far."""
@@ -477,9 +477,9 @@ class OutputBuffer:
             data = data[room:]
         if data:
             self._tail.append(data)
-            self._held += len(data)
-            while self._held - len(self._tail[0]) >= self._half:
-                self._held -= len(self._tail.popleft())
+            self._tail_size += len(data)
+            while self._tail_size - len(self._tail[0]) >= self._half:
+                self._tail_size -= len(self._tail.popleft())
 
     def _write(self, data: bytes) -> None:
         if self._file is None:
@@ -492,7 +492,7 @@ class OutputBuffer:
     @property
     def dropped(self) -> int:
         """Number of received bytes that are not in memory any more."""
-        return max(0, self.total - len(self._head) - min(self._held, self._half))
+        return max(0, self.total - len(self._head) - min(self._tail_size, self._half))
 
     def text(self) -> str:
         """Return the beginning and the end of the stream as text, with the number of missing bytes between them."""
@@ -577,13 +577,13 @@ class Reapers:
                 return
 
     def _start(self) -> socket.socket:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        shell_end, helper_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with tempfile.TemporaryFile() as errors:
-            with theirs:
-                argv = [*self._prefix(), sys.executable, "-I", "-S", _REAPER, str(theirs.fileno())]
+            with helper_end:
+                argv = [*self._prefix(), sys.executable, "-I", "-S", _REAPER, str(helper_end.fileno())]
                 self._process = subprocess.Popen(
                     argv,
-                    pass_fds=(theirs.fileno(),),
+                    pass_fds=(helper_end.fileno(),),
                     env={},
                     cwd="/",
                     stdin=subprocess.DEVNULL,
@@ -591,8 +591,8 @@ class Reapers:
                     stderr=errors,
                     start_new_session=True,
                 )
-            self._end = ours
-            if not _is_ready(ours):
+            self._end = shell_end
+            if not _is_ready(shell_end):
                 self._stop()
                 errors.seek(0)
                 reason = (
@@ -600,7 +600,7 @@ class Reapers:
                     or "it ended at once, and said nothing"
                 )
                 raise OSError(f"{Path(argv[0]).name} cannot run commands here: {reason}")
-        return ours
+        return shell_end
 
     def _stop(self) -> None:
         if self._end is not None:
@@ -736,7 +736,7 @@ class _Run:
         self._listen = listen
         self._on_start = on_start
         self._undecodable = undecodable
-        self._control, self._theirs = socket.socketpair()
+        self._control, self._reaper_end = socket.socketpair()
         self._control.setblocking(False)  # noqa: FBT003 - as it is called
         self._tasks: list[asyncio.Task[None]] = []
         """Tasks that read the two output streams, and a task that writes the input, if there is any."""
@@ -784,24 +784,24 @@ class _Run:
         continue.
         """
         with suppress(OSError):
-            self._control.send(KNOWN)
+            self._control.send(END_CONFIRMED)
 
     async def _start(self, send: Callable[[Streams], None], stdin: CommandInput) -> None:
         """Send the command to the helper process, and start to read its output."""
         stdin_pipe = os.pipe()
         out = os.pipe()
         err = os.pipe()
-        theirs = (stdin_pipe[0], out[1], err[1])
+        command_ends = (stdin_pipe[0], out[1], err[1])
         try:
             # If this were cancelled, the thread would still send these numbers, which may be other descriptors by then.
-            await shielded(asyncio.to_thread(send, (*theirs, self._theirs.fileno())))
+            await shielded(asyncio.to_thread(send, (*command_ends, self._reaper_end.fileno())))
         except BaseException:
             for end in (stdin_pipe[1], out[0], err[0]):
                 os.close(end)
             raise
         finally:
-            self._theirs.close()
-            for end in theirs:
+            self._reaper_end.close()
+            for end in command_ends:
                 os.close(end)
         self._tasks = [
             asyncio.create_task(self._read(out[0], self._out, STDOUT)),

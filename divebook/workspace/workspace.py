@@ -180,9 +180,9 @@ class Workspace(ABC):
 
     async def _leave(self) -> None:
         """Close all parts, even during a cancellation. The first error is raised at the end."""
-        await shielded(self._closed())
+        await shielded(self._close_all())
 
-    async def _closed(self) -> None:
+    async def _close_all(self) -> None:
         # A `_teardown` may set both to None, as that of the pai-agent-sdk does. They must still be closed.
         shell = self._shell
         files = self._file_operator
@@ -335,16 +335,16 @@ class MessageBus:
 
     def __init__(self, maxlen: int = MOST_MESSAGES) -> None:
         self._messages: deque[tuple[int, BusMessage]] = deque(maxlen=maxlen)
-        self._places: dict[str, int] = {}
+        self._positions: dict[str, int] = {}
         self._count = 0
 
     def subscribe(self, subscriber: str) -> None:
         """Subscribe to all messages that are sent from now on. Idempotent."""
-        self._places.setdefault(subscriber, self._count)
+        self._positions.setdefault(subscriber, self._count)
 
     def unsubscribe(self, subscriber: str) -> None:
         """End a subscription. Unread messages are dropped for this subscriber."""
-        self._places.pop(subscriber, None)
+        self._positions.pop(subscriber, None)
 
     def send(self, message: BusMessage) -> bool:
         """Send a message; return False if the bus still has a message with the same id."""
@@ -356,7 +356,7 @@ class MessageBus:
 
     def peek(self, subscriber: str) -> list[BusMessage]:
         """Return the messages that a subscriber has not consumed yet, without consuming them."""
-        after = self._places.get(subscriber)
+        after = self._positions.get(subscriber)
         if after is None:
             return []
         return [each for number, each in self._messages if number > after and each.target in (None, subscriber)]
@@ -371,7 +371,7 @@ class MessageBus:
         A new subscriber gets an empty list.
         """
         messages = self.peek(subscriber)
-        self._places[subscriber] = self._count
+        self._positions[subscriber] = self._count
         return messages
 
     def clear(self) -> None:

@@ -277,7 +277,7 @@ def test_an_environment_is_as_it_was_where_its_new_container_cannot_be_made(publ
         raise ContainerError("the port is taken")
 
     with monkeypatch.context() as patch:
-        patch.setattr(DockerIsolation, "_made", refuse)
+        patch.setattr(DockerIsolation, "_create_container", refuse)
         with pytest.raises(NotReplacedError, match="is unchanged: the port is taken"):
             asyncio.run(DevEnvManager(published).restore("p", "first"))
     assert run(published, "execute", "p", "cat f /layer")[:2] == (0, "two\ntwo\n")
@@ -293,10 +293,10 @@ def test_a_restore_that_was_interrupted_and_cannot_be_done_again_says_so_once(pu
 
     manager = DevEnvManager(published)
     with monkeypatch.context() as patch:
-        patch.setattr(DockerIsolation, "_made", stop)
+        patch.setattr(DockerIsolation, "_create_container", stop)
         with pytest.raises(KeyboardInterrupt):
             asyncio.run(manager.restore("p", "first"))
-        patch.setattr(DockerIsolation, "_made", refuse)
+        patch.setattr(DockerIsolation, "_create_container", refuse)
         with pytest.raises(DevEnvError, match="was interrupted, and failed when it was repeated: the port is taken"):
             asyncio.run(manager.execute("p", "true"))
         assert asyncio.run(manager.execute("p", "cat f /layer")).stdout == "two\ntwo\n"

@@ -211,12 +211,12 @@ _PAGES = 100
 async def discover_tools(client: Client, definition: MCPServerDefinition) -> Discovered:
     """Return the tools of a server that its definition allows, without tools that a model could not use."""
     tools = [tool async for tool in list_all(client.list_tools, "tools") if definition.allows(tool.name)]
-    offered = (_offered(tool, definition) for tool in tools)
+    offered = (_offered_tool(tool, definition) for tool in tools)
     by_name = {tool.name: tool for tool in offered if tool is not None}  # a server may list a name twice
     return Discovered(tuple(by_name.values()), as_unicode((client.instructions or "").strip())[:LARGEST])
 
 
-async def list_all(ask: Callable[..., Awaitable[Any]], what: str) -> AsyncIterator[Any]:
+async def list_all(ask: Callable[..., Awaitable[Any]], field: str) -> AsyncIterator[Any]:
     """Yield all items of a list that a server returns page by page.
 
     Raises
@@ -229,22 +229,22 @@ async def list_all(ask: Callable[..., Awaitable[Any]], what: str) -> AsyncIterat
     cursors = set[str]()
     for _ in range(_PAGES):
         page = await ask(cursor=cursor)
-        for item in getattr(page, what):
+        for item in getattr(page, field):
             count += 1
             if count > MOST:
-                raise RefusedError(f"it lists more than {MOST} {what}")
+                raise RefusedError(f"it lists more than {MOST} {field}")
             yield item
         cursor = page.next_cursor
         if cursor is None:
             return
         if cursor in cursors:  # a repeated cursor would loop for ever
-            _log.warning("the list of %s of an MCP server ends where it begins to repeat itself", what)
+            _log.warning("the list of %s of an MCP server ends where it begins to repeat itself", field)
             return
         cursors.add(cursor)
-    raise RefusedError(f"its list of {what} has more than {_PAGES} pages")
+    raise RefusedError(f"its list of {field} has more than {_PAGES} pages")
 
 
-def _offered(tool: Tool, definition: MCPServerDefinition) -> OfferedTool | None:
+def _offered_tool(tool: Tool, definition: MCPServerDefinition) -> OfferedTool | None:
     offered = OfferedTool(
         tool.name,
         (tool.description or tool.title or "").strip(),

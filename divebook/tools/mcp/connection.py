@@ -139,9 +139,9 @@ class Connection:
         """Connect to the server and negotiate the protocol; raise `BrokenError`."""
         context = contextvars.Context()  # the connection is of no turn
         self._task = asyncio.create_task(self._hold(), context=context)
-        waited: set[asyncio.Future[Any]] = {self._ready, self._task}
+        tasks: set[asyncio.Future[Any]] = {self._ready, self._task}
         try:
-            await asyncio.wait(waited, timeout=self._patience, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, timeout=self._patience, return_when=asyncio.FIRST_COMPLETED)
         finally:
             if not self._ready.done() and not self._task.done():  # it takes too long, or nobody waits any more
                 self._complaint = f"initialization failed: no answer within {self._patience:g} seconds"
@@ -188,10 +188,10 @@ class Connection:
         """End the connection, and the server process if this connection started one. Idempotent."""
         self._ending.set()
         if self._task is not None:
-            _, stays = await asyncio.wait({self._task}, timeout=CLOSE_TIMEOUT)
-            if stays:  # a server over HTTP need not answer that we go
+            _, unfinished = await asyncio.wait({self._task}, timeout=CLOSE_TIMEOUT)
+            if unfinished:  # a server over HTTP need not answer that we go
                 self._task.cancel()
-                await asyncio.wait(stays)
+                await asyncio.wait(unfinished)
 
     @property
     def client(self) -> Client:
@@ -210,27 +210,28 @@ class Connection:
         """
         if self.has_ended:
             raise BrokenError("not connected", was_sent=False)
-        asking = asyncio.ensure_future(request(self.client))
-        asking.add_done_callback(lambda done: done.cancelled() or done.exception())  # also where nobody waits any more
-        ending = asyncio.ensure_future(self._ending.wait())
-        waited: set[asyncio.Future[Any]] = {asking, ending}
+        request_task = asyncio.ensure_future(request(self.client))
+        # Read the exception even if no caller waits any more; otherwise asyncio logs that it was never retrieved.
+        request_task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        end_task = asyncio.ensure_future(self._ending.wait())
+        tasks: set[asyncio.Future[Any]] = {request_task, end_task}
         try:
-            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-            if not asking.done():
-                raise await self._broken("the connection ended")
-            return asking.result()
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if not request_task.done():
+                raise await self._broken_error("the connection ended")
+            return request_task.result()
         except MCPError as error:
-            raise await self._failed(error) from error
+            raise await self._error_of(error) from error
         except ValidationError as error:
             cause = f"its answer does not keep to the protocol: {error.errors()[0]['msg']}"
             raise RefusedError(cause, is_answer=True) from error
         finally:
-            asking.cancel()
-            ending.cancel()
+            request_task.cancel()
+            end_task.cancel()
 
-    async def _failed(self, error: MCPError) -> BrokenError | RefusedError:
+    async def _error_of(self, error: MCPError) -> BrokenError | RefusedError:
         if error.code == CONNECTION_CLOSED:
-            return await self._broken(f"the connection ended: {error.message}")
+            return await self._broken_error(f"the connection ended: {error.message}")
         if error.message == _SESSION_TERMINATED:  # the server has forgotten us, so it has done nothing
             await self.close()
             return BrokenError("the server has ended the session", was_sent=False)
@@ -241,15 +242,15 @@ class Connection:
         cause = "not supported" if error.code == METHOD_NOT_FOUND else shared().text(error.message)[:_LONGEST]
         return RefusedError(cause, is_answer=True)
 
-    async def _broken(self, what: str) -> BrokenError:
+    async def _broken_error(self, reason: str) -> BrokenError:
         await self.close()
         was_sent = not isinstance(_innermost(self._fault), httpx2.ConnectError | httpx2.ConnectTimeout)
-        return BrokenError(self._cause(what), was_sent=was_sent)
+        return BrokenError(self._cause(reason), was_sent=was_sent)
 
-    def _cause(self, what: str) -> str:
+    def _cause(self, reason: str) -> str:
         """Return the reason why the connection ended, with the last output of the server."""
         fault = _innermost(self._fault)
-        cause = self._complaint or (f"{what}: {str(fault) or type(fault).__name__}" if fault is not None else what)
+        cause = self._complaint or (f"{reason}: {str(fault) or type(fault).__name__}" if fault is not None else reason)
         cause = cause.removesuffix(": Connection closed")  # which says nothing
         return f"{cause} ({self._status.text})" if self._status.text else cause
 
@@ -292,7 +293,9 @@ OpenTransport = Callable[[TransportStatus], AbstractAsyncContextManager[Any]]
 def addresses_of(policy: Policy, host: str) -> list[str]:
     """Resolve a host name to its IP addresses; raise `SetupError` if the policy forbids one of the addresses."""
     policy.host(host)
-    addresses = [str(place[0]) for *_, place in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
+    addresses = [
+        str(socket_address[0]) for *_, socket_address in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    ]
     for address in addresses:
         policy.address(address, host)
     return list(dict.fromkeys(addresses))
@@ -356,7 +359,7 @@ _LONGEST_NAME = 100
 
 
 DEEPEST = 100
-"""Maximum depth of lists and objects in a tool definition, and in a message that `_reread` parses again."""
+"""Maximum depth of lists and objects in a tool definition, and in a message that `_parse_again` parses again."""
 
 
 _TOO_DEEP = f"nested deeper than {DEEPEST} levels"
@@ -370,7 +373,7 @@ def readable(item: Any, server: str) -> Any:
     """
     was_refused = isinstance(item, ValidationError)
     if was_refused:
-        item = _reread(item)
+        item = _parse_again(item)
     message = getattr(item, "message", None)
     if not isinstance(message, JSONRPCResponse):
         return item
@@ -382,7 +385,7 @@ def readable(item: Any, server: str) -> Any:
     return item
 
 
-def _reread(error: ValidationError) -> SessionMessage | ValidationError:
+def _parse_again(error: ValidationError) -> SessionMessage | ValidationError:
     """Parse again a message that the SDK refused as invalid JSON; return the SDK's error if it is really invalid."""
     (first, *_) = error.errors(include_url=False)
     if first["type"] != "json_invalid" or not isinstance(first["input"], str | bytes):
@@ -425,8 +428,8 @@ def _fault(tool: Any) -> str | None:
         validate_server_result(_LISTED, _STRICTEST, {_TOOLS: [tool]})
     except ValidationError as error:
         (first, *_) = error.errors(include_url=False, include_input=False)
-        where = ".".join(str(part) for part in first["loc"] if part not in (_TOOLS, 0))
-        return f"{where}: {first['msg']}" if where else first["msg"]
+        location = ".".join(str(part) for part in first["loc"] if part not in (_TOOLS, 0))
+        return f"{location}: {first['msg']}" if location else first["msg"]
     return None
 
 
@@ -549,15 +552,15 @@ def opener(definition: MCPServerDefinition, policy: Policy, auth: httpx2.Auth | 
     """
     require_variables(definition, policy)  # also of a server that is read as a document, which no start has checked
 
-    def looked_up(text: str) -> Any:
+    def resolve_text(text: str) -> Any:
         return resolved(expanded(text, policy), policy)
 
     if definition.type == "stdio":
         command = _required(definition.command, "command", definition)
         policy.program(command, "Command")
         return lambda status: _over_pipes(
-            [command, *map(looked_up, definition.args)],
-            _environ(definition, looked_up),
+            [command, *map(resolve_text, definition.args)],
+            _environ(definition, resolve_text),
             status,
         )
     if definition.type == "http":
@@ -566,7 +569,7 @@ def opener(definition: MCPServerDefinition, policy: Policy, auth: httpx2.Auth | 
         return lambda status: _over_http(
             url,
             status,
-            headers=_headers(definition, looked_up),
+            headers=_headers(definition, resolve_text),
             auth=auth,
             policy=policy,
             limit=definition.timeout,
@@ -580,16 +583,16 @@ def _required(value: str | None, key: str, definition: MCPServerDefinition) -> s
     return value
 
 
-def _environ(definition: MCPServerDefinition, looked_up: Callable[[str], str]) -> dict[str, str]:
-    environ = {name: looked_up(value) for name, value in definition.env.items()}
+def _environ(definition: MCPServerDefinition, resolve_text: Callable[[str], str]) -> dict[str, str]:
+    environ = {name: resolve_text(value) for name, value in definition.env.items()}
     shared().know_all(environ)
     return environ
 
 
-def _headers(definition: MCPServerDefinition, looked_up: Callable[[str], str]) -> dict[str, str]:
-    headers = {name: looked_up(value) for name, value in definition.headers.items()}
+def _headers(definition: MCPServerDefinition, resolve_text: Callable[[str], str]) -> dict[str, str]:
+    headers = {name: resolve_text(value) for name, value in definition.headers.items()}
     if definition.authorization_token:
-        token = looked_up(definition.authorization_token)
+        token = resolve_text(definition.authorization_token)
         shared().know(token)
         headers["Authorization"] = f"Bearer {token.removeprefix('Bearer ')}"
     shared().know_all(headers)
@@ -633,9 +636,9 @@ async def _over_http(
             status.status = response.status_code if response.is_error else 0
             status.text = f"HTTP {status.status}{_ADVICE.get(status.status, '')}" if status.status else ""
         if "content-encoding" in response.headers:  # a small answer would become one that fills our memory
-            response.stream = _Counted(response.stream, 0, "a compressed answer, which it was not asked for")
+            response.stream = _LimitedBody(response.stream, 0, "a compressed answer, which it was not asked for")
         elif not response.headers.get("content-type", "").startswith("text/event-stream"):
-            response.stream = _Counted(response.stream, LARGEST, f"an answer of more than {LARGEST} bytes")
+            response.stream = _LimitedBody(response.stream, LARGEST, f"an answer of more than {LARGEST} bytes")
 
     async with (
         httpx2.AsyncClient(
@@ -657,7 +660,7 @@ _ADVICE = {
 }
 
 
-class _Counted(httpx2.AsyncByteStream):
+class _LimitedBody(httpx2.AsyncByteStream):
     """HTTP response body with a maximum size. The SDK itself limits only event streams."""
 
     def __init__(self, stream: Any, most: int, more: str) -> None:

@@ -26,7 +26,7 @@ GRACE = 0.7
 
 The sum is less than the SDK waits (2 + 2) before it would end the guard.
 """
-_KEPT = 1000
+_LAST_BYTES = 1000
 _CHUNK = 1 << 16
 _IN = 0
 _OUT = 1
@@ -47,12 +47,12 @@ class _Server:
         self.code: int | None = None
         self.pid = os.fork()
         if not self.pid:
-            self._become(command, out, err)
+            self._execute(command, out, err)
         os.close(out)
         os.close(err)
 
     @staticmethod
-    def _become(command: list[str], out: int, err: int) -> None:
+    def _execute(command: list[str], out: int, err: int) -> None:
         if _IS_LINUX:
             ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and the server would inherit that
@@ -88,20 +88,20 @@ def _last_words(output: bytes) -> bytes:
 
     The output may contain secrets, which are redacted later. A secret that was cut would not be recognized.
     """
-    end = output[-_KEPT:]
-    if len(output) <= _KEPT:
+    end = output[-_LAST_BYTES:]
+    if len(output) <= _LAST_BYTES:
         return end
     return end.partition(b"\n")[2] or end.partition(b" ")[2]
 
 
-def _watch(server: _Server, most: int, ended: int) -> str:
+def _watch(server: _Server, most: int, child_ended: int) -> str:
     """Forward the server's output until the server or the input ends.
 
     Return the reason if the guard must stop the server, an empty string otherwise.
     """
     watched = select.poll()
     watched.register(_IN, 0)  # detects the end only; the data belong to the server
-    for source in (server.out, server.err, ended):
+    for source in (server.out, server.err, child_ended):
         watched.register(source, select.POLLIN)
     line = 0
     until = float("inf")
@@ -117,8 +117,8 @@ def _watch(server: _Server, most: int, ended: int) -> str:
             if line > most:
                 return f"it sent a message of more than {most} bytes"
             _write(data)
-        elif ready.get(ended):
-            os.read(ended, _CHUNK)
+        elif ready.get(child_ended):
+            os.read(child_ended, _CHUNK)
             server.all_ended()
             if server.code is not None:
                 return ""
@@ -133,10 +133,10 @@ def _write(data: bytes) -> None:
         data = data[os.write(_OUT, data) :]
 
 
-def _soon(is_so: Callable[[], bool]) -> bool:
+def _wait_until(condition: Callable[[], bool]) -> bool:
     """Poll a condition for up to `GRACE` seconds; return True if it became true."""
     until = time.monotonic() + GRACE
-    while not is_so():
+    while not condition():
         if time.monotonic() > until:
             return False
         time.sleep(0.01)
@@ -145,10 +145,10 @@ def _soon(is_so: Callable[[], bool]) -> bool:
 
 def _end(server: _Server) -> None:
     """End the server and its descendants: wait for them, then send SIGTERM, then SIGKILL."""
-    if _soon(server.all_ended):
+    if _wait_until(server.all_ended):
         return
     os.killpg(0, signal.SIGTERM)  # the guard itself ignores it
-    if _soon(server.all_ended):
+    if _wait_until(server.all_ended):
         return
     while _IS_LINUX and not server.all_ended():  # orphans of any group are re-parented to this process
         for pid in _children():
@@ -170,16 +170,16 @@ def main(most: str, *command: str) -> None:
         os.setsid()
     if _IS_LINUX:
         ctypes.CDLL(None).prctl(_SUBREAPER, 1)
-    ended, tell = os.pipe()
-    os.set_blocking(tell, False)
-    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
+    child_ended, wakeup = os.pipe()
+    os.set_blocking(wakeup, False)
+    signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     server = _Server(list(command))
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # set after the fork, so the server keeps the defaults
     reason = ""
     try:
-        reason = _watch(server, int(most), ended)
+        reason = _watch(server, int(most), child_ended)
     except BrokenPipeError:  # divebook was killed, or has closed the connection
         pass
     finally:

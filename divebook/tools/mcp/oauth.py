@@ -35,12 +35,12 @@ _HEADERS = 10.0
 """Seconds that a browser may take to send its request."""
 _SHOWN = 200
 """Maximum number of characters of foreign text, such as an address or an error, in an error message."""
-_HERE = frozenset({"localhost", "127.0.0.1", "::1"})
-_SAID = {
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_REPLIES = {
     True: ("200 OK", "divebook has heard it. You may close this page."),
     False: ("404 Not Found", "Nobody has asked for this page."),
 }
-NOT_HERE: Final = (
+NO_LOCAL_REDIRECT: Final = (
     "a new token needs a browser, which comes back to {}: write a RedirectURI of this machine with a port, such as "
     "http://localhost:8085/oauth/callback, put a token into the file of its TokenStore, or write AuthorizationToken"
 )
@@ -72,19 +72,19 @@ class Consent:
             The address cannot be redirected to this machine, or the browser was not redirected in time.
         """
         page = urlsplit(address)
-        back = self._redirect
-        if page.scheme != "https" and not (page.scheme == "http" and page.hostname in _HERE):
+        redirect_url = self._redirect
+        if page.scheme != "https" and not (page.scheme == "http" and page.hostname in _LOOPBACK):
             raise OAuthFlowError(f"the page on which it asks for leave is not https: {address[:_SHOWN]}")
-        if back.scheme != "http" or back.hostname not in _HERE or back.port is None:
-            raise OAuthFlowError(NOT_HERE.format(back.geturl()))
+        if redirect_url.scheme != "http" or redirect_url.hostname not in _LOOPBACK or redirect_url.port is None:
+            raise OAuthFlowError(NO_LOCAL_REDIRECT.format(redirect_url.geturl()))
         redirect: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
         handler = partial(self._handle, parse_qs(page.query)["state"][-1], redirect)
         try:
-            listener = await asyncio.start_server(handler, back.hostname, back.port)
+            listener = await asyncio.start_server(handler, redirect_url.hostname, redirect_url.port)
         except OSError as error:
             raise OAuthFlowError(
-                f"port {back.port} cannot be listened on ({error}): write a RedirectURI with a free port, which the "
-                "server knows"
+                f"port {redirect_url.port} cannot be listened on ({error}): write a RedirectURI with a free port, "
+                "which the server knows"
             ) from error
         async with listener:
             _log.warning("MCP server %s asks for your leave; if no browser opens, open %s", self._server, address)
@@ -114,7 +114,7 @@ class Consent:
                 parameters = self._matching_parameters((await reader.readuntil(b"\r\n\r\n")).decode("latin-1"), state)
                 if parameters is not None and not redirect.done():
                     redirect.set_result(parameters)
-                status, text = _SAID[parameters is not None]
+                status, text = _REPLIES[parameters is not None]
                 writer.write(
                     f"HTTP/1.1 {status}\r\ncontent-type: text/plain\r\ncontent-length: {len(text)}\r\n"
                     f"connection: close\r\n\r\n{text}".encode()
@@ -230,11 +230,11 @@ def provider_of(definition: MCPServerDefinition, policy: Policy, sealing: Sealin
         client_name="divebook", redirect_uris=[redirect], scope=" ".join(oauth.scopes) or None
     )
 
-    where = oauth.token_store or TokenStoreDefinition()
+    token_store = oauth.token_store or TokenStoreDefinition()
     client = _client(oauth, redirect, policy)
     storage = Tokens(client)
-    if where.type == FILE and where.path is not None:
-        storage = FileTokens(policy.file(Path(where.path).expanduser(), Path()), sealing, client)
+    if token_store.type == FILE and token_store.path is not None:
+        storage = FileTokens(policy.file(Path(token_store.path).expanduser(), Path()), sealing, client)
     consent = Consent(definition.name, str(redirect))
     return OAuthClientProvider(definition.url, metadata, storage, consent.ask, consent.answer)
 

@@ -84,14 +84,14 @@ class OpenCalls:
         else:
             request.refuse()
 
-    async def answering(self, calling: Coroutine[Any, Any, T], elicit: Elicit) -> T:
+    async def answering(self, work: Coroutine[Any, Any, T], elicit: Elicit) -> T:
         """Run a tool call and return its result. Meanwhile `elicit` answers the requests that the server sends.
 
         Requests that are open when the call ends are passed to another call. Without another call they are refused.
         """
         open_call = _OpenCall()
         self._calls.append(open_call)
-        call = asyncio.ensure_future(calling)
+        call = asyncio.ensure_future(work)
         request = asyncio.ensure_future(open_call.requests.get())
         try:
             while True:
@@ -114,20 +114,20 @@ class OpenCalls:
 
 async def _answer(request: _Request, call: asyncio.Future[Any], elicit: Elicit) -> None:
     """Answer a request of the server with the result of `elicit`. Withdraw the question if the tool call ends first."""
-    asking = asyncio.ensure_future(elicit(request.payload))
+    answer_task = asyncio.ensure_future(elicit(request.payload))
     try:
-        await _first_of(call, asking)
-        if not asking.done():
+        await _first_of(call, answer_task)
+        if not answer_task.done():
             await elicit.withdraw()
-            await asyncio.wait({asking})
+            await asyncio.wait({answer_task})
         elif not request.answer.done():  # done already if the connection has ended
-            request.answer.set_result(asking.result())
+            request.answer.set_result(answer_task.result())
     finally:
         request.refuse()
-        if not asking.done():
-            asking.cancel()
+        if not answer_task.done():
+            answer_task.cancel()
             with anyio.CancelScope(shield=True):  # it must be counted as ended before the call ends
-                await asyncio.wait({asking})
+                await asyncio.wait({answer_task})
 
 
 async def _first_of(*futures: asyncio.Future[Any]) -> None:

@@ -80,9 +80,9 @@ class Server:
         self._sealing = sealing or Sealing()
         self._connection: Connection | None = None
         self._opening = asyncio.Lock()
-        self._under_way = 0
+        self._open_requests = 0
         self._open_calls = OpenCalls()
-        self._stopping: asyncio.TimerHandle | None = None
+        self._stop_timer: asyncio.TimerHandle | None = None
         self._is_closed = False
 
     @property
@@ -193,10 +193,10 @@ class Server:
                 await (calling if elicit is None else self._open_calls.answering(calling, elicit)), self.name
             )
         except RefusedError as error:
-            failed = self._error("call_tool", str(error))
+            failure = self._error("call_tool", str(error))
             if not error.is_answer:
-                raise failed from error
-            return with_advice(CallOutcome(str(failed), is_error=True), self.name)
+                raise failure from error
+            return with_advice(CallOutcome(str(failure), is_error=True), self.name)
 
     async def _elicit(self, context: Any, params: Any) -> Any:  # noqa: ARG002 - the SDK names both
         """Answer an elicitation request (a question to a person) that the server sends during a tool call."""
@@ -248,7 +248,7 @@ class Server:
                 raise self._error(operation, error.cause) from error
 
     async def _ask_once(self, operation: str, request: Callable[[Client], Awaitable[T]], limit: float | None) -> T:
-        connection = await self._connected(operation)
+        connection = await self._current_connection(operation)
         try:
             async with asyncio.timeout(limit):
                 return await connection.ask(request)
@@ -260,39 +260,41 @@ class Server:
 
     @contextmanager
     def _in_use(self) -> Iterator[None]:
-        self._under_way += 1
-        if self._stopping is not None:
-            self._stopping.cancel()
+        self._open_requests += 1
+        if self._stop_timer is not None:
+            self._stop_timer.cancel()
         try:
             yield
         finally:
-            self._under_way -= 1
-            if not self._under_way:
-                self._stopping = asyncio.get_running_loop().call_later(self._idle_after, self._stop)
+            self._open_requests -= 1
+            if not self._open_requests:
+                self._stop_timer = asyncio.get_running_loop().call_later(self._idle_after, self._stop)
 
     def _stop(self) -> None:
         if self._connection is not None:
             self._connection.end()
 
-    async def _connected(self, operation: str) -> Connection:
+    async def _current_connection(self, operation: str) -> Connection:
         async with self._opening:
             if self._connection is not None and not self._connection.has_ended:
                 return self._connection
             if self._is_closed:
                 raise self._error(operation, "not connected: its environment is closed")
-            self._connection = await self._opened(operation)
+            self._connection = await self._open_connection(operation)
             return self._connection
 
-    async def _opened(self, operation: str) -> Connection:
+    async def _open_connection(self, operation: str) -> Connection:
         from divebook.tools.mcp.connection import AUTO, HANDSHAKE, LEGACY, BrokenError, Connection, opener
         from divebook.tools.mcp.oauth import PATIENCE
 
         try:
-            opened = await anyio.to_thread.run_sync(opener, self.definition, self.policy, self._credentials)
+            open_transport = await anyio.to_thread.run_sync(opener, self.definition, self.policy, self._credentials)
             mode = LEGACY if self.definition.asks_within_calls else AUTO
             patience = HANDSHAKE if self.definition.oauth is None else HANDSHAKE + PATIENCE
-            sampled = None if self.sampling is None else self._sample
-            connection = Connection(opened, self._elicit, sampled, mode=mode, patience=patience, server=self.name)
+            sample = None if self.sampling is None else self._sample
+            connection = Connection(
+                open_transport, self._elicit, sample, mode=mode, patience=patience, server=self.name
+            )
             await connection.open()
         except (SetupError, OSError) as error:
             raise self._error(operation, f"not connected: {error}") from error
@@ -303,8 +305,8 @@ class Server:
     async def close(self) -> None:
         """End the connection for good. Later requests fail."""
         self._is_closed = True
-        if self._stopping is not None:
-            self._stopping.cancel()
+        if self._stop_timer is not None:
+            self._stop_timer.cancel()
         async with self._opening:
             if self._connection is not None:
                 await self._connection.close()
@@ -373,9 +375,9 @@ class Servers(Mapping[str, Server]):
 
     async def close(self) -> None:
         """End all connections concurrently, also those of replaced servers, within `CLOSING` seconds."""
-        ending = [asyncio.ensure_future(server.close()) for server in (*self._servers.values(), *self._replaced)]
-        if ending:
-            await asyncio.wait(ending, timeout=CLOSING)
+        tasks = [asyncio.ensure_future(server.close()) for server in (*self._servers.values(), *self._replaced)]
+        if tasks:
+            await asyncio.wait(tasks, timeout=CLOSING)
 
 
 class ServedDocuments:

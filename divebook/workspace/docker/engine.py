@@ -45,8 +45,8 @@ _SECONDS = 60
 _NETWORKS = ("none", "host", "bridge", "default")
 """Names of networks that every container engine has."""
 _ENDING = 15.0
-_MOMENT = 0.01
-_LOOKS = (0.1, 0.2, 0.4)
+_SHORT_PAUSE = 0.01
+_CHECK_INTERVALS = (0.1, 0.2, 0.4)
 """Seconds between checks whether a command has ended that keeps its streams open. The last pause repeats."""
 _FAILED = b"OCI runtime exec failed"
 
@@ -76,7 +76,9 @@ def engine_socket(url: str) -> str:
                 is_socket = stat.S_ISSOCK(os.stat(path).st_mode)
             except OSError:
                 is_socket = False
-            raise (EngineUnavailableError if is_socket else UnusableEngineError)(_silent(url, error)) from error
+            raise (EngineUnavailableError if is_socket else UnusableEngineError)(
+                _unreachable_text(url, error)
+            ) from error
     return path
 
 
@@ -89,7 +91,7 @@ def require_image(image: str) -> None:
         engine.close_now()
 
 
-def _silent(url: str, error: Exception) -> str:
+def _unreachable_text(url: str, error: Exception) -> str:
     return f"no container engine answers at {url}: start it, or set DOCKER_HOST ({error})"
 
 
@@ -107,7 +109,7 @@ class Engine:
         self._open_client: Any = None
         self._guards: dict[tuple[str, str | None], Guard] = {}
         """Guards, which end commands, by id of the container and user."""
-        self._held: dict[str, Hijacked] = {}
+        self._input_connections: dict[str, ProcessStream] = {}
         # Marks of commands: below 2^42 KiB, in a random range for each process, since several may use one container.
         self._marks = itertools.count(random.SystemRandom().randrange(1 << 36, 1 << 42))
 
@@ -131,7 +133,9 @@ class Engine:
         container: str = (await self._request(lambda client: client.containers.create(**plan.arguments()), subject)).id
         try:
             if not plan.is_kept:  # the container ends when this connection closes, even if this process is killed
-                self._held[container] = await self._hijacked(f"containers/{container}/attach?stream=1&stdin=1", {})
+                self._input_connections[container] = await self._open_stream(
+                    f"containers/{container}/attach?stream=1&stdin=1", {}
+                )
             await self._request(lambda client: client.api.start(container), subject)
         except BaseException:
             await self.remove(container)
@@ -174,11 +178,11 @@ class Engine:
 
     async def leave(self, container: str) -> None:
         """Close all connections to a container. The container then ends, unless it is a kept one."""
-        held = self._held.pop(container, None)
+        connection = self._input_connections.pop(container, None)
         for key in [key for key in self._guards if key[0] == container]:
             await self._guards.pop(key).close()
-        if held is not None:
-            held.close()
+        if connection is not None:
+            connection.close()
 
     async def close(self) -> None:
         """Close the docker-py client. Idempotent."""
@@ -237,28 +241,28 @@ class Engine:
         command.terminal = terminal
         guard = self._guards.get((container, user))
         if guard is None:  # one for each user: without capabilities a user can end only processes of the same user
-            guard = self._guards[container, user] = Guard(lambda argv: self._guarding(container, user, argv))
-        printed = Printed(out, err, listen, undecodable)
+            guard = self._guards[container, user] = Guard(lambda argv: self._start_guard(container, user, argv))
+        output = CommandOutput(out, err, listen, undecodable)
         has_ended = False
         try:
             async with asyncio.timeout(None if seconds is None else max(0.0, started + seconds - time.monotonic())):
-                await guard.begin(command.mark)
+                await guard.register(command.mark)
                 options = {"stdin": bool(stdin), "workdir": workdir, "environment": dict(environ)}
                 # Shielded from a cancellation: a command that is half started could not be ended.
                 await shielded(self._begin(command, marked(command.mark, argv), **options))
-                code = await self._wait_for(command, stdin, printed)
+                code = await self._wait_for(command, stdin, output)
                 has_ended = True
-                printed.finish()
+                output.finish()
         except TimeoutError:
             return CommandOutcome(-signal.SIGKILL, timed_out=True, seconds=time.monotonic() - started)
         finally:
             try:
-                await shielded(guard.done(command.mark) if has_ended else self._end(command, guard))
+                await shielded(guard.unregister(command.mark) if has_ended else self._end(command, guard))
             finally:  # even if it is cancelled once more meanwhile
                 if command.connection is not None:
                     command.connection.close()
-        if printed.beginning.startswith(_FAILED):
-            raise ContainerError(f"cannot run in {workdir}: {printed.beginning.decode(errors='replace').strip()}")
+        if output.beginning.startswith(_FAILED):
+            raise ContainerError(f"cannot run in {workdir}: {output.beginning.decode(errors='replace').strip()}")
         return CommandOutcome(code, timed_out=False, seconds=time.monotonic() - started)
 
     async def _begin(self, command: _Command, argv: Sequence[str], **options: Any) -> None:
@@ -267,26 +271,26 @@ class Engine:
             lambda client: client.api.exec_create(command.container, list(argv), **settings), command.subject
         )
         command.id = answer["Id"]
-        command.connection = await self._hijacked(
+        command.connection = await self._open_stream(
             f"exec/{command.id}/start", {"Detach": False, "Tty": command.terminal}
         )
 
-    async def _wait_for(self, command: _Command, stdin: CommandInput, printed: Printed) -> int:
+    async def _wait_for(self, command: _Command, stdin: CommandInput, output: CommandOutput) -> int:
         """Pass on input and output of a command until the command has ended; return its exit status."""
         assert command.connection is not None  # noqa: S101 - it has begun
-        reading = asyncio.create_task(_read(command.connection, printed, is_plain=command.terminal))
+        reading = asyncio.create_task(_read(command.connection, output, is_plain=command.terminal))
         tasks = [reading]
         if stdin:
-            tasks.append(asyncio.create_task(_give(command.connection, stdin, in_terminal=command.terminal)))
-        waits = itertools.chain(_LOOKS, itertools.repeat(_LOOKS[-1]))
+            tasks.append(asyncio.create_task(_send_input(command.connection, stdin, in_terminal=command.terminal)))
+        pauses = itertools.chain(_CHECK_INTERVALS, itertools.repeat(_CHECK_INTERVALS[-1]))
         status = None
         try:
             while status is None:
                 if reading.done():
                     reading.result()  # raises if the output could not be stored
-                    await asyncio.sleep(_MOMENT)
+                    await asyncio.sleep(_SHORT_PAUSE)
                 else:
-                    await asyncio.wait([reading], timeout=next(waits))
+                    await asyncio.wait([reading], timeout=next(pauses))
                 status = await self._status(command)
             await asyncio.wait([reading], timeout=DRAIN)  # background processes may hold its streams open
         finally:
@@ -311,7 +315,7 @@ class Engine:
         Therefore this repeats until the command has ended and no process with its mark is left.
         """
         if command.id is None:
-            await guard.done(command.mark)
+            await guard.unregister(command.mark)
             return
         limit = time.monotonic() + _ENDING
         is_ended = False
@@ -321,19 +325,19 @@ class Engine:
                 is_ended = await guard.end(command.mark) and status is not None
         except (ContainerError, EngineUnavailableError):  # the container is gone with all its processes
             return
-        if not is_ended and command.container in self._held:
+        if not is_ended and command.container in self._input_connections:
             await self.remove(command.container)
 
-    async def _guarding(self, container: str, user: str | None, argv: Sequence[str]) -> Hijacked:
+    async def _start_guard(self, container: str, user: str | None, argv: Sequence[str]) -> ProcessStream:
         """Start the shell script of a guard in a container; return the connection to its input and output."""
         command = _Command(container, 0, user=user)
         await self._begin(command, argv, stdin=True)
         assert command.connection is not None  # noqa: S101 - it has begun
         return command.connection
 
-    async def _hijacked(self, path: str, body: Mapping[str, Any]) -> Hijacked:
+    async def _open_stream(self, path: str, body: Mapping[str, Any]) -> ProcessStream:
         version = (await asyncio.to_thread(self._client)).api.api_version
-        return await hijacked(self._url.removeprefix(_UNIX), f"/v{version}/{path}", body)
+        return await open_stream(self._url.removeprefix(_UNIX), f"/v{version}/{path}", body)
 
     # --- docker-py -------------------------------------------------------------------------------------------------
 
@@ -346,7 +350,7 @@ class Engine:
             try:
                 self._open_client = docker.DockerClient(base_url=self._url, timeout=_SECONDS, version="auto")
             except (docker.errors.DockerException, OSError) as error:
-                raise EngineUnavailableError(_silent(self._url, error)) from error
+                raise EngineUnavailableError(_unreachable_text(self._url, error)) from error
         return self._open_client
 
     async def _request(self, request: Callable[[Any], T], subject: str, remedy: str = "") -> T:
@@ -389,7 +393,7 @@ class _Command:
     """Callback that gets the command's process id; None after it was called."""
     id: str | None = None
     """Id of the command at the container engine; None until the engine has created the command."""
-    connection: Hijacked | None = None
+    connection: ProcessStream | None = None
     user: str | None = None
     terminal: bool = False
 
@@ -399,7 +403,7 @@ class _Command:
         return f"container {self.container}"
 
 
-async def _give(connection: Hijacked, stdin: CommandInput, *, in_terminal: bool) -> None:
+async def _send_input(connection: ProcessStream, stdin: CommandInput, *, in_terminal: bool) -> None:
     last = b""
     async for piece in pieces_of(stdin):
         await connection.send(piece)
@@ -410,9 +414,9 @@ async def _give(connection: Hijacked, stdin: CommandInput, *, in_terminal: bool)
         await connection.send(b"", is_last=True)
 
 
-async def _read(connection: Hijacked, printed: Printed, *, is_plain: bool) -> None:
+async def _read(connection: ProcessStream, output: CommandOutput, *, is_plain: bool) -> None:
     async for stream, piece in connection.plain_pieces() if is_plain else connection.pieces():
-        printed.feed(piece, is_error=stream == STDERR)
+        output.feed(piece, is_error=stream == STDERR)
 
 
 # --- streams of the engine: an HTTP request that becomes a connection to a process in a container ---
@@ -427,7 +431,7 @@ STDERR = 2
 _PIECE = 1 << 16
 
 
-class Hijacked:
+class ProcessStream:
     """A stream connection to the input and output of a process in a container."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -460,7 +464,7 @@ class Hijacked:
         self._writer.close()
 
 
-async def hijacked(socket: str, path: str, body: Mapping[str, Any]) -> Hijacked:
+async def open_stream(socket: str, path: str, body: Mapping[str, Any]) -> ProcessStream:
     """Send an HTTP request that upgrades to a stream connection ("hijacking"); return the connection.
 
     Raises
@@ -482,7 +486,7 @@ async def hijacked(socket: str, path: str, body: Mapping[str, Any]) -> Hijacked:
             raise
     except (OSError, asyncio.IncompleteReadError) as error:
         raise EngineUnavailableError(f"the container engine at {socket} does not answer: {error}") from error
-    return Hijacked(reader, writer)
+    return ProcessStream(reader, writer)
 
 
 async def _require_switched(reader: asyncio.StreamReader, path: str) -> None:
@@ -495,13 +499,13 @@ async def _require_switched(reader: asyncio.StreamReader, path: str) -> None:
 _MOST_BEGINNING = 2000
 
 
-class Printed:
+class CommandOutput:
     """Receiver of the output of a command: stores it in buffers and forwards the text to a callback."""
 
     def __init__(
         self, out: OutputBuffer, err: OutputBuffer, listen: OutputListener | None, undecodable: str = "replace"
     ) -> None:
-        self._kept = (out, err)
+        self._buffers = (out, err)
         self._listen = listen
         make = codecs.getincrementaldecoder("utf-8")
         self._decoders = (make(errors=undecodable), make(errors=undecodable))
@@ -512,7 +516,7 @@ class Printed:
         """Add the next bytes of stdout or stderr."""
         if len(self.beginning) < _MOST_BEGINNING:
             self.beginning += data[:_MOST_BEGINNING]
-        self._kept[is_error].feed(data)
+        self._buffers[is_error].feed(data)
         self._forward(data, is_error=is_error)
 
     def finish(self) -> None:
@@ -587,21 +591,21 @@ class Guard:
     The guard is started for the first command, and again if a command has killed it.
     """
 
-    def __init__(self, start: Callable[[Sequence[str]], Awaitable[Hijacked]]) -> None:
+    def __init__(self, start: Callable[[Sequence[str]], Awaitable[ProcessStream]]) -> None:
         self._start = start
-        self._connection: Hijacked | None = None
+        self._connection: ProcessStream | None = None
         self._lock = asyncio.Lock()
         self._live: set[int] = set()
         self._replies: asyncio.Queue[bytes] = asyncio.Queue()
         self._reading: asyncio.Task[None] | None = None
 
-    async def begin(self, mark: int) -> None:
+    async def register(self, mark: int) -> None:
         """Register a command by its mark. Its processes are ended if this process dies."""
         async with self._lock:
             self._live.add(mark)
             await self._send(f"begin {mark}")
 
-    async def done(self, mark: int) -> None:
+    async def unregister(self, mark: int) -> None:
         """Unregister a command that has ended. Its background processes continue."""
         async with self._lock:
             self._live.discard(mark)
@@ -637,7 +641,7 @@ class Guard:
                 await self._connection.send(f"begin {mark}\n".encode())
         await self._connection.send(f"{line}\n".encode())
 
-    async def _read(self, connection: Hijacked) -> None:
+    async def _read(self, connection: ProcessStream) -> None:
         async for _, piece in connection.pieces():
             self._replies.put_nowait(piece)
         self._replies.put_nowait(b"")
@@ -668,9 +672,9 @@ LABEL = "divebook.workspace"
 """Name of the label that each container has which divebook creates; the value is the mounted folder."""
 # The first process of a container cannot be killed from inside, and a waiting shell reaps orphans. A command that kills
 # everything it can therefore does not end the container (test_a_command_that_kills_all_it_can).
-_ALIVE = ["/bin/sh", "-c", "while cat >/dev/null; [ $? -gt 128 ]; do :; done"]
+_UNTIL_INPUT_ENDS = ["/bin/sh", "-c", "while cat >/dev/null; [ $? -gt 128 ]; do :; done"]
 """First program of a container that is not kept. It ends when the connection to its input is closed."""
-_KEPT = ["/bin/sh", "-c", "while :; do sleep 3600; done"]
+_SLEEP = ["/bin/sh", "-c", "while :; do sleep 3600; done"]
 
 
 class PublishedPort(NamedTuple):
@@ -726,7 +730,7 @@ class ContainerPlan:
         binds = {self.folder: self.workdir, **self.mounts}
         options: dict[str, Any] = {
             "image": self.image,
-            "command": list(self.command) or (_KEPT if self.is_kept else _ALIVE),
+            "command": list(self.command) or (_SLEEP if self.is_kept else _UNTIL_INPUT_ENDS),
             "entrypoint": [],
             "user": self.user,
             "working_dir": self.workdir,
@@ -765,7 +769,7 @@ class ContainerUse(NamedTuple):
     """Size in bytes of the files that were written outside mounted folders."""
 
 
-class KeepingEngine(Engine):
+class PersistentEngine(Engine):
     """Client of the container engine with further requests, for containers and images that are kept."""
 
     async def pull(self, image: str) -> None:
@@ -853,11 +857,11 @@ class KeepingEngine(Engine):
         size = next((each.get("SizeRw", 0) for each in sizes if each["Id"].startswith(container)), 0)
         now = stats["cpu_stats"]
         before = stats["precpu_stats"]
-        spent = now["cpu_usage"]["total_usage"] - before["cpu_usage"]["total_usage"]
-        passed = now.get("system_cpu_usage", 0) - before.get("system_cpu_usage", 0)
+        used_time = now["cpu_usage"]["total_usage"] - before["cpu_usage"]["total_usage"]
+        total_time = now.get("system_cpu_usage", 0) - before.get("system_cpu_usage", 0)
         cores = now.get("online_cpus") or 1
         memory = stats["memory_stats"].get("usage", 0) - stats["memory_stats"].get("stats", {}).get("inactive_file", 0)
-        return ContainerUse(100 * cores * spent / passed if passed > 0 else 0.0, max(0, memory), size)
+        return ContainerUse(100 * cores * used_time / total_time if total_time > 0 else 0.0, max(0, memory), size)
 
     async def labelled(self, labels: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
         """Return the containers that have all of the given labels: a dict from id to all labels of the container."""

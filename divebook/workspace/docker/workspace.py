@@ -121,7 +121,7 @@ class DockerWorkspace(LocalWorkspace):
         self._remove = remove
         self._engine = engine or Engine()
         self._container: str | None = None
-        self._outlet = Outlet.to(several(allow, "allow"), told) if allow else None
+        self._egress = ContainerEgress.to(several(allow, "allow"), told) if allow else None
         self._plan = ContainerPlan(
             image or "",
             str(self._default),
@@ -162,8 +162,8 @@ class DockerWorkspace(LocalWorkspace):
         self._policy()
         self._require_mounts()
         mounts = {} if self._scratch is None else {self._scratch: _SCRATCH}
-        if self._outlet is not None:
-            mounts[await self._outlet.open()] = INSIDE
+        if self._egress is not None:
+            mounts[await self._egress.open()] = INSIDE
         self._container = await self._container_for(mounts)
         self.ports = await self._engine.ports(self._container) if self._plan.ports else {}
         self._shell = DockerShell(
@@ -174,12 +174,12 @@ class DockerWorkspace(LocalWorkspace):
             scratch=lambda: None if self._scratch is None else (self._scratch, _SCRATCH),
             default_timeout=self._shell_timeout,
             environ=self._environ,
-            secrets=self._all_secrets if self._secrets is not None or self._outlet is not None else None,
+            secrets=self._all_secrets if self._secrets is not None or self._egress is not None else None,
             user=self._command_user,
             terminal=self._terminal,
         )
-        if self._outlet is not None:
-            await self._start_relay(self._outlet)
+        if self._egress is not None:
+            await self._start_relay(self._egress)
 
     def _require_mounts(self) -> None:
         for folder in self._plan.mounts:  # the engine would create a missing one, for its own user
@@ -196,9 +196,9 @@ class DockerWorkspace(LocalWorkspace):
         container = await self._engine.find({**labels, LABEL: plan.folder}) if self._keep else None
         return container or await self._engine.start(replace(plan, labels=labels))
 
-    async def _start_relay(self, outlet: Outlet) -> None:
+    async def _start_relay(self, egress: ContainerEgress) -> None:
         """Start the relay to the proxy inside the container. The relay is ready when its command has ended."""
-        result = await self.shell.execute(outlet.command)
+        result = await self.shell.execute(egress.command)
         if result.exit_code:
             reason = f"the image {self._plan.image} cannot open the way to its hosts, which needs Python"
             raise ContainerError(f"{reason}: {result.stderr.strip()}")
@@ -209,9 +209,9 @@ class DockerWorkspace(LocalWorkspace):
         The variables are passed to each command, so that the container does not store them.
         """
         secrets = dict(self._secrets()) if self._secrets is not None else {}
-        return secrets if self._outlet is None else {**self._outlet.environ, **secrets}
+        return secrets if self._egress is None else {**self._egress.environ, **secrets}
 
-    def _rooted(self, folder: str) -> Root:
+    def _open_root(self, folder: str) -> Root:
         """Open a folder with its path in the container, so that links made there are resolved correctly."""
         return Root(folder, name=_SCRATCH if folder == self._scratch else self._workdir, openat2=self._openat2)
 
@@ -222,8 +222,8 @@ class DockerWorkspace(LocalWorkspace):
             if container is not None and self._is_removed:
                 await self._engine.remove(container)
         finally:
-            if self._outlet is not None:
-                await self._outlet.close()
+            if self._egress is not None:
+                await self._egress.close()
             await self._engine.close()
             await super()._teardown()
 
@@ -249,8 +249,8 @@ class DockerWorkspace(LocalWorkspace):
         return {name: value for name, value in fields.items() if value is not None}
 
 
-def _require(holds: bool, message: str) -> None:  # noqa: FBT001 - what must hold
-    if not holds:
+def _require(condition: bool, message: str) -> None:  # noqa: FBT001 - what must hold
+    if not condition:
         raise ValueError(message)
 
 
@@ -375,8 +375,8 @@ class DockerShell(Shell):
         result = command_result(outcome.code, out, err, timed_out=outcome.timed_out, duration=outcome.seconds)
         if scratch is not None:
             host, inside = scratch
-            result.stdout_file = _translated(result.stdout_file, host, inside)
-            result.stderr_file = _translated(result.stderr_file, host, inside)
+            result.stdout_file = _path_inside(result.stdout_file, host, inside)
+            result.stderr_file = _path_inside(result.stderr_file, host, inside)
         return result
 
     def _inside(self, cwd: str | None) -> str:
@@ -398,7 +398,7 @@ class DockerShell(Shell):
         await self._engine.leave(self._container)
 
 
-def _translated(path: str | None, host: str, inside: str) -> str | None:
+def _path_inside(path: str | None, host: str, inside: str) -> str | None:
     """Convert the path of a file in `host` to its path in the container, where `host` is mounted at `inside`."""
     return None if path is None else path.replace(host, inside, 1)
 
@@ -411,7 +411,7 @@ PORT = 3128
 _NAMES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 
 
-class Outlet:
+class ContainerEgress:
     """Network access of one container: a proxy on this machine, whose socket lies in a mounted folder.
 
     Parameters
@@ -426,7 +426,7 @@ class Outlet:
         """Folder of this machine that the container mounts at `INSIDE`; None while closed."""
 
     @classmethod
-    def to(cls, allow: Iterable[str], on_answer: Callable[[EgressAnswer], None]) -> Outlet:
+    def to(cls, allow: Iterable[str], on_answer: Callable[[EgressAnswer], None]) -> ContainerEgress:
         """Create network access to the hosts in `allow`; see `Egress`."""
         return cls(Egress(allow, on_answer=on_answer))
 

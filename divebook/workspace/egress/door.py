@@ -18,21 +18,21 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         writer.write_eof()
 
 
-async def _lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    far = None
+async def _relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    proxy_writer = None
     try:
-        far_reader, far = await asyncio.open_unix_connection(sys.argv[1])
-        await asyncio.gather(_copy(reader, far), _copy(far_reader, writer))
+        proxy_reader, proxy_writer = await asyncio.open_unix_connection(sys.argv[1])
+        await asyncio.gather(_copy(reader, proxy_writer), _copy(proxy_reader, writer))
     except OSError:
         pass  # one side has closed, or the proxy does not run: the client sees the end of its connection
     finally:
-        for end in (far, writer):
+        for end in (proxy_writer, writer):
             if end is not None:
                 end.close()
 
 
 async def _serve(listening: socket.socket) -> None:
-    async with await asyncio.start_server(_lead, sock=listening) as server:
+    async with await asyncio.start_server(_relay, sock=listening) as server:
         await server.serve_forever()
 
 

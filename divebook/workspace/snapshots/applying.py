@@ -30,7 +30,16 @@ from divebook.workspace.snapshots.restore import (
     same_content,
 )
 from divebook.workspace.snapshots.take import Snapshots, digest_of
-from divebook.workspace.snapshots.tree import CHANGED, FOLDER, RENAMED, FileChange, LeftOut, Tree, TreeEntry, shown_path
+from divebook.workspace.snapshots.tree import (
+    CHANGED,
+    FOLDER,
+    RENAMED,
+    FileChange,
+    Tree,
+    TreeEntry,
+    TreeProblem,
+    shown_path,
+)
 
 PROTECTED = "protected, and not named"
 """Reason that a restored tree gives for a protected file that it leaves out."""
@@ -146,7 +155,9 @@ def restore_tree(root: Root, tree: Tree, get: Callable[[str], bytes], by_name: C
         allowed, left_out = without_protected(changes, root.path, by_name)
         writer.write({change.path: change.after for change in allowed}, get, is_exact=True)
     missing = {change.path for change in left_out if change.after is not None}
-    problems = [LeftOut(shown_path(path), PROTECTED) for path in sorted(missing) if tree.entries[path].kind != FOLDER]
+    problems = [
+        TreeProblem(shown_path(path), PROTECTED) for path in sorted(missing) if tree.entries[path].kind != FOLDER
+    ]
     entries = {path: entry for path, entry in tree.entries.items() if path not in missing}
     return Tree(digest_of(entries), entries, (*tree.problems, *problems))
 

@@ -62,7 +62,7 @@ _NEW_FOLDER_MODE = 0o777
 _PARENT_MODE = 0o755
 _OWNER_ALL = 0o700
 _NO_LOCKS = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
-_STAYS = (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY)
+_FOLDER_IN_USE = (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY)
 """Errors of ``rmdir`` for which a folder stays: it contains other files, or a file system is mounted there."""
 _NO_HARD_LINKS = (errno.EPERM, errno.EACCES, errno.EXDEV, errno.EMLINK, errno.ENOSYS, errno.EOPNOTSUPP)
 
@@ -346,12 +346,12 @@ class _Journal:
         except OSError as error:
             if error.errno != errno.EXDEV:  # another file system is mounted inside the folder
                 raise
-            beside = _beside(number)
+            copy_name = _temporary_copy_name(number)
             with suppress(FileNotFoundError):  # left by a write that was killed while it copied
-                os.unlink(beside, dir_fd=folder)
+                os.unlink(copy_name, dir_fd=folder)
             state = os.stat(staged, dir_fd=self._folder, follow_symlinks=False)
-            _copy(staged, self._folder, beside, folder, state)
-            os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
+            _copy(staged, self._folder, copy_name, folder, state)
+            os.rename(copy_name, name, src_dir_fd=folder, dst_dir_fd=folder)
 
     def undo(self, steps: Sequence[_Step]) -> None:
         """Undo the steps that were made, in reverse order, and remove the journal. Can be repeated after a kill.
@@ -389,7 +389,7 @@ class _Journal:
         try:
             with self._root.parent(step.path) as (folder, name):
                 with suppress(FileNotFoundError):
-                    os.unlink(_beside(number), dir_fd=folder)
+                    os.unlink(_temporary_copy_name(number), dir_fd=folder)
                 if current is not None and current.kind == FOLDER and (before is None or before.kind != FOLDER):
                     with suppress(OSError):  # it contains later files of a person
                         os.rmdir(name, dir_fd=folder)
@@ -424,7 +424,7 @@ def _is_unchanged(state: os.stat_result, name: str, folder: int) -> bool:
     return (now.st_ino, now.st_mtime_ns, now.st_size) == (state.st_ino, state.st_mtime_ns, state.st_size)
 
 
-def _beside(number: int) -> str:
+def _temporary_copy_name(number: int) -> str:
     """Return the name of a temporary copy, needed if a path lies in another file system than the journal folder."""
     return f"{JOURNAL_FOLDER}-{number}"
 
@@ -448,7 +448,7 @@ def _remove_folder(name: str, folder: int, *, may_stay: bool) -> None:
     try:
         os.rmdir(name, dir_fd=folder)
     except OSError as error:
-        if not (may_stay and error.errno in _STAYS):
+        if not (may_stay and error.errno in _FOLDER_IN_USE):
             raise
 
 
@@ -572,7 +572,7 @@ def put_back(root: Root, present: Mapping[str, TreeEntry], target: Mapping[str, 
     OSError, PathNotAllowedError
         A file cannot be written, or a path leads out meanwhile. Changes made so far stay.
     """
-    unlocked = _unlocked(root, present, target)
+    unlocked = _unlock_changed_folders(root, present, target)
     surplus = [path for path in present if path not in target]
     for path in sorted(surplus, reverse=True):  # the content of a folder sorts behind it
         _remove(root, path, present[path].kind)
@@ -594,7 +594,7 @@ def put_back(root: Root, present: Mapping[str, TreeEntry], target: Mapping[str, 
             _set_mode(root, path, target[path].mode)
 
 
-def _unlocked(root: Root, present: Mapping[str, TreeEntry], target: Mapping[str, TreeEntry]) -> list[str]:
+def _unlock_changed_folders(root: Root, present: Mapping[str, TreeEntry], target: Mapping[str, TreeEntry]) -> list[str]:
     """Make read-only folders writable if entries in them change; return their paths."""
     changed = {path for path in {*present, *target} if present.get(path) != target.get(path)}
     around = {path.rpartition("/")[0] for path in changed}

@@ -38,7 +38,7 @@ from divebook.documents.repository import matches
 from divebook.events.values import StoredFile
 from divebook.workspace.paths import Root
 from divebook.workspace.snapshots.restore import GetContent, put_back
-from divebook.workspace.snapshots.tree import FILE, FOLDER, LINK, NO_ENTRIES, LeftOut, Tree, TreeEntries, TreeEntry
+from divebook.workspace.snapshots.tree import FILE, FOLDER, LINK, NO_ENTRIES, Tree, TreeEntries, TreeEntry, TreeProblem
 from divebook.workspace.workspace import several
 
 # --- snapshots of one folder: taken as it changes, and restored ---
@@ -171,7 +171,7 @@ _OVERFLOW = 0x4000
 _IGNORED = 0x8000
 _IS_FOLDER = 0x40000000
 _WRITTEN = _MODIFY | _ATTRIB | _CLOSE_WRITE
-_COME = _CREATE | _TO
+_APPEARED = _CREATE | _TO
 _GONE = _DELETE
 _ONLY_FOLDERS = 0x01000000
 _NOT_FOLLOWED = 0x02000000
@@ -262,30 +262,30 @@ class _ReportedChanges:
 
     def __init__(self) -> None:
         self.names: dict[str, set[str]] = {}
-        self._written: set[tuple[str, str]] = set()
+        self._written_files: set[tuple[str, str]] = set()
         """Written files as folder and name, until they are renamed or removed."""
-        self._moving: set[int] = set()
+        self._renames: set[int] = set()
         """inotify cookies of renames of written files whose new name was not reported yet."""
         self._has_new_folders = False
 
     @property
     def is_unsure(self) -> bool:
         """True if a changed file may have another name than the reported one, so that everything must be examined."""
-        return self._has_new_folders or bool(self._moving)
+        return self._has_new_folders or bool(self._renames)
 
     def record(self, folder: str, name: str, mask: int, cookie: int) -> None:
         """Record one inotify event for an entry of a folder."""
         self.names.setdefault(folder, set()).add(name)
         entry = folder, name
         if mask & _IS_FOLDER:  # changes in a new folder are not reported before it is watched
-            self._has_new_folders |= bool(mask & _COME)
+            self._has_new_folders |= bool(mask & _APPEARED)
             return
-        if entry in self._written and mask & (_COME | _GONE | _FROM):
-            self._written.discard(entry)
-            self._moving.add(cookie if mask & _FROM else 0)
-        if mask & _WRITTEN or (mask & _TO and cookie in self._moving):
-            self._written.add(entry)
-            self._moving.discard(cookie)
+        if entry in self._written_files and mask & (_APPEARED | _GONE | _FROM):
+            self._written_files.discard(entry)
+            self._renames.add(cookie if mask & _FROM else 0)
+        if mask & _WRITTEN or (mask & _TO and cookie in self._renames):
+            self._written_files.add(entry)
+            self._renames.discard(cookie)
 
 
 # --- the digest of a tree: a hash of hashes, so that only the folders above a change are hashed again. Pure. ---
@@ -299,7 +299,7 @@ class Digests:
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, bytes] = {}
+        self._folder_digests: dict[str, bytes] = {}
         self._stale: set[str] = {""}
 
     def mark_stale(self, folder: str) -> None:
@@ -310,23 +310,23 @@ class Digests:
 
     def forget(self, folder: str) -> None:
         """Remove the digest of a folder that was deleted."""
-        self._known.pop(folder, None)
+        self._folder_digests.pop(folder, None)
         self._stale.discard(folder)
 
     def of(self, entries: Mapping[str, TreeEntry], children: Mapping[str, set[str]]) -> str:
         """Compute the digests of changed folders; return the digest of the whole tree in hexadecimal."""
         for folder in sorted(self._stale, key=_depth, reverse=True):
             if folder in children:
-                self._known[folder] = self._folder(folder, entries, children[folder])
+                self._folder_digests[folder] = self._folder(folder, entries, children[folder])
         self._stale = set()
-        return self._known[""].hex()
+        return self._folder_digests[""].hex()
 
     def _folder(self, folder: str, entries: Mapping[str, TreeEntry], names: set[str]) -> bytes:
         hasher = sha256()
         prefix = f"{folder}/" if folder else ""
         for name in sorted(names):
             entry = entries[prefix + name]
-            content = self._known[prefix + name] if entry.kind == FOLDER else os.fsencode(entry.content)
+            content = self._folder_digests[prefix + name] if entry.kind == FOLDER else os.fsencode(entry.content)
             hasher.update(f"{entry.kind} {entry.mode:o} {len(content)} ".encode() + os.fsencode(name) + b"\0" + content)
         return hasher.digest()
 
@@ -402,7 +402,7 @@ class TreeScanner:
         self._children: dict[str, set[str]] = {"": set()}
         self._signs: dict[str, dict[str, _Sign]] = {}
         """Signs (ctime, inode, size) of entries by folder and name. Racy files have none, and so are read again."""
-        self._listed: dict[str, tuple[_Sign, list[str]]] = {}
+        self._listings: dict[str, tuple[_Sign, list[str]]] = {}
         """Ctime and inode of each folder at its last listing, and the names in it."""
         self._racy: set[str] = set()
         """Racy files: their sign may have stayed the same although they changed after the last scan."""
@@ -411,7 +411,7 @@ class TreeScanner:
         self._is_new = True
         self._is_relinked = False
         self._next_racy: set[str] = set()
-        self._began = 0
+        self._scan_start = 0
 
     def forget(self) -> None:
         """Forget the last scan, so that the next scan examines everything."""
@@ -427,7 +427,7 @@ class TreeScanner:
         self.contents = {}
         self._next_racy = set()
         self._is_relinked = False
-        self._began = time.time_ns()
+        self._scan_start = time.time_ns()
         watch = self._watch
         names_by_folder = watch.drain() if watch is not None else {}
         if watch is None or everything or self._is_new or watch.is_lost:
@@ -476,7 +476,7 @@ class TreeScanner:
                 try:
                     status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
                 except FileNotFoundError:
-                    self._gone(path)
+                    self._remove_entry(path)
                 else:
                     self._entry(path, name, status, descriptor)
         finally:
@@ -490,7 +490,7 @@ class TreeScanner:
             prefix = f"{folder}/" if folder else ""
             names = self._listing(folder, descriptor)
             for name in self._children.setdefault(folder, set()).difference(names):
-                self._gone(prefix + name)
+                self._remove_entry(prefix + name)
             sign_of = self._signs.setdefault(folder, {}).get
             stat_of = os.stat
             for name in names:
@@ -508,14 +508,14 @@ class TreeScanner:
         """Return the names in a folder, from the last listing if the ctime shows that the folder did not change."""
         status = os.fstat(descriptor)
         sign = (status.st_ctime_ns, status.st_ino)
-        listing = self._listed.get(folder)
+        listing = self._listings.get(folder)
         if listing is not None and listing[0] == sign:
             return listing[1]
         names = os.listdir(descriptor)
-        if self._began - status.st_ctime_ns >= SLACK:
-            self._listed[folder] = sign, names
+        if self._scan_start - status.st_ctime_ns >= SLACK:
+            self._listings[folder] = sign, names
         else:
-            self._listed.pop(folder, None)
+            self._listings.pop(folder, None)
         return names
 
     def _entry(self, path: str, name: str, status: os.stat_result, folder: int, *, deep: bool = False) -> None:
@@ -525,7 +525,7 @@ class TreeScanner:
         if entry is None and self._is_left_out(path, name):
             return
         if entry is not None and (entry.kind == FOLDER) is not stat.S_ISDIR(mode):
-            self._gone(path)
+            self._remove_entry(path)
             entry = None
         if stat.S_ISDIR(mode):
             self._folder_entry(path, name, status, folder, deep=deep)
@@ -551,14 +551,14 @@ class TreeScanner:
             self._leave_out(path, TOO_DEEP)
             return
         sign = self._sign_of(path)
-        is_known = path in self._children and sign is not None and sign[0] == status.st_ino
-        is_seen = self._watch is None or self._watch.sees(path)
-        if path in self._children and not deep and not (is_known and is_seen):
-            self._gone(path)  # another folder with the same name: the watch is on the old one
+        is_same_folder = path in self._children and sign is not None and sign[0] == status.st_ino
+        is_watched = self._watch is None or self._watch.sees(path)
+        if path in self._children and not deep and not (is_same_folder and is_watched):
+            self._remove_entry(path)  # another folder with the same name: the watch is on the old one
         if sign != _folder_sign(status) or path not in self._children or path in self.problems:
             self._set(path, TreeEntry(FOLDER, status.st_mode & 0o7777), _folder_sign(status))
             self._children.setdefault(path, set())
-        if deep or not (is_known and is_seen):
+        if deep or not (is_same_folder and is_watched):
             try:
                 below = os.open(name, _LIST, dir_fd=folder)
             except PermissionError:
@@ -586,7 +586,7 @@ class TreeScanner:
         content, status, is_stable = result
         digest = sha256(content).hexdigest()
         self.contents[digest] = content
-        if not is_stable or self._began - status.st_ctime_ns < SLACK:
+        if not is_stable or self._scan_start - status.st_ctime_ns < SLACK:
             self._next_racy.add(path)
         mode = status.st_mode & 0o7777
         mtime = status.st_mtime_ns
@@ -631,19 +631,19 @@ class TreeScanner:
         return self._signs.get(folder, {}).get(name)
 
     def _leave_out(self, path: str, reason: str) -> None:
-        self._gone(path)
+        self._remove_entry(path)
         self.problems[path] = reason
 
-    def _gone(self, path: str) -> None:
+    def _remove_entry(self, path: str) -> None:
         folder, _, name = path.rpartition("/")
         for child in list(self._children.get(path, ())):
-            self._gone(f"{path}/{child}")
+            self._remove_entry(f"{path}/{child}")
         if self._children.pop(path, None) is not None:
             self._digests.forget(path)
             if self._watch is not None:
                 self._watch.remove(path)
         self._signs.pop(path, None)
-        self._listed.pop(path, None)
+        self._listings.pop(path, None)
         self._signs.get(folder, {}).pop(name, None)
         self.problems.pop(path, None)
         self._linked.discard(path)
@@ -653,9 +653,9 @@ class TreeScanner:
             self.delta[path] = None
             self._digests.mark_stale(folder)
 
-    def problem_list(self) -> tuple[LeftOut, ...]:
+    def problem_list(self) -> tuple[TreeProblem, ...]:
         """Return the paths with problems and their reasons, sorted by path."""
-        return tuple(LeftOut(path, reason) for path, reason in sorted(self.problems.items()))
+        return tuple(TreeProblem(path, reason) for path, reason in sorted(self.problems.items()))
 
 
 # --- trees in events: rows of a whole tree, or of its changes. Pure. ---
@@ -681,14 +681,14 @@ def manifest_of(delta: Mapping[str, TreeEntry | None], contents: Mapping[str, by
 
 def _row(path: str, entry: TreeEntry | None, contents: Mapping[str, bytes]) -> list[Any]:
     if entry is None:
-        return [_written(path)]
+        return [_storable_name(path)]
     if entry.kind != FILE:
-        return [_written(path), entry.kind, entry.mode, _written(entry.content)]
+        return [_storable_name(path), entry.kind, entry.mode, _storable_name(entry.content)]
     content = StoredFile(entry.content, entry.size, contents.get(entry.content))
-    return [_written(path), entry.kind, entry.mode, content, entry.mtime]
+    return [_storable_name(path), entry.kind, entry.mode, content, entry.mtime]
 
 
-def _written(text: str) -> str | bytes:
+def _storable_name(text: str) -> str | bytes:
     """Return a name in a form that an event can store: bytes if the name is not UTF-8."""
     try:
         text.encode()

@@ -40,7 +40,7 @@ TreeEntries: TypeAlias = Mapping[str, TreeEntry]
 NO_ENTRIES: TreeEntries = {}
 
 
-class LeftOut(NamedTuple):
+class TreeProblem(NamedTuple):
     """A path that a tree leaves out, or whose content changed while it was read, with the reason."""
 
     path: str
@@ -53,7 +53,7 @@ class Tree(NamedTuple):
     digest: str
     """SHA-256 over the names, kinds, modes and contents of all entries, in hexadecimal."""
     entries: TreeEntries
-    problems: tuple[LeftOut, ...] = ()
+    problems: tuple[TreeProblem, ...] = ()
 
 
 class FileChange(NamedTuple):
@@ -86,25 +86,25 @@ def changes_between(before: Mapping[str, TreeEntry], after: Mapping[str, TreeEnt
     [('renamed', 'a', 'b'), ('added', None, 'c')]
     """
     differences = {path: (old, new) for path, old, new in _differing(before, after)}
-    deleted: dict[tuple[str, int], list[str]] = {}
+    deleted_paths: dict[tuple[str, int], list[str]] = {}
     for path, (old, new) in differences.items():
         if new is None and old is not None and old.kind == FILE:
-            deleted.setdefault((old.content, old.mode), []).append(path)
+            deleted_paths.setdefault((old.content, old.mode), []).append(path)
     changes: list[FileChange] = []
-    moved: set[str] = set()
+    renamed_paths: set[str] = set()
     for path, (old, new) in sorted(differences.items()):
         if old is None and new is not None:
-            candidates = deleted.get((new.content, new.mode)) if new.kind == FILE and new.size else None
+            candidates = deleted_paths.get((new.content, new.mode)) if new.kind == FILE and new.size else None
             old_path = candidates.pop(0) if candidates else None
             if old_path is not None:
-                moved.add(old_path)
+                renamed_paths.add(old_path)
             if old_path is None:
                 changes.append(FileChange(path, ADDED, None, new))
             else:
                 changes.append(FileChange(path, RENAMED, differences[old_path][0], new, old_path))
         else:
             changes.append(FileChange(path, DELETED if new is None else CHANGED, old, new))
-    return [change for change in changes if change.kind != DELETED or change.path not in moved]
+    return [change for change in changes if change.kind != DELETED or change.path not in renamed_paths]
 
 
 def _differing(
@@ -130,7 +130,7 @@ def shown_path(path: str) -> str:
 MOST_BYTES = 200_000
 """Maximum size in bytes of a file whose changed lines are counted."""
 MOST_COUNTED = 200
-_NAMED = 5
+_MOST_NAMED = 5
 
 
 def summary_of(changes: Sequence[FileChange], get: Callable[[str], bytes]) -> list[dict[str, Any]]:
@@ -185,8 +185,8 @@ def short_summary(changes: Sequence[FileChange]) -> str:
     '1 changed, 1 added: a.py, b.py'
     """
     counts = Counter(change.kind for change in changes)
-    paths = ", ".join(shown_path(change.path) for change in changes[:_NAMED])
-    more = f" and {len(changes) - _NAMED} more" if len(changes) > _NAMED else ""
+    paths = ", ".join(shown_path(change.path) for change in changes[:_MOST_NAMED])
+    more = f" and {len(changes) - _MOST_NAMED} more" if len(changes) > _MOST_NAMED else ""
     return f"{', '.join(f'{count} {kind}' for kind, count in counts.items())}: {paths}{more}"
 
 
