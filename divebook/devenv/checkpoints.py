@@ -91,6 +91,8 @@ class EnvironmentCheckpoints:
 
     def repair(self) -> None:
         """Remove what killed processes left: unfinished checkpoints are deleted, unfinished replacements are undone."""
+        # A temporary folder with a manifest and a free name is complete, or was replaced by a write that did not
+        # finish.
         for remainder in self._folder.glob(f"{_SAVING_PREFIX}*"):
             try:
                 path = self.path(_manifest(remainder)["name"])
@@ -147,6 +149,7 @@ class EnvironmentCheckpoints:
         """Write the manifest of a new checkpoint and rename its temporary folder; return the path of the manifest."""
         write_json(temporary / _MANIFEST, {"schema_version": SCHEMA, "name": name, **fields})
         path = self.path(name)
+        # A folder cannot be replaced atomically. A kill between the two renames is undone by `repair`.
         if path.exists():
             replaced = self._folder / f"{_SAVING_PREFIX}{secrets.token_hex(6)}"
             path.rename(replaced)
@@ -231,6 +234,7 @@ class EnvironmentCheckpoints:
 
         While a checkpoint is damaged nothing is deleted: its contents are unknown.
         """
+        # All checkpoints must be readable: a content that only a damaged one uses must not be deleted.
         names = [path.name for path in self._folder.glob("[!.]*")]
         try:
             rows = [rows for name in names for rows in self._rows(name).values()]
@@ -399,13 +403,16 @@ async def restore(environments: Environments, isolation: Isolation, name: str, *
     checkpoints.repair()
     checkpoints.trees(name)
     await isolation.require(checkpoints.path(name), checkpoints.artefacts(name))
+    # Everything was checked before this point. From here on the environment changes.
     await asyncio.to_thread(end_processes, state["id"])
     backup = backup and name != BACKUP
     if backup:
         await save(environments, isolation, BACKUP, overwrite=True, force=True)
+    # Recorded first: after a kill, the next command finds the phase and repeats the restore.
     environments.write(isolation.folder, {**state, "phase": RESTORING, "restoring": name})
     try:
         await put_back(environments, isolation, name)
+    # The old container is in place again, so the recorded state is valid and the backup is not needed.
     except NotReplacedError as error:
         environments.write(isolation.folder, state)
         if backup:

@@ -147,6 +147,7 @@ class DockerIsolation(Isolation):
             mounts={str(mount.source): mount.inside for mount in self._mounts if mount.target != self._workdir},
             ports=ports,
             command=[self.text(word) for word in self.section.get("command", ())],
+            # `keep` makes the workspace reuse a container with the same labels. A random label prevents this.
             labels={**self._labels, f"{LABEL}.made": secrets.token_hex(8)},  # no other is found in its place
         )
         async with workspace:
@@ -256,7 +257,8 @@ class DockerIsolation(Isolation):
     def folders(self) -> dict[str, Path]:
         """Return the folders that checkpoints save: managed volumes, and the working folder unless a user's volume."""
         managed = {f"volumes/{mount.source.name}": mount.source for mount in self._mounts if mount.is_managed}
-        return {**({"work": self.folder / "work"} if self._working == self.folder / "work" else {}), **managed}
+        own_folder = self.folder / "work"
+        return {"work": own_folder, **managed} if self._working == own_folder else managed
 
     def mounts(self) -> dict[str, Path]:
         """Return the user's own folders that the container may write, by their paths in the container."""
@@ -308,6 +310,7 @@ class DockerIsolation(Isolation):
         async with self._engine() as engine:
             await self._remove_but(engine, self._container)  # a restore that was interrupted has left another one
             old = await engine.state(self._container)
+            # Stopped now, removed last: if the new container cannot be created, the old one is still there.
             if old is not None:
                 await engine.stop(self._container)
         try:
@@ -407,6 +410,7 @@ def _require_allowed(path: Path, folder: Path, *, is_read_only: bool) -> None:
     """Raise `EnvironmentDeniedError` if a container must not mount a folder of this machine."""
     home = Path(os.path.realpath(Path.home()))
     reason = None
+    # Links were resolved before, so that a link cannot hide a forbidden folder.
     if path in (Path("/"), Path("/var"), home) or any(path.is_relative_to(forbidden) for forbidden in _FORBIDDEN):
         reason = "containers must not access it"
     elif path.is_relative_to(folder.parent) and not path.is_relative_to(folder):
@@ -434,6 +438,7 @@ def ports_of(texts: Iterable[str]) -> list[PublishedPort]:
         protocol = match["protocol"] or "tcp"
         address = _address(match["at"] or "localhost", text)
         for index, number in enumerate(inside):
+            # A later entry for the same port of the container replaces an earlier one, as in the merge of templates.
             ports[number, protocol] = PublishedPort(number, outside[index] if outside else None, protocol, address)
     return [*ports.values()]
 

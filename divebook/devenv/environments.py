@@ -92,6 +92,7 @@ class Environments:
         folder = self.layout.environment(name)
         self.layout.require_own()
         state = self.state(folder) if folder.is_dir() else {}
+        # A folder without a state was left by a creation that was killed before it wrote the state.
         if not (folder / "state.json").exists() or state.get("phase") in {*UNFINISHED} - {*phases}:
             raise EnvironmentNotFoundError(f"there is no environment {name!r}: create it first")
         settings = self.settings
@@ -114,6 +115,7 @@ class Environments:
         The environment is looked up before and after the wait, because another process may have removed it meanwhile.
         """
         self.folder_of(name, phases=phases)
+        # The caller must not wait for the lock of an environment that it may not use, so check before as well.
         async with self.lock(name):
             folder = self.folder_of(name, phases=phases)
             self.adopt_checkpoints(folder)
@@ -198,6 +200,7 @@ class Environments:
         if keeps_checkpoints and checkpoints.exists() and not target.exists():
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             checkpoints.rename(target)
+        # Renamed first: the name is free at once, and a partly deleted environment is never listed.
         trash = folder.with_name(f"{_DELETED_PREFIX}{secrets.token_hex(6)}")
         folder.rename(trash)
         shutil.rmtree(trash, ignore_errors=True)

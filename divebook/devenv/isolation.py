@@ -316,6 +316,7 @@ def use_of_processes(environment_id: str) -> tuple[float, int]:
 
     processes = marked_processes(environment_id)
     started = time.monotonic()
+    # Two readings of the CPU times, 0.1 s apart. A process that ends in between must not give a negative result.
     before = _times(processes)
     if processes:
         time.sleep(_SAMPLE)
@@ -365,6 +366,7 @@ def size_of(folder: Path) -> int:
     Counting stops after five seconds, so that a huge folder blocks nothing.
     """
     total = 0
+    # An explicit stack instead of recursion: folders may be nested very deeply.
     limit = time.monotonic() + _LONGEST
     folders = [str(folder)]
     while folders and time.monotonic() < limit:

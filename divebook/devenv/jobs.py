@@ -187,6 +187,7 @@ class CommandLog:
         text_line = _line(level, at, text, facts)
         if self.is_verbose and level != "WARNING":
             sys.stderr.write(f"{visible(text_line)}\n")
+        # A log that cannot be written must not make the operation fail.
         for path, entry in ((self.path, json_line if self.form == JSON else text_line), (self.events, json_line)):
             try:
                 _append(path, entry)

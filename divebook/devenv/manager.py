@@ -266,6 +266,7 @@ class DevEnvManager:
             if folder.name.lower() != name.lower():
                 continue
             state = self._environments.state(folder)
+            # `exist_ok` must not return an environment that was created from something else.
             is_same = (state.get("template"), state.get("profile")) == (template, profile)
             if state.get("phase") in UNFINISHED or not (folder / "state.json").exists():
                 await self._environments.remove(folder, state)
@@ -360,6 +361,8 @@ class DevEnvManager:
         with self._activity.operation("execute", name, command_text) as outcome:
             isolation = await self._ready(name, start=start)
             longest = float(isolation.configuration.get("timeout", math.inf))
+            # The limit of the disk is checked before and after: an environment over its limit must still be able to
+            # delete.
             before = isolation.disk()
             if before > _disk_limit(isolation):
                 self.warn(f"{_over_disk(isolation, before)}: commands can remove files, but not write into them", name)
@@ -550,6 +553,7 @@ class DevEnvManager:
         """
         if status not in (None, "all", "", *STATUSES):
             raise DevEnvError(f"there is no status {status!r}: use {', '.join(STATUSES)}, or all")
+        # Filters by tenant need a permission, but a filter by owner does not: owners of a tenant see each other.
         is_operator = self.owner in self._environments.settings.operators
         if (all_tenants or tenant not in (None, self.tenant)) and not is_operator:
             raise EnvironmentDeniedError(
@@ -650,6 +654,7 @@ class DevEnvManager:
         """
         with self._activity.operation("restore", name, checkpoint):
             async with self._environments.hold(name) as folder:
+                # An interrupted restore is not completed first: this restore replaces it.
                 isolation = self._environments.isolation(folder, self._environments.state(folder))
                 checkpoints_of(folder).read(checkpoint)
                 if backup and await isolation.is_gone():

@@ -77,6 +77,7 @@ class Templates:
         if name in _built_in():
             raise EnvironmentDeniedError(f"the template {name!r} is built in: choose another name, and extend it")
         path = self._path(name) or self.folder / f"{name}.json"
+        # File systems may be case-insensitive, so two templates must not differ in case only.
         names = [existing for existing in self._paths() if existing.lower() == name.lower()]
         if names and not (force and path.is_file()):
             raise DevEnvError(f"there is a template {names[0]!r}: choose another name, or replace it with --force")
@@ -312,6 +313,7 @@ def resolved(name: str, find: Callable[[str], Configuration]) -> tuple[Configura
     Returns the merged configuration and the names of the parents, nearest first. Raises `DevEnvError` for a cycle or a
     chain that is too long. Errors of `find` for a missing template pass through.
     """
+    # Follow the parents upwards, then merge downwards, so that the nearest template decides last.
     chain = [find(name)]
     names = [name]
     parent = chain[0].get("extends")
@@ -438,6 +440,7 @@ def _read(path: Path) -> Mapping[str, Any]:
         unknown = {*(set(limits) - set(_LIMITS)), *(set(settings) - {"name", "description", "resource_limits", *_MORE})}
         if unknown:
             raise ValueError(f"unknown keys {', '.join(sorted(unknown))}")  # noqa: TRY301 - told below with the file
+        # Parsed here only to report wrong limits with the name of the file. The texts are kept.
         for key, text in limits.items():
             _require_some(key, float(text) if key == "cpu" else size_in_bytes(text))
         more = {key: _require_some(key, float(settings[key])) for key in _MORE if key in settings}

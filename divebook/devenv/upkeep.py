@@ -67,6 +67,7 @@ class Cleanup:
         for folder in self.environments.folders():
             if self.environments.state(folder)["tenant"] != self.environments.tenant:
                 continue
+            # No waiting for the lock: an environment that is in use is not idle, and its creation is not unfinished.
             with suppress(DevEnvError):  # another process works on it
                 async with self.environments.lock(folder.name, wait=0):
                     state = self.environments.state(folder)
@@ -83,6 +84,7 @@ class Cleanup:
 
     async def _reason(self, state: State, name: str) -> str | None:
         """Return the reason for removing or stopping an environment; None to keep it as it is."""
+        # The order matters: an unfinished environment has no complete state that the later checks could read.
         now = datetime.fromisoformat(self.environments.now())
         if state.get("phase") in UNFINISHED or not (self.environments.layout.environment(name) / "state.json").exists():
             return "half made"
@@ -118,6 +120,7 @@ class Cleanup:
                     with suppress(ContainerError):
                         await engine.remove_image(image)
                 yield CleanupResult("image", image[:19], "left behind", "removed")
+        # The network is shared by all containers of the tenant.
         if any(state.get("isolation_type", "docker") == "docker" for state in states):
             return
         for network in await engine.labelled_networks(labels):

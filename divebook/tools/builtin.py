@@ -105,6 +105,8 @@ class _Reader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._in_title = self._in_title or tag == "title"
+        # Text inside of elements such as scripts is left out. Only their own end tag ends this, since scripts contain
+        # tags.
         if tag == "body":  # some pages leave their head open
             self._silent = ""
         if tag in _SILENT and self._silent in ("", tag):
@@ -119,6 +121,7 @@ class _Reader(HTMLParser):
             self._parts.append("\n")
         elif tag in ("td", "th") and self._parts[-1:] != ["\n"]:
             self._parts.append(" ")
+        # Links are a stack: HTML does not allow nested links, but pages contain them.
         elif tag == "a":
             self._links.append(self._target(dict(attrs).get("href") or ""))
             self._parts.append("[" if self._links[-1] else "")
@@ -296,12 +299,12 @@ def _lines_with(needles: list[str], path: str, reach: ToolReach) -> list[dict[st
         text = reach.documents.get(path).content
     except (DivebookError, OSError, UnicodeError):
         return []
-    folded = ((number, line, line.casefold()) for number, line in enumerate(lines_in(text), start=1))
-    return [
-        {"path": path, "line": number, "text": line.strip()[:_SHOWN]}
-        for number, line, lowered in folded
-        if all(word in lowered for word in needles)
-    ]
+    matches = []
+    for number, line in enumerate(lines_in(text), start=1):
+        folded = line.casefold()
+        if all(word in folded for word in needles):
+            matches.append({"path": path, "line": number, "text": line.strip()[:_SHOWN]})
+    return matches
 
 
 _PAUSE = 0.5
@@ -419,6 +422,7 @@ def declared(
     SetupError
         The tool is disabled, or an option is invalid or would have no effect.
     """
+    # The error is the one for an unknown tool, with the reason.
     if declaration is not None and not declaration.enabled:
         raise SetupError(f'agent references unknown tool "{name}": its definition under Tools says Enabled: false')
     options = _merged({} if declaration is None else declaration.parameters, config)
@@ -484,6 +488,7 @@ def with_arguments(tool: ToolFunction, arguments: Mapping[str, Any], reach: Tool
     if not arguments:
         return tool
     require_allowed(arguments, reach.policy, reach.folder)
+    # References are only checked above. They are resolved in each call of the tool, since their values may change.
     function = tool.function
     signature = signature_of(tool.function)
     for name in arguments:
@@ -501,6 +506,7 @@ def with_arguments(tool: ToolFunction, arguments: Mapping[str, Any], reach: Tool
         if inspect.iscoroutinefunction(function)
         else _plain(function, fixed_arguments)
     )
+    # The schema for the model is built from the signature, which must not contain the fixed arguments.
     functools.update_wrapper(wrapper, function)
     wrapper.__signature__ = signature.replace(parameters=remaining)  # type: ignore[attr-defined]  # what inspect looks for
     return replace(tool, function=wrapper, fixed=dict(arguments))

@@ -92,6 +92,7 @@ class Folder:
 
         The paths that are compared with the pattern have resolved links, too.
         """
+        # Such a pattern matches at any depth, so there is no fixed beginning whose links could be resolved.
         if pattern.startswith("**"):
             return f"/{pattern}"
         parts = Path(pattern).parts
@@ -130,6 +131,7 @@ class Folder:
         # (tests/tools/test_races_of_tools.py).
         policy: PathPolicy | None = None
         allowed = self._policy.allowed
+        # A policy that allows all files opens "/" as well. Then the guard alone protects hidden files.
         try:
             other_roots = [Root("/")] if FILES in allowed else []
             policy = PathPolicy(Root(self.root), other_roots, None if HIDDEN in allowed else self._policy.why_protected)
@@ -155,7 +157,9 @@ class Folder:
                 status = disk.status(str(path))
             except (FileNotFoundError, NotADirectoryError):
                 return "nothing"
-            return "file" if status.is_file else "folder" if status.is_dir else "other"
+            if status.is_file:
+                return "file"
+            return "folder" if status.is_dir else "other"
 
     def text(self, path: Path, shown: str, most: int = MOST_BYTES) -> str:
         """Return the text of a file; raise an error for the model if it is not UTF-8 or has more than `most` bytes."""
@@ -169,6 +173,7 @@ class Folder:
 
         Missing folders are created, and the permissions of the file stay.
         """
+        # The working folder need not exist before its first file.
         self.root.mkdir(parents=True, exist_ok=True)
         with self._open_files(shown, "written") as disk:
             content = text.encode()
@@ -382,6 +387,7 @@ def _range(view_range: list[int] | None, count: int) -> tuple[int, int]:
     if view_range is None:
         return 1, count
     first, last = view_range if len(view_range) == 2 else (0, 0)
+    # -1 is the end of the file, as in the text editor tools of providers.
     last = count if last == -1 else last
     if not 1 <= first <= last <= count:
         raise tool_failure(f"`view_range` must be [first, last] within the {count} lines of the file, not {view_range}")
@@ -395,7 +401,8 @@ def _folder_tree(edit: _Edit) -> str:
         return [folder / name for name in edit.folder.names(folder, edit.path) if not name.startswith(".")]
 
     above = entries(edit.real_path)
-    below = [entry for folder in above if edit.folder.is_folder(folder) for entry in entries(folder)]
+    folders = [path for path in above if edit.folder.is_folder(path)]
+    below = [entry for folder in folders for entry in entries(folder)]
     shown = [edit.folder.shown(entry) for entry in (*above, *below)]
     more = [f"... and {len(shown) - _MOST_ENTRIES} more"] if len(shown) > _MOST_ENTRIES else []
     return "\n".join([f"{edit.path} holds, two levels deep:", *sorted(shown[:_MOST_ENTRIES]), *more])
@@ -413,6 +420,7 @@ def _replace(edit: _Edit) -> str:
     old = edit.need("old_str", "str_replace")
     new = edit.new_str or ""
     text = edit.text()
+    # An empty text occurs everywhere, so it counts as missing.
     count = text.count(old) if old else 0
     if count != 1:
         what = "did not appear" if not count else f"appears {count} times"

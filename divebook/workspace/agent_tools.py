@@ -147,6 +147,7 @@ async def _transfer(
     try:
         if only_files and not await files.is_file(source):
             return {**result, "success": False, "message": f"{source} is not a file"}
+        # The final path is computed here, because `overwrite` must be checked for the file that would be replaced.
         if await files.is_dir(target):  # the source goes into this folder, with its name
             target = f"{target.rstrip('/')}/{source.rstrip('/').rpartition('/')[2]}"
         if not overwrite and await files.is_file(target):
@@ -336,6 +337,7 @@ async def view(
         is_long = len(body) > max_line_length
         cut_line = f"{body[:max_line_length]}{_TOO_LONG}\n" if is_long else line
         is_cut |= is_long or len(cut_line) > room
+        # Whole lines only, except for a first line that alone is too long.
         if len(cut_line) > room and shown:
             break  # the next call starts with this line
         shown.append(cut_line[:room])
@@ -489,6 +491,7 @@ async def _search(  # noqa: PLR0917 - as `grep`
             break
         if not hits:
             continue
+        # A negative maximum means no limit, here and for the matches per file.
         if 0 <= max_files <= with_matches:
             result[LIMITED] = f"stopped after {max_files} files with matches, the newest first: narrow the search"
             break

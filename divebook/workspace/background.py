@@ -160,6 +160,7 @@ class BackgroundProcess:
     async def start(self, shell: Shell, env: Mapping[str, str] | None) -> None:
         """Start the process in a shell; return when it runs. Raises the errors of `Shell.execute`."""
         self._task = asyncio.create_task(self._run(shell, env))
+        # The command may also fail before it starts. Whichever comes first ends the wait.
         started = asyncio.create_task(self._has_started.wait())
         try:
             await asyncio.wait([self._task, started], return_when=asyncio.FIRST_COMPLETED)
@@ -212,6 +213,7 @@ class BackgroundProcess:
         """Return unread output lines. Without any, wait at most `seconds` for a line or the end of the process."""
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, seconds)):
+                # Cleared before the wait: an event that was set for lines already read must not end it.
                 while self.is_running and not self._lines:
                     self._has_news.clear()
                     await self._has_news.wait()
@@ -311,6 +313,7 @@ class ProcessManager:
             raise ProcessIdError(f"the process {name!r} is still running: kill it first, or give another id")
         shell: Shell = self._workspace.shell
         process = BackgroundProcess(name, [command, *several(args, "args")], cwd, "running", takes_input=takes_input)
+        # Removed first, so that a reused id moves to the end of the list.
         self._processes.pop(name, None)
         self._processes[name] = process
         try:

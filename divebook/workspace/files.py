@@ -607,6 +607,7 @@ def failures(operation: str, path: str, kind: str = "file") -> Iterator[None]:
         yield
     except (PathNotAllowedError, FileOperationError):
         raise
+    # The order matters: the first three are subclasses of OSError, with texts of their own.
     except FileNotFoundError as error:
         raise FileOperationError(operation, path, f"{kind} not found") from error
     except NotADirectoryError as error:
@@ -702,6 +703,7 @@ class IgnoreRules:
         if name == GIT_FOLDER:
             return True
         folders = ["", *_folders_around(path)][::-1]
+        # Any rule of a .gitignore overrides the rules of .git/info/exclude.
         for files in (self._files, self._excluded):
             for folder in folders:
                 below = path[len(folder) :].lstrip("/") if folder else path

@@ -239,6 +239,7 @@ class VirtualenvWorkspace(LocalWorkspace):
 
     async def _make(self) -> None:
         """Create the virtual environment and install the packages."""
+        # What an interrupted installation left is removed. Only a complete environment has the file `_READY`.
         await asyncio.to_thread(shutil.rmtree, self.venv_path, ignore_errors=True)
         folder = str(self.venv_path)
         uv = shutil.which("uv")
@@ -509,12 +510,10 @@ def _fence(program: str, writable: Sequence[str]) -> list[str]:
     mounts = [part for path in readable for part in ("--ro-bind", path, path)]
     paths = [*SYSTEM, *NEEDED, *_pythons(writable), *_named_certificates()]
     links = dict(link for path in paths for link in _links_to(path))
-    symlinks = [
-        part
-        for link, target in links.items()
-        if not any(_is_beneath(link, folder) for folder in (*readable, *writable))
-        for part in ("--symlink", target, link)
-    ]
+    symlinks: list[str] = []
+    for link, target in links.items():
+        if not any(_is_beneath(link, folder) for folder in (*readable, *writable)):
+            symlinks += ["--symlink", target, link]
     binds = [part for path in writable for part in ("--bind", path, path)]
     # Root has no capabilities in the fence, and so cannot remount anything to write it or to uncover a hidden socket.
     namespaces = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]

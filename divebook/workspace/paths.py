@@ -168,6 +168,7 @@ class Root:
             parts = [os.fsencode(part) for part in path.split("/")]
         except UnicodeEncodeError:
             raise PathNotAllowedError(ascii(path)[1:-1], "no name of a file can be written so") from None
+        # Checked here, so that both ways to open refuse such names with the same error.
         if sum(map(len, parts)) + len(parts) > LONGEST_PATH or any(len(part) > LONGEST_NAME for part in parts):
             raise PathNotAllowedError(path, "name too long")
         if path.startswith("/"):
@@ -210,6 +211,8 @@ class Root:
             The path is not a regular file, or leads out of the folder.
         """
         try:
+            # The kind is only certain after the open. O_NONBLOCK keeps the open of a pipe from waiting for its other
+            # end.
             descriptor = self.open(path, flags | os.O_NONBLOCK, mode)
         except OSError as error:
             if error.errno == errno.ENXIO:  # a socket, or a pipe without a reader
@@ -249,6 +252,7 @@ class Root:
             if links > MOST_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
             parts.pop()
+            # An absolute target starts again at the root folder.
             if target.startswith("/"):
                 target = self.inside(target, path)
                 parts = []

@@ -136,6 +136,7 @@ def _watch(control: socket.socket, argv: list[bytes], environ: dict[bytes, bytes
     Blocks until the command ends or the control socket is closed. In the latter case all processes are ended.
     """
     _adopt_orphans()
+    # SIGCHLD writes into this pipe, so that one select waits for the command and for the control socket.
     wake_read, wake_write = os.pipe()
     for end in (wake_read, wake_write):
         os.set_blocking(end, False)
@@ -154,6 +155,7 @@ def _watch(control: socket.socket, argv: list[bytes], environ: dict[bytes, bytes
     while status is None:
         ready, _, _ = select.select([control.fileno(), wake_read], [], [])
         if control.fileno() in ready:
+            # The other side was closed: end the command with everything that it has started.
             _end_all(command)
             break
         os.read(wake_read, 512)
@@ -225,6 +227,7 @@ def serve(commands: socket.socket) -> None:
         if not message:
             _end_all(None)
             return
+        # The child becomes the reaper of this command. It must not keep the command socket open.
         if os.fork() == 0:
             try:
                 commands.close()
@@ -233,6 +236,7 @@ def serve(commands: socket.socket) -> None:
                 _run_command(fds)
             finally:
                 os._exit(0)
+        # The child has its own copies. A copy that stays open here would hide the end of the output.
         for end in fds:
             os.close(end)
 

@@ -131,6 +131,7 @@ class ResourceRegistry:
             raise KeyError(f"no factory for resource {key!r}: register_factory({key!r}, ...)")
         if self._workspace is None:
             raise RuntimeError("the registry is not bound to a workspace: enter one first")
+        # One task for all concurrent requests of a key; it is shielded, because another request may still wait for it.
         with self._waiting_for(key):
             task = self._creating.get(key)
             if task is None:
@@ -264,8 +265,12 @@ class ResourceRegistry:
 
     def get_toolsets(self) -> list[Any]:
         """Return the toolsets that the resources offer to agents."""
-        offers = (getattr(resource, "get_toolsets", None) for resource in self._resources.values())
-        return [toolset for offer in offers if offer is not None for toolset in offer()]
+        toolsets: list[Any] = []
+        for resource in self._resources.values():
+            get_toolsets = getattr(resource, "get_toolsets", None)
+            if get_toolsets is not None:
+                toolsets += get_toolsets()
+        return toolsets
 
     async def instructions(self) -> dict[str, str]:
         """Return the resources' descriptions for agents, by key. Errors are logged, and the resource is left out."""

@@ -181,6 +181,7 @@ class Shell(ABC):
         seconds = self.default_timeout if timeout is None else _limit(timeout)
         if not command or (isinstance(command, str) and not command.strip()):
             raise ShellExecutionError("", "there is no command")
+        # Secrets are read for each command, since they may change, and are redacted in its output from now on.
         secrets = dict(self._secrets()) if self._secrets is not None else {}
         data = stdin.encode() if isinstance(stdin, str) else stdin
         environ = {**self._environ, **secrets, **(env or {})}
@@ -469,6 +470,7 @@ class OutputBuffer:
     def feed(self, data: bytes) -> None:
         """Add the next bytes of the stream."""
         self.total += len(data)
+        # A stream that fits in memory needs no file. From the first byte beyond, the file gets everything.
         if self._make_file is not None and self.total > 2 * self._half:
             self._write(data)
         room = self._half - len(self._head)
@@ -565,6 +567,7 @@ class Reapers:
             os.close(request)
 
     def _send(self, fds: list[int]) -> None:
+        # The helper may have been killed since the last command. One new start is tried.
         for is_last in (False, True):
             end = self._end or self._start()
             try:

@@ -167,6 +167,7 @@ class Workspace(ABC):
             raise WorkspaceEnteredError(f"{type(self).__name__} has already been entered; leave it first")
         self._is_entered = True
         try:
+            # Resources come last, since their factories use files and shell. `_leave` closes them first.
             await self._setup()
             self._resources.bind(self)
             await self._resources.restore_all()

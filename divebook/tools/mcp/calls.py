@@ -99,6 +99,7 @@ def outcome_of(result: CallToolResult | InputRequiredResult, sampler: str | None
 
 def _questions_of(result: InputRequiredResult, sampler: str | None) -> CallOutcome:
     requests: dict[str, Mapping[str, Any]] = {}
+    # One request that is not allowed makes the whole tool call fail.
     for name, request in (result.input_requests or {}).items():
         if isinstance(request, ElicitRequest):
             requests[name] = request_of(request.params)
@@ -237,6 +238,7 @@ async def list_all(ask: Callable[..., Awaitable[Any]], field: str) -> AsyncItera
         cursor = page.next_cursor
         if cursor is None:
             return
+        # The number of pages is limited, too: a server could invent cursors without end.
         if cursor in cursors:  # a repeated cursor would loop for ever
             _log.warning("the list of %s of an MCP server ends where it begins to repeat itself", field)
             return
@@ -286,6 +288,7 @@ def _hints(tool: Tool, definition: MCPServerDefinition) -> dict[str, bool]:
     annotations = tool.annotations
     if annotations is None:
         return {}
+    # A server could claim that a destructive tool is harmless. Claims that make the rules stricter always count.
     hints = {
         "read_only": annotations.read_only_hint,
         "destructive": annotations.destructive_hint,

@@ -230,6 +230,7 @@ class Connection:
             end_task.cancel()
 
     async def _error_of(self, error: MCPError) -> BrokenError | RefusedError:
+        # The codes of the error itself come first: the recorded status may belong to another response.
         if error.code == CONNECTION_CLOSED:
             return await self._broken_error(f"the connection ended: {error.message}")
         if error.message == _SESSION_TERMINATED:  # the server has forgotten us, so it has done nothing
@@ -421,6 +422,7 @@ def _valid_tools(tools: list[Any], server: str) -> Iterator[Any]:
 
 def _fault(tool: Any) -> str | None:
     """Return the reason why a tool definition violates the protocol; None if it is valid."""
+    # Validation of a deep value could exceed the recursion limit.
     if _is_deep(tool):
         return _TOO_DEEP
     try:
@@ -490,6 +492,7 @@ class _ServerMessages:
         elif isinstance(message, JSONRPCNotification):
             self._notifications += 1
         elif isinstance(message, JSONRPCResponse):
+            # A response shows progress. Only a stream of notifications between two responses is suspicious.
             self._notifications = 0
         if self._malformed > MOST_MALFORMED:
             self._end(f"more than {MOST_MALFORMED} of its messages were no JSON-RPC; it must print nothing else")
@@ -521,6 +524,7 @@ def _without_deep_parts(error: ValidationError) -> SessionMessage | ValidationEr
         whole = json.loads(error.errors()[0]["input"])
     except (ValueError, RecursionError):
         return error
+    # Level by level instead of recursively, so that the depth cannot exceed Python's recursion limit.
     level = [whole]
     for depth in range(MOST_LEVELS):
         last = depth == MOST_LEVELS - 1
@@ -632,6 +636,7 @@ async def _over_http(
             await anyio.to_thread.run_sync(addresses_of, policy, request.url.host)
 
     async def note(response: httpx2.Response) -> None:
+        # Other requests of the SDK, such as the stream of events, do not belong to a call.
         if response.request.method == "POST" and response.status_code != HTTPStatus.ACCEPTED:  # else of no call
             status.status = response.status_code if response.is_error else 0
             status.text = f"HTTP {status.status}{_ADVICE.get(status.status, '')}" if status.status else ""

@@ -105,6 +105,7 @@ def _watch(server: _Server, most: int, child_ended: int) -> str:
         watched.register(source, select.POLLIN)
     line = 0
     until = float("inf")
+    # Output has priority over the end of the server, so that its last messages are not lost.
     while (remaining := until - time.monotonic()) > 0:
         ready = dict(watched.poll(None if remaining == float("inf") else remaining * 1000))
         if ready.get(server.err) and not server.note():
@@ -113,6 +114,7 @@ def _watch(server: _Server, most: int, child_ended: int) -> str:
             data = os.read(server.out, _CHUNK)
             if not data:
                 return ""
+            # Messages are lines. Only the length since the last line feed counts.
             line = line + len(data) if b"\n" not in data else len(data) - data.rindex(b"\n") - 1
             if line > most:
                 return f"it sent a message of more than {most} bytes"
@@ -147,6 +149,7 @@ def _end(server: _Server) -> None:
     """End the server and its descendants: wait for them, then send SIGTERM, then SIGKILL."""
     if _wait_until(server.all_ended):
         return
+    # The group includes the guard. Descendants that left the group are found below on Linux.
     os.killpg(0, signal.SIGTERM)  # the guard itself ignores it
     if _wait_until(server.all_ended):
         return
@@ -166,10 +169,12 @@ def main(most: str, *command: str) -> None:
 
     `most` is the maximum size of one message in bytes, as text.
     """
+    # A group of its own: signals to the group reach the server, but not divebook.
     if os.getpgrp() != os.getpid():
         os.setsid()
     if _IS_LINUX:
         ctypes.CDLL(None).prctl(_SUBREAPER, 1)
+    # SIGCHLD writes into this pipe, so that one poll waits for output, input and the end of the server.
     child_ended, wakeup = os.pipe()
     os.set_blocking(wakeup, False)
     signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)

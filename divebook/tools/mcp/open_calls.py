@@ -92,6 +92,7 @@ class OpenCalls:
         open_call = _OpenCall()
         self._calls.append(open_call)
         call = asyncio.ensure_future(work)
+        # Fetched in the background, so that the end of the call and a new request can be awaited together.
         request = asyncio.ensure_future(open_call.requests.get())
         try:
             while True:
@@ -103,6 +104,7 @@ class OpenCalls:
                 await _answer(current, call, elicit)
                 open_call.open -= 1
         finally:
+            # First remove this call, so that `_pass` cannot assign the remaining requests to it again.
             call.cancel()
             self._calls.remove(open_call)
             if request.done() and not request.cancelled():

@@ -189,9 +189,9 @@ class Server:
 
         try:
             calling = self._ask_with_retry("call_tool", request, repeatable=repeatable)
-            return with_advice(
-                await (calling if elicit is None else self._open_calls.answering(calling, elicit)), self.name
-            )
+            if elicit is not None:
+                calling = self._open_calls.answering(calling, elicit)
+            return with_advice(await calling, self.name)
         except RefusedError as error:
             failure = self._error("call_tool", str(error))
             if not error.is_answer:
@@ -240,6 +240,7 @@ class Server:
             try:
                 return await self._ask_once(operation, request, limit)
             except BrokenError as error:
+                # The server may have executed the request. Only a repeatable one can be sent again without harm.
                 if error.was_sent and not repeatable:
                     raise OutcomeUnknownError(str(self._error(operation, error.cause))) from error
             try:
@@ -261,6 +262,7 @@ class Server:
     @contextmanager
     def _in_use(self) -> Iterator[None]:
         self._open_requests += 1
+        # The idle time starts anew with each request, so the pending end of the connection is cancelled.
         if self._stop_timer is not None:
             self._stop_timer.cancel()
         try:
@@ -275,6 +277,7 @@ class Server:
             self._connection.end()
 
     async def _current_connection(self, operation: str) -> Connection:
+        # The lock makes concurrent first requests share one connection.
         async with self._opening:
             if self._connection is not None and not self._connection.has_ended:
                 return self._connection
@@ -290,6 +293,7 @@ class Server:
         try:
             open_transport = await anyio.to_thread.run_sync(opener, self.definition, self.policy, self._credentials)
             mode = LEGACY if self.definition.asks_within_calls else AUTO
+            # With OAuth, opening includes the time in which a person signs in.
             patience = HANDSHAKE if self.definition.oauth is None else HANDSHAKE + PATIENCE
             sample = None if self.sampling is None else self._sample
             connection = Connection(
@@ -304,6 +308,7 @@ class Server:
 
     async def close(self) -> None:
         """End the connection for good. Later requests fail."""
+        # Set before the lock is acquired: a request that waits for the lock must not open a new connection afterwards.
         self._is_closed = True
         if self._stop_timer is not None:
             self._stop_timer.cancel()
@@ -354,6 +359,7 @@ class Servers(Mapping[str, Server]):
         if existing is not None:
             if not replace:
                 raise AlreadyRegisteredError("mcp server", definition.name)
+            # Running calls may still use the replaced server, so it is stopped when the environment is closed.
             self._replaced.append(existing)
         self._servers[definition.name] = Server(definition, policy, self._on_engine, sealing=self._sealing)
 

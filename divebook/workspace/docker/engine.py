@@ -286,6 +286,7 @@ class Engine:
         status = None
         try:
             while status is None:
+                # The end of the output usually means the end of the command, so the next check follows soon.
                 if reading.done():
                     reading.result()  # raises if the output could not be stored
                     await asyncio.sleep(_SHORT_PAUSE)

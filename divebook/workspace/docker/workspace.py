@@ -20,7 +20,7 @@ from divebook.errors import (
     WorkspaceGoneError,
 )
 from divebook.workspace.docker.engine import LABEL, WORKDIR, ContainerPlan, Engine, PublishedPort
-from divebook.workspace.egress import door
+from divebook.workspace.egress import relay
 from divebook.workspace.egress.proxy import Egress, EgressAnswer
 from divebook.workspace.local import LocalWorkspace
 from divebook.workspace.paths import Root
@@ -347,6 +347,7 @@ class DockerShell(Shell):
         if self._terminal is not None:  # in an image without stty the terminal has no size
             size = 'stty rows "$1" cols "$2" 2>/dev/null; shift 2; exec "$@"'
             argv = ["/bin/sh", "-c", size, "sh", *map(str, self._terminal), *argv]
+        # Docker always adds the variables of the image. Only `env -i` starts a command without them.
         if not request.inherit_env:
             argv = ["env", "-i", *(f"{name}={value}" for name, value in environ.items()), *argv]
             environ = {}
@@ -433,7 +434,7 @@ class ContainerEgress:
     async def open(self) -> str:
         """Start the proxy; return the folder that the container must mount at `INSIDE`."""
         self.folder = await asyncio.to_thread(tempfile.mkdtemp, prefix="divebook-egress-")
-        await asyncio.to_thread(shutil.copy, door.__file__, f"{self.folder}/door.py")
+        await asyncio.to_thread(shutil.copy, relay.__file__, f"{self.folder}/relay.py")
         await self._proxy.start(f"{self.folder}/proxy")
         return self.folder
 
@@ -446,7 +447,7 @@ class ContainerEgress:
     @property
     def command(self) -> list[str]:
         """Command that starts the relay in the container. The image must have Python."""
-        return ["python3", "-I", f"{INSIDE}/door.py", f"{INSIDE}/proxy", str(PORT)]
+        return ["python3", "-I", f"{INSIDE}/relay.py", f"{INSIDE}/proxy", str(PORT)]
 
     async def close(self) -> None:
         """Stop the proxy and delete its folder. Idempotent."""

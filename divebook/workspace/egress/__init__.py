@@ -1,3 +1,3 @@
-"""Restricted network access for containers without a network: `proxy` checks hosts outside, `door` leads to it
+"""Restricted network access for containers without a network: `proxy` checks hosts outside, `relay` leads to it
 inside.
 """

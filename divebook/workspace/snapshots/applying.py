@@ -104,6 +104,7 @@ def apply_changes(
     conflicts = list[str]()
     allowed, left_out = without_protected(changes, root.path, by_name)
     done.left_out = [shown_path(change.path) for change in left_out if not _is_folder(change)]
+    # All conflicts are found under the lock of the folder and before the first write.
     with folder_writer(root) as writer:
         for change in allowed:
             if _is_there(root, change):
@@ -205,6 +206,7 @@ def without_protected(
     allowed = list[FileChange]()
     left_out = list[FileChange]()
     for change in changes:
+        # A rename writes two paths. If either is protected, the whole change is.
         both = [path for path in (change.path, change.was) if path is not None]
         if any(map(is_reserved, both)):
             if any(map(is_named, both)):

@@ -383,6 +383,7 @@ class _Journal:
         """
         before = step.before
         after = step.after
+        # A kill may have happened before or after the rename, so the disk decides whether the step was made.
         current = present_entry(self._root, step.path)
         if current is not None and not same_content(current, after):
             return  # still the old file, or a later change of a person
@@ -519,6 +520,7 @@ def _recover(root: Root) -> None:
         with open(descriptor, "rb") as file:
             text = file.read()
         try:
+            # The journal may come from an archive or another machine, so that everything in it is checked.
             record = json.loads(text)
             is_ours = record["identity"] == journal.identity()
             steps = [_step(row) for row in record["steps"]] if is_ours else []
@@ -700,6 +702,7 @@ def protected_paths(paths: Collection[str], folder: str | os.PathLike[str] | Non
     """
     base = None if folder is None else os.path.realpath(folder)
     repositories = _repositories(paths, base)
+    # Links are resolved once for each folder, not for each path: a change may have thousands of files.
     around_real: dict[str, str] = {}
     protected = set()
     for path in paths:

@@ -427,7 +427,9 @@ class TreeScanner:
         self.contents = {}
         self._next_racy = set()
         self._is_relinked = False
+        # Before anything is read: a file that changes during the scan then counts as racy.
         self._scan_start = time.time_ns()
+        # Drained before the scan, so that a change during the scan is reported for the next one.
         watch = self._watch
         names_by_folder = watch.drain() if watch is not None else {}
         if watch is None or everything or self._is_new or watch.is_lost:
@@ -520,6 +522,7 @@ class TreeScanner:
 
     def _entry(self, path: str, name: str, status: os.stat_result, folder: int, *, deep: bool = False) -> None:
         """Check one entry: compare its sign with the last one, and record its new state if the signs differ."""
+        # The patterns apply to new entries only: an entry that is in the tree was not left out before.
         mode = status.st_mode
         entry = self.entries.get(path)
         if entry is None and self._is_left_out(path, name):

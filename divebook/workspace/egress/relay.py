@@ -1,6 +1,6 @@
 """Relay program in a container without a network: forwards a loopback port to the proxy's socket in a mounted folder.
 
-``python -I door.py SOCKET PORT`` returns once the port is open, and leaves a background process that serves it. The
+``python -I relay.py SOCKET PORT`` returns once the port is open, and leaves a background process that serves it. The
 program imports nothing of divebook, which a container need not have.
 """
 
