@@ -367,6 +367,7 @@ async def save(
         path = checkpoints.finish(temporary, name, manifest)
     finally:
         checkpoints.drop(temporary)
+    # Only now that the new checkpoint is complete may older ones be deleted.
     checkpoints.keep_newest(environments.settings.checkpoints)
     await _forget(isolation, checkpoints)
     return path, manifest["notes"]

@@ -111,6 +111,7 @@ class DockerIsolation(Isolation):
     async def build(self) -> State:
         """Create the container. Depending on `pull`, fetch its image first."""
         image = self.state["image"]
+        # The digest is recorded, since the tag of an image may later stand for another image.
         await self.retrying(lambda: self._fetch(image))
         async with self._engine() as engine:
             digest = await engine.image_id(image)

@@ -63,6 +63,7 @@ class Jobs:
         folder.mkdir(mode=0o700, parents=True)
         record = {"id": job, "command": request["command"], "started_at": now}
         message = json.dumps({**request, "folder": str(folder), "job": record}).encode()
+        # The runner forks and returns at once. A session of its own keeps signals to the caller from reaching the job.
         with (folder / STDOUT).open("wb") as out, (folder / STDERR).open("wb") as err:
             words = [sys.executable, "-m", "divebook.devenv.runner"]
             process = subprocess.run(words, input=message, stdout=out, stderr=err, start_new_session=True, check=False)

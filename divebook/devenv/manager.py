@@ -405,6 +405,7 @@ class DevEnvManager:
         user: str | None = None,
     ) -> str:
         """Start a command that continues after this process ends; return the id of its background job."""
+        # Fail at once for a broken environment: later errors only appear in the output of the job.
         folder = self._environments.folder_of(name)
         if self._environments.state(folder)["status"] == ERROR:
             raise CommandFailedError(f"the environment {name!r} is broken: restore a checkpoint, or create it again")
@@ -691,6 +692,7 @@ class _Creation:
     async def build(self, limit: float, *, init: bool, install_tools: bool) -> None:
         """Build the isolation, install tools and run ``init`` commands; raise an error after `limit` seconds."""
         try:
+            # The time limit covers all three steps together.
             async with asyncio.timeout(None if math.isinf(limit) else limit):
                 self.state.update(await self.isolation.build())
                 if install_tools:
@@ -730,6 +732,7 @@ class _Creation:
 
         An error of the removal is a warning, because it must not hide `error`.
         """
+        # The phase is removed, so that the environment counts as finished and can be inspected.
         if keep:
             cause = error if isinstance(error, DevEnvError) else DevEnvError(str(error))
             self.state.pop("phase", None)

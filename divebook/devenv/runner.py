@@ -53,6 +53,7 @@ def main() -> None:
     request = json.load(sys.stdin)
     os.close(0)
     folder = Path(request["folder"])
+    # The parent records the process id of the child and returns; the child runs the command.
     child = os.fork()
     if child:
         write_json(folder / STARTED, {**request["job"], "pid": child, "began": start_time(child)})

@@ -146,8 +146,10 @@ def _secret_in(value: Any, key_path: tuple[str, ...] = ()) -> str | None:
         items = value.items() if isinstance(value, dict) else enumerate(value)
         key_paths = (_secret_in(part, (*key_path, str(key))) for key, part in items)
         return next((path for path in key_paths if path is not None), None)
+    # A value with a placeholder is not a secret itself.
     if not isinstance(value, str) or not value or "${" in value:
         return None
+    # The name of a variable, or a value that the redaction of logs recognizes.
     is_suspicious = ("env" in key_path and looks_secret(key_path[-1])) or shared().text(value) != value
     return ".".join(key_path) if is_suspicious else None
 
@@ -710,6 +712,7 @@ class Layout:
             status = self.environments.stat()
         except FileNotFoundError:
             return
+        # Another user who can write there could make divebook remove folders or run commands.
         if status.st_uid != os.getuid() or status.st_mode & stat.S_IWOTH:
             reason = "belongs to another user" if status.st_uid != os.getuid() else "can be changed by every user"
             raise EnvironmentDeniedError(

@@ -75,6 +75,7 @@ class Cleanup:
                     if reason is None:
                         continue
                     done = "stopped" if reason == "idle" else "removed"
+                    # Idle environments are only stopped: the next command starts them again.
                     if not self.is_dry and reason == "idle":
                         await self.environments.isolation(folder, state).stop()
                         self.environments.write(folder, {**state, "status": STOPPED})

@@ -80,6 +80,7 @@ def _harmless(markup: str) -> str:
         parts.append(markup[done:start])
         end = markup.find("-->", start + 4)
         done = len(markup) if end < 0 else end + 3
+    # A declaration such as `<![CDATA[` without an end would hold the parser up, too.
     text = "".join([*parts, markup[done:]]).replace("<![", "<! ")
     last = text.rfind(">") + 1
     return text[:last] + text[last:].replace("<", " ")

@@ -295,6 +295,7 @@ def workspace_tool(name: str, definition: WorkspaceDefinition | None) -> ToolFun
 
     Changes in a copy can be reverted, and a fenced workspace contains its commands: neither needs approval.
     """
+    # The hints decide which calls a person must approve: those of destructive tools.
     is_copy = definition is not None and not definition.in_place
     is_contained = definition is not None and definition.kind in CONTAINED
     function = {**_READS, **_CHANGES, **_RUNS, **_WATCHES}[name]

@@ -369,6 +369,7 @@ async def ls(files: FileOperator, path: str = ".", ignore: list[str] | None = No
                 continue
         except PatternError as error:
             return {"success": False, "error": str(error), "entries": [], "count": 0}
+        # The path must be usable in the next call of a tool, so it is relative like the argument.
         entry: dict[str, Any] = {"name": name, "path": name if path in (".", "") else f"{path.rstrip('/')}/{name}"}
         entry["type"] = "directory" if is_folder else "file"
         try:

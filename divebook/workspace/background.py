@@ -202,6 +202,7 @@ class BackgroundProcess:
         finally:
             if self.is_running:  # the shell refused the arguments
                 self.status = "failed"
+            # The output has ended: a last line without a line feed becomes readable.
             self._lines.finish()
             self._has_news.set()
 

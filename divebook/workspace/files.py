@@ -70,6 +70,7 @@ class Disk:
 
     def write(self, path: str, content: bytes) -> None:
         """Replace the content of a file in one step. The mode stays, and a link is followed to its target."""
+        # A rename would replace a link itself, so the link is followed first.
         real = self.policy.real(path)
         mode = self._mode_of(real)
         temporary = f".{secrets.token_hex(8)}.new"
@@ -175,6 +176,7 @@ class Disk:
 
         Nothing happens if the folder exists.
         """
+        # All missing folders are counted before the first is created: a refused request creates none.
         missing = [self.policy.absolute(path).rstrip("/")]
         with suppress(FileNotFoundError):
             if self.status(missing[0]).is_dir:
@@ -209,6 +211,7 @@ class Disk:
                     raise
             else:
                 return
+        # The two paths are on different file systems, between which nothing can be renamed.
         self.copy(source, target)
         self.delete_tree(source)
 
@@ -242,6 +245,7 @@ class Disk:
             with self._named_failures("copy", source, target):
                 self._copy_file(source, self._into(source, target))
             return
+        # Otherwise the copy would find its own result in the source, and never end.
         inside = self.policy.real(target)
         around = self.policy.real(source)
         if inside == around or inside.startswith(f"{around}/"):

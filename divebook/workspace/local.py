@@ -422,6 +422,7 @@ class _Fence:
         # A folder that commands may write is searched for pipes as well, and for sockets of other network namespaces.
         paths = [*_special_files(self._writable), *self._sockets_of_others()]
         signs = {path: _special(path) for path in paths}
+        # A path without a sign has disappeared in the meantime.
         self._hidden = {path: sign for path, sign in signs.items() if sign is not None}
         masks = [part for path in self._hidden for part in ("--ro-bind", os.devnull, path)]
         return [*_fence(self._program, self._writable), *masks]

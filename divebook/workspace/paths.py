@@ -339,6 +339,7 @@ class _Walk:
             if name == "..":
                 self._up()
                 continue
+            # The entry is open without following a link, so its kind cannot change any more.
             entry = self._step(name, is_last=not rest)
             if self._is_new:
                 return entry

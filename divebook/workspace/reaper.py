@@ -87,6 +87,7 @@ def _end_all(group: int | None) -> None:
     The group gets SIGTERM and, after `GRACE` seconds, SIGKILL. Other descendants are stopped before they are killed,
     until a round finds no new one: a running process could start another between the look into ``/proc`` and its end.
     """
+    # The process group of the command gets a chance to end by itself.
     if group is not None:
         for number, wait in ((signal.SIGTERM, GRACE), (signal.SIGKILL, 0.0)):
             with suppress(OSError):
@@ -98,6 +99,7 @@ def _end_all(group: int | None) -> None:
     while _has_children() and time.monotonic() < limit:
         stopped: set[int] = set()
         while new_processes := _below(os.getpid()) - stopped:
+            # Stopped processes cannot start others. When no round finds a new one, all can be killed.
             for pid in new_processes:
                 with suppress(*_KILL_ERRORS):
                     os.kill(pid, signal.SIGSTOP)

@@ -71,6 +71,7 @@ class ResourceRegistry:
         """
         if not isinstance(resource, Resource):
             raise TypeError(f"resource {key!r} has no close(): {type(resource).__name__} is none")
+        # Removed and added again, so that the new resource is the last one and is closed first.
         old = self._resources.pop(key, None)
         self._resources[key] = resource
         if old is not None and old is not resource:

@@ -480,6 +480,7 @@ class OutputBuffer:
         if data:
             self._tail.append(data)
             self._tail_size += len(data)
+            # Drop whole pieces from the front as long as the rest still has the length of the tail.
             while self._tail_size - len(self._tail[0]) >= self._half:
                 self._tail_size -= len(self._tail.popleft())
 
@@ -817,6 +818,7 @@ class _Run:
 
     def _code(self, report: bytes, program: str, cwd: str) -> int:
         """Convert the reaper's last report to an exit code; raise `WrongFolderError` if the folder was refused."""
+        # Reports: "status N" (wait status), "cwd ERRNO", "error ERRNO" (no process), "ended", or nothing after a kill.
         word, _, number = report.decode().strip().partition(" ")
         if word == "status":
             return os.waitstatus_to_exitcode(int(number))
@@ -835,6 +837,7 @@ class _Run:
         """Wait for the reaper's last report, and return it. The report before it is the command's process id."""
         loop = asyncio.get_running_loop()
         data = b""
+        # A report may arrive in several pieces: the text after the last line feed is kept for the next piece.
         while more := await loop.sock_recv(self._control, 64):
             *lines, data = (data + more).split(b"\n")
             for line in lines:

@@ -349,6 +349,7 @@ class MessageBus:
 
     def send(self, message: BusMessage) -> bool:
         """Send a message; return False if the bus still has a message with the same id."""
+        # The id makes sending idempotent.
         if any(earlier.id == message.id for _, earlier in self._messages):
             return False
         self._count += 1

@@ -245,6 +245,7 @@ class Connection:
 
     async def _broken_error(self, reason: str) -> BrokenError:
         await self.close()
+        # Only a failed connect proves that the request did not reach the server.
         was_sent = not isinstance(_innermost(self._fault), httpx2.ConnectError | httpx2.ConnectTimeout)
         return BrokenError(self._cause(reason), was_sent=was_sent)
 

@@ -98,6 +98,7 @@ class Consent:
             raise OAuthFlowError(
                 f"no leave was given in the browser: {parameters.get('error', 'it says nothing')[:_SHOWN]}"
             )
+        # The code can be exchanged for tokens, so it must not appear in logs.
         shared().know(parameters["code"])
         return AuthorizationCodeResult(code=parameters["code"], state=parameters["state"], iss=parameters.get("iss"))
 
@@ -130,6 +131,7 @@ class Consent:
         method, _, rest = head.partition(" ")
         target = urlsplit(rest.partition(" ")[0])
         parameters = {name: values[0] for name, values in parse_qs(target.query).items()}
+        # `state` proves that the redirect answers our own request. Other programs cannot guess it.
         fits = method == "GET" and target.path == self._redirect.path and parameters.get("state") == state
         return parameters if fits else None
 

@@ -164,6 +164,7 @@ class Server:
         await _load()
         from divebook.tools.mcp.calls import discover_tools
 
+        # The policy decides whether the trust of the definition counts.
         definition = replace(self.definition, trusted=self.is_trusted)
         return await self.ask("list_tools", lambda client: discover_tools(client, definition))
 
@@ -194,6 +195,7 @@ class Server:
             return with_advice(await calling, self.name)
         except RefusedError as error:
             failure = self._error("call_tool", str(error))
+            # An error that the server answered with is the result of the call, which the model gets.
             if not error.is_answer:
                 raise failure from error
             return with_advice(CallOutcome(str(failure), is_error=True), self.name)

@@ -315,6 +315,7 @@ class Engine:
         The engine may start a command after the request was cancelled, and the command sets its mark a moment later.
         Therefore this repeats until the command has ended and no process with its mark is left.
         """
+        # The command was never created, so there is nothing to end.
         if command.id is None:
             await guard.unregister(command.mark)
             return
@@ -722,9 +723,9 @@ class ContainerPlan:
             ("cpus", self.cpus is None or SOME.fits(self.cpus), f"{SOME}, or None for all"),
             ("pids", COUNT.fits(self.pids), str(COUNT)),
         )
-        for name, holds, must in needs:
-            if not holds:
-                raise ValueError(f"{name} of a container must be {must}, not {getattr(self, name)!r}")
+        for name, is_valid, expectation in needs:
+            if not is_valid:
+                raise ValueError(f"{name} of a container must be {expectation}, not {getattr(self, name)!r}")
 
     def arguments(self) -> dict[str, Any]:
         """Return the keyword arguments of docker-py's ``containers.create``."""
@@ -732,6 +733,7 @@ class ContainerPlan:
         options: dict[str, Any] = {
             "image": self.image,
             "command": list(self.command) or (_SLEEP if self.is_kept else _UNTIL_INPUT_ENDS),
+            # An entry point of the image would get the command as its arguments.
             "entrypoint": [],
             "user": self.user,
             "working_dir": self.workdir,
@@ -742,6 +744,7 @@ class ContainerPlan:
             "security_opt": ["no-new-privileges"],
             "pids_limit": self.pids,
             "mem_limit": self.memory,
+            # Equal limits mean that no swap is available.
             "memswap_limit": self.memory,
             "ports": {f"{port.inside}/{port.protocol}": (port.address, port.outside) for port in self.ports},
         }
@@ -858,6 +861,8 @@ class PersistentEngine(Engine):
         size = next((each.get("SizeRw", 0) for each in sizes if each["Id"].startswith(container)), 0)
         now = stats["cpu_stats"]
         before = stats["precpu_stats"]
+        # The engine reports two readings about a second apart. The differences give the current usage, as in `docker
+        # stats`.
         used_time = now["cpu_usage"]["total_usage"] - before["cpu_usage"]["total_usage"]
         total_time = now.get("system_cpu_usage", 0) - before.get("system_cpu_usage", 0)
         cores = now.get("online_cpus") or 1

@@ -162,6 +162,7 @@ class DockerWorkspace(LocalWorkspace):
         self._policy()
         self._require_mounts()
         mounts = {} if self._scratch is None else {self._scratch: _SCRATCH}
+        # The socket of the proxy must exist before the container starts, because its folder is mounted.
         if self._egress is not None:
             mounts[await self._egress.open()] = INSIDE
         self._container = await self._container_for(mounts)
@@ -192,6 +193,7 @@ class DockerWorkspace(LocalWorkspace):
             await self._engine.require_running(self._existing)
             return self._existing
         plan = replace(self._plan, mounts={**self._plan.mounts, **mounts})
+        # A kept container is found by its folder and image, so both are labels.
         labels = {**plan.labels, "divebook.image": plan.image}
         container = await self._engine.find({**labels, LABEL: plan.folder}) if self._keep else None
         return container or await self._engine.start(replace(plan, labels=labels))
@@ -385,6 +387,7 @@ class DockerShell(Shell):
         if cwd is None:
             return self._workdir
         path = posixpath.normpath(posixpath.join(self._workdir, cwd))
+        # Absolute paths are those of the container. Only relative ones must stay in the working folder.
         if not cwd.startswith("/") and path != self._workdir and not path.startswith(f"{self._workdir.rstrip('/')}/"):
             raise PathNotAllowedError(cwd, "leads above the root by ..", [self._workdir])
         return path

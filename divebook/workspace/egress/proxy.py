@@ -142,6 +142,7 @@ class Egress:
                     key.strip().lower(): value.strip() for key, _, value in (line.partition(":") for line in rest)
                 }
                 expected = "Basic " + base64.b64encode(f"divebook:{self.token}".encode()).decode()
+                # Compared in constant time: commands inside could otherwise measure how many characters are right.
                 if not hmac.compare_digest(fields.get("proxy-authorization", "").encode(), expected.encode()):
                     return 407, EgressAnswer(host, port, "no token"), None
                 words = first.split(" ")
@@ -152,6 +153,7 @@ class Egress:
                 refused = self.refusal(host, port)
                 if refused:
                     return 403, EgressAnswer(host, port, refused), None
+                # A public name may lead to a private address, which would open the network of this machine.
                 addresses = await self._resolve(host, port)
                 if not addresses or not all(self._public(address) for address in addresses):
                     return 403, EgressAnswer(host, port, "resolves to an address that is not public"), None

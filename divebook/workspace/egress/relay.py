@@ -38,6 +38,7 @@ async def _serve(listening: socket.socket) -> None:
 
 def _main() -> None:
     listening = socket.create_server(("127.0.0.1", int(sys.argv[2])))
+    # The port is open by now, so the caller may continue; the child serves it.
     if os.fork():
         return
     os.setsid()

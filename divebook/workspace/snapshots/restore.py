@@ -101,6 +101,7 @@ class FolderWriter:
         SnapshotError
             A file cannot be written; the folder is unchanged.
         """
+        # Nothing is changed before `commit`. Each later error undoes the steps that were made.
         steps = _steps_of(self._root, targets, is_exact=is_exact)
         if not steps:
             return
@@ -218,6 +219,7 @@ def _steps_of(root: Root, targets: Mapping[str, TreeEntry | None], *, is_exact: 
     back at the end.
     """
     entries = dict(targets)
+    # Missing parent folders become steps of their own, so that `undo` removes them again.
     for path, entry in targets.items():
         names = path.split("/")[:-1]
         if entry is not None:
@@ -583,6 +585,7 @@ def put_back(root: Root, present: Mapping[str, TreeEntry], target: Mapping[str, 
         old = present.get(path)
         if entry == old:
             continue
+        # A rename can replace a file by a file, but not a folder by a file.
         if old is not None and old.kind != entry.kind:
             _remove(root, path, old.kind)
             old = None
@@ -591,6 +594,7 @@ def put_back(root: Root, present: Mapping[str, TreeEntry], target: Mapping[str, 
             unlocked.append(path)
         else:
             _write(root, path, entry, get)
+    # Inner folders first: the mode of an outer folder may forbid changes in the inner ones.
     for path in sorted(unlocked, reverse=True):
         if path in target:
             _set_mode(root, path, target[path].mode)

@@ -315,6 +315,7 @@ class Digests:
 
     def of(self, entries: Mapping[str, TreeEntry], children: Mapping[str, set[str]]) -> str:
         """Compute the digests of changed folders; return the digest of the whole tree in hexadecimal."""
+        # Deepest folders first: the digest of a folder depends on the digests of its subfolders.
         for folder in sorted(self._stale, key=_depth, reverse=True):
             if folder in children:
                 self._folder_digests[folder] = self._folder(folder, entries, children[folder])
@@ -527,6 +528,7 @@ class TreeScanner:
         entry = self.entries.get(path)
         if entry is None and self._is_left_out(path, name):
             return
+        # A folder that became a file, or the reverse: forget everything below it first.
         if entry is not None and (entry.kind == FOLDER) is not stat.S_ISDIR(mode):
             self._remove_entry(path)
             entry = None
@@ -553,6 +555,7 @@ class TreeScanner:
         if path.count("/") >= DEEPEST:
             self._leave_out(path, TOO_DEEP)
             return
+        # The inode shows whether the name still belongs to the same folder, to which the watch belongs.
         sign = self._sign_of(path)
         is_same_folder = path in self._children and sign is not None and sign[0] == status.st_ino
         is_watched = self._watch is None or self._watch.sees(path)
@@ -605,6 +608,7 @@ class TreeScanner:
         content = b""
         after = os.fstat(descriptor)
         is_stable = False
+        # A file that is written all the time never becomes stable. After some tries its last content is taken.
         for _ in range(_TRIES):
             before = after
             if before.st_size > self._largest:

@@ -86,6 +86,7 @@ def changes_between(before: Mapping[str, TreeEntry], after: Mapping[str, TreeEnt
     [('renamed', 'a', 'b'), ('added', None, 'c')]
     """
     differences = {path: (old, new) for path, old, new in _differing(before, after)}
+    # Deleted files by content and mode. An added file with the same content and mode takes one of them as its old path.
     deleted_paths: dict[tuple[str, int], list[str]] = {}
     for path, (old, new) in differences.items():
         if new is None and old is not None and old.kind == FILE:
@@ -94,13 +95,13 @@ def changes_between(before: Mapping[str, TreeEntry], after: Mapping[str, TreeEnt
     renamed_paths: set[str] = set()
     for path, (old, new) in sorted(differences.items()):
         if old is None and new is not None:
+            # Empty files are never matched: any two of them have the same content.
             candidates = deleted_paths.get((new.content, new.mode)) if new.kind == FILE and new.size else None
             old_path = candidates.pop(0) if candidates else None
-            if old_path is not None:
-                renamed_paths.add(old_path)
             if old_path is None:
                 changes.append(FileChange(path, ADDED, None, new))
             else:
+                renamed_paths.add(old_path)
                 changes.append(FileChange(path, RENAMED, differences[old_path][0], new, old_path))
         else:
             changes.append(FileChange(path, DELETED if new is None else CHANGED, old, new))
