@@ -437,7 +437,7 @@ def declared(
 
 
 def limited(tool: ToolFunction, declaration: ToolDefinition | None) -> ToolFunction:
-    """Return a tool with the limits of its definition under ``Tools``, such as a timeout or a number of calls."""
+    """Return a tool with the limits of its definition under ``Tools``, such as a timeout or a maximum of calls."""
     if declaration is None:
         return tool
     limits = {key: getattr(declaration, key) for key in _LIMITS if getattr(declaration, key) is not None}

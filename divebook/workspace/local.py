@@ -141,7 +141,7 @@ class LocalWorkspace(Workspace):
         activate: Callable[[Mapping[str, str]], dict[str, str]] = dict,
         note: str = NO_FENCE,
     ) -> LocalShell:
-        """Create a shell with the given owner of the helper process; with None, create a new owner.
+        """Create a shell whose commands run through the helper process of `reapers`; None for a new helper process.
 
         Parameters
         ----------
@@ -322,15 +322,15 @@ def _interpreter(python: str | None) -> str:
 
 
 PROGRAM = "bwrap"
-"""Name of the program that creates the fence, a bubblewrap sandbox."""
+"""Name of the program (bubblewrap) that creates the sandbox of a fenced workspace."""
 PRIVATE_TMP = "/tmp"  # noqa: S108 - not this machine's: a new one in the fence
-"""Path of the folder for temporary files that each fence has for itself, empty at first."""
+"""Path of the folder for temporary files that each sandbox has for itself, empty at first."""
 SYSTEM = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store"),
     # Processors, which programs count before they start threads.
     "/sys/devices/system",
 )
-"""Folders that commands in the fence can read: programs, libraries and their data."""
+"""Folders that commands in the sandbox can read: programs, libraries and their data."""
 SETTINGS = (
     *("alternatives", "ca-certificates", "ca-certificates.conf", "crypto-policies", "debian_version", "fonts"),
     *("group", "host.conf", "hosts", "inputrc", "java", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "locale.alias"),
@@ -338,7 +338,7 @@ SETTINGS = (
     *("pki/ca-trust", "pki/tls/certs", "protocols", "python3", "R", "services", "shells", "ssl/certs"),
     *("ssl/openssl.cnf", "terminfo", "timezone"),
 )
-"""Names in ``/etc`` that commands in the fence can read. They exclude keys and passwords (``ssl/private``)."""
+"""Names in ``/etc`` that commands in the sandbox can read. They exclude keys and passwords (``ssl/private``)."""
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
 """Variables with paths of certificates. Libraries load the certificates even without a network."""
 OUTSIDE = frozenset(
@@ -348,7 +348,9 @@ OUTSIDE = frozenset(
         *("SESSION_MANAGER", "SSH_AGENT_PID", "SSH_AUTH_SOCK", "WAYLAND_DISPLAY", "XAUTHORITY", "XDG_RUNTIME_DIR"),
     }
 )
-"""Environment variables that lead to services outside the fence. Variables with a socket as value are removed, too."""
+"""Environment variables that lead to services outside the sandbox. Variables whose value is a socket are
+removed, too.
+"""
 NOTE = (
     "Commands run in a fence: they can write this directory only, read the machine's programs and libraries but no "
     "other files, and reach no network and no service of this machine."
@@ -357,13 +359,13 @@ _UNIX_SOCKETS = Path("/proc/net/unix")
 
 
 class FencedWorkspace(LocalWorkspace):
-    """Workspace on this machine whose commands run in a fence, where they can write only the workspace's folders.
+    """Workspace on this machine whose commands run in a sandbox, where they can write only the workspace's folders.
 
-    The fence is a bubblewrap sandbox. Commands reach no network and no service of this machine.
+    The sandbox ("fence") is created by bubblewrap. Commands reach no network and no service of this machine.
 
-    All commands of the workspace share one fence. They can read system programs and libraries, this Python, and the
+    All commands of the workspace share one sandbox. They can read system programs and libraries, this Python, and the
     Python that a virtual environment in the workspace refers to. They have an empty ``/tmp``, and see no other
-    processes, no home folder and no Unix socket of other programs. The fence needs the program ``bwrap`` (Debian:
+    processes, no home folder and no Unix socket of other programs. The sandbox needs the program ``bwrap`` (Debian:
     bubblewrap) and a system that lets users create namespaces. Parameters are those of `LocalWorkspace`.
     """
 
@@ -381,7 +383,7 @@ class FencedWorkspace(LocalWorkspace):
 
 
 def _without_services(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return environment variables without those that lead to services outside the fence."""
+    """Return environment variables without those that lead to services outside the sandbox."""
     return {name: value for name, value in environ.items() if name not in OUTSIDE and not _is_socket(value)}
 
 
@@ -394,7 +396,7 @@ def _is_socket(value: str) -> bool:
 
 
 class _Fence:
-    """Command line of a fence: its mounts, and the sockets that it hides.
+    """Command line of the sandbox of a fenced workspace: its mounts, and the sockets that it hides.
 
     Parameters
     ----------
@@ -417,7 +419,7 @@ class _Fence:
         """Paths of files that may be sockets bound by a relative path."""
 
     def command(self) -> list[str]:
-        """Return the command line that creates the fence and hides all sockets that exist now."""
+        """Return the command line that creates the sandbox and hides all sockets that exist now."""
         self._mounted = [*_mounts(self._writable), *self._writable]
         # A folder that commands may write is searched for pipes as well, and for sockets of other network namespaces.
         paths = [*_special_files(self._writable), *self._sockets_of_others()]
@@ -428,7 +430,7 @@ class _Fence:
         return [*_fence(self._program, self._writable), *masks]
 
     def require_closed(self) -> None:
-        """Raise an error unless all sockets of other programs are hidden in the fence.
+        """Raise an error unless all sockets of other programs are hidden in the sandbox.
 
         Raises
         ------
@@ -446,7 +448,7 @@ class _Fence:
                 )
 
     def _sockets_of_others(self) -> list[str]:
-        """Return the paths of sockets in the mounted folders that programs outside the fence have bound.
+        """Return the paths of sockets in the mounted folders that programs outside the sandbox have bound.
 
         Sockets of commands in the fence are not included: those are in another network namespace.
         """
@@ -506,7 +508,7 @@ def _is_beneath(path: str, folder: str) -> bool:
 
 
 def _fence(program: str, writable: Sequence[str]) -> list[str]:
-    """Return the command line that creates a fence, without the hidden sockets."""
+    """Return the command line that creates a sandbox, without the part that hides sockets."""
     readable = _mounts(writable)
     mounts = [part for path in readable for part in ("--ro-bind", path, path)]
     paths = [*SYSTEM, *NEEDED, *_pythons(writable), *_named_certificates()]
@@ -526,7 +528,7 @@ def _fence(program: str, writable: Sequence[str]) -> list[str]:
 
 
 def _mounts(writable: Sequence[str]) -> list[str]:
-    """Return the real paths that the fence mounts read-only. A path below another one is left out."""
+    """Return the real paths that the sandbox mounts read-only. A path below another one is left out."""
     paths = [*SYSTEM, *(f"/etc/{name}" for name in SETTINGS), *NEEDED, *_pythons(writable), *_named_certificates()]
     real = sorted({os.path.realpath(path) for path in paths if os.path.exists(path)})
     outer: list[str] = []

@@ -472,7 +472,7 @@ class PathPolicy:
         )
 
     def _require_allowed(self, path: str, descriptor: int, name: str = "") -> int:
-        """Return `descriptor` if the guard allows its file, or the entry `name` in its folder; else raise an error."""
+        """Return `descriptor` if the guard callback allows its file, or `name` in its folder; else raise an error."""
         if self._guard is None:
             return descriptor
         reason = self._refusal(f"{path_of(descriptor)}/{name}")
@@ -482,7 +482,7 @@ class PathPolicy:
         return descriptor
 
     def _refusal(self, real: str) -> str:
-        """Return the reason why the guard refuses a real path, or an empty string.
+        """Return the reason of the guard callback for refusing a real path, or an empty string.
 
         The guard gets the innermost allowed folder that contains the path.
         """
@@ -491,11 +491,11 @@ class PathPolicy:
 
     @property
     def is_guarded(self) -> bool:
-        """True if a guard can refuse files below the folders."""
+        """True if the policy has a guard callback, which can refuse files below the allowed folders."""
         return self._guard is not None
 
     def visible(self, descriptor: int, names: Iterable[str]) -> list[str]:
-        """Return those of the names in an open folder that the guard does not refuse."""
+        """Return the names in an open folder without those that the guard callback refuses."""
         if self._guard is None:
             return [*names]
         folder = path_of(descriptor)

@@ -83,7 +83,7 @@ def engine_socket(url: str) -> str:
 
 
 def require_image(image: str) -> None:
-    """Raise `ContainerError` unless an image exists, or `EngineUnavailableError`. Blocks."""
+    """Raise `ContainerError` if an image does not exist, `EngineUnavailableError` if no engine answers. Blocks."""
     engine = Engine()
     try:
         engine.require_image_now(image)
@@ -108,7 +108,7 @@ class Engine:
         self._url = url or engine_url()
         self._open_client: Any = None
         self._guards: dict[tuple[str, str | None], Guard] = {}
-        """Guards, which end commands, by id of the container and user."""
+        """Guard processes, which end commands in a container, by id of the container and user."""
         self._input_connections: dict[str, ProcessStream] = {}
         # Marks of commands: below 2^42 KiB, in a random range for each process, since several may use one container.
         self._marks = itertools.count(random.SystemRandom().randrange(1 << 36, 1 << 42))
@@ -116,11 +116,11 @@ class Engine:
     # --- containers ------------------------------------------------------------------------------------------------
 
     async def require_image(self, image: str) -> None:
-        """Raise `ContainerError` unless an image exists, or `EngineUnavailableError`."""
+        """Raise `ContainerError` if an image does not exist, `EngineUnavailableError` if no engine answers."""
         await asyncio.to_thread(self.require_image_now, image)
 
     def require_image_now(self, image: str) -> None:
-        """Raise `ContainerError` unless an image exists. Blocks; for code outside an event loop."""
+        """Raise `ContainerError` if an image does not exist. Blocks; for code outside an event loop."""
         self._request_now(lambda client: client.images.get(image), f"image {image}", f"docker pull {image}")
 
     async def start(self, plan: ContainerPlan) -> str:
@@ -143,7 +143,7 @@ class Engine:
         return container
 
     async def require_running(self, container: str) -> None:
-        """Raise `ContainerError` unless a container exists and runs."""
+        """Raise `ContainerError` if a container does not exist or does not run."""
         details = await self._request(lambda client: client.api.inspect_container(container), f"container {container}")
         if not details["State"]["Running"]:
             status = details["State"]["Status"]
@@ -331,7 +331,7 @@ class Engine:
             await self.remove(command.container)
 
     async def _start_guard(self, container: str, user: str | None, argv: Sequence[str]) -> ProcessStream:
-        """Start the shell script of a guard in a container; return the connection to its input and output."""
+        """Start the guard process (a shell script) in a container; return the connection to its input and output."""
         command = _Command(container, 0, user=user)
         await self._begin(command, argv, stdin=True)
         assert command.connection is not None  # noqa: S101 - it has begun
@@ -543,7 +543,7 @@ class CommandOutput:
 
 
 PATIENCE = 5.0
-"""Seconds that the guard may take to end the processes of a command."""
+"""Seconds that the guard process may take to end the processes of a command."""
 _TRIES = 3
 _KIB = 1024
 # Only built-in commands of the shell, so that a round starts no process. A mark is gone when five rounds in succession
@@ -580,7 +580,7 @@ COMMAND = ("/bin/sh", "-c", _SCRIPT)
 
 
 def marked(mark: int, argv: Sequence[str]) -> list[str]:
-    """Return a command line that sets a mark, by which the guard finds all processes of the command.
+    """Return a command line that sets a mark, by which the guard process finds all processes of the command.
 
     A shell sets the mark. It reports a missing program and then exits with 127.
     """
@@ -658,7 +658,7 @@ class Guard:
         self._replies = asyncio.Queue()
 
     async def close(self) -> None:
-        """End the guard. It then ends all commands that are still registered. Idempotent."""
+        """End the guard process. It then ends all commands that are still registered. Idempotent."""
         async with self._lock:
             reading = self._reading
             self._drop()

@@ -257,7 +257,7 @@ def _require(condition: bool, message: str) -> None:  # noqa: FBT001 - what must
 
 
 class DockerEnvironment(DockerWorkspace):
-    """A `DockerWorkspace` with the parameters of the pai-agent-sdk.
+    """A `DockerWorkspace` whose parameters have the names of the pai-agent-sdk, for code written for that SDK.
 
     Parameters
     ----------

@@ -224,7 +224,10 @@ def _is_folder(change: FileChange) -> bool:
 
 
 def _targets(changes: Sequence[FileChange]) -> dict[str, TreeEntry | None]:
-    """Return the entry that each path gets. Folders that exist before and after are left out, whatever their mode."""
+    """Return the new tree entry for each path, None for a removed one.
+
+    A folder that exists before and after is left out, whatever its mode.
+    """
     targets: dict[str, TreeEntry | None] = {}
     for change in changes:
         if change.was is not None:

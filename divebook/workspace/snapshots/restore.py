@@ -68,7 +68,7 @@ _NO_HARD_LINKS = (errno.EPERM, errno.EACCES, errno.EXDEV, errno.EMLINK, errno.EN
 
 
 class _Step(NamedTuple):
-    """One step of a journaled write: a path with its entry before and after. None stands for no entry."""
+    """One step of a journaled write: a path with its tree entry before and after. None stands for no entry."""
 
     path: str
     before: TreeEntry | None
@@ -169,7 +169,7 @@ def _lock(folder: int, path: str) -> None:
 
 
 def present_entry(root: Root, path: str) -> TreeEntry | None:
-    """Read the entry of a path from the disk, with the digest of a file; None if the path does not exist."""
+    """Read the tree entry of a path from the disk, with the SHA-256 of a file; None if the path does not exist."""
     try:
         with root.parent(path) as (folder, name):
             state = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -192,7 +192,7 @@ def same_content(one: TreeEntry | None, other: TreeEntry | None) -> bool:
 
 
 def _state(root: Root, path: str) -> tuple[os.stat_result | None, TreeEntry | None]:
-    """Return the file status and the entry of a path, without reading a file; None for both if it does not exist."""
+    """Return file status and tree entry of a path, without reading a file; None for both if the path is missing."""
     try:
         with root.parent(path) as (folder, name):
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -319,7 +319,7 @@ class _Journal:
         os.fsync(self._folder)
 
     def make_step(self, number: int, step: _Step, state: os.stat_result | None) -> None:
-        """Make one step in the target folder. Raise an error if the path has changed since `stage`."""
+        """Make one step of a write in the target folder. Raise an error if the path has changed since `stage`."""
         before = step.before
         after = step.after
         with self._root.parent(step.path) as (folder, name):
@@ -379,7 +379,7 @@ class _Journal:
         _remove_journal(self._root)
 
     def _undo_step(self, number: int, step: _Step) -> None:
-        """Restore the entry that a path had before a step.
+        """Restore the tree entry that a path had before a step of a write.
 
         A path with neither the old nor the new content was changed by a person and stays.
         """
@@ -469,7 +469,7 @@ def _copy(name: str, folder: int, copy: str, target: int, state: os.stat_result)
 
 
 def _unlock_folders(root: Root, steps: Sequence[_Step]) -> None:
-    """Make existing folders of the steps writable for their owner, so that files in them can be changed."""
+    """Make folders that a write changes writable for their owner."""
     for path in sorted(step.path for step in steps if step.before is not None and step.before.kind == FOLDER):
         _, entry = _state(root, path)
         if entry is not None and entry.kind == FOLDER and entry.mode & _OWNER_ALL != _OWNER_ALL:

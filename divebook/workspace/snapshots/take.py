@@ -522,7 +522,7 @@ class TreeScanner:
         return names
 
     def _entry(self, path: str, name: str, status: os.stat_result, folder: int, *, deep: bool = False) -> None:
-        """Check one entry: compare its sign with the last one, and record its new state if the signs differ."""
+        """Check one entry of a folder: compare its sign (ctime, inode, size) with the last one; record a new state."""
         # The patterns apply to new entries only: an entry that is in the tree was not left out before.
         mode = status.st_mode
         entry = self.entries.get(path)
@@ -575,7 +575,7 @@ class TreeScanner:
                 self._folder(path, below)
 
     def _file(self, path: str, name: str, folder: int) -> None:
-        """Read a file and record its entry, or record the reason for leaving it out."""
+        """Read a file and record its tree entry, or the reason for leaving it out."""
         try:
             descriptor = os.open(name, _READ, dir_fd=folder)
         except OSError as error:
@@ -676,7 +676,7 @@ Manifest = Sequence[Sequence[Any]]
 
 
 def manifest_of(delta: Mapping[str, TreeEntry | None], contents: Mapping[str, bytes]) -> list[list[Any]]:
-    """Convert changed entries to the rows of an event. None stands for a removed entry.
+    """Convert changed tree entries to the rows of an event. None stands for a removed entry.
 
     Parameters
     ----------

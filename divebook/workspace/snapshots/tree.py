@@ -167,7 +167,9 @@ def lines_changed(
 
 
 def text_of(entry: TreeEntry | None, get: Callable[[str], bytes]) -> str | None:
-    """Return the text of a file entry, and '' for None; return None for binary content, other kinds, and long files."""
+    """Return the text of a file in a tree, and '' for None; return None for binary content, other kinds, and long
+    files.
+    """
     if entry is None:
         return ""
     if entry.kind != FILE or entry.size > MOST_BYTES:
@@ -305,7 +307,7 @@ def _modes(change: FileChange) -> Iterator[str]:
 
 
 def _mode(entry: TreeEntry) -> int:
-    """Return the mode that git records for an entry, such as 0o100755 for an executable file."""
+    """Return the mode that git records for a tree entry, such as 0o100755 for an executable file."""
     if entry.kind == LINK:
         return _KINDS[LINK]
     return _KINDS[entry.kind] | (0o755 if entry.mode & 0o100 else 0o644)
