@@ -196,7 +196,7 @@ class Environments:
         Nothing else is removed.
         """
         checkpoints = folder / "checkpoints"
-        target = self.layout.kept / state["tenant"] / folder.name
+        target = self.layout.destroyed_checkpoints / state["tenant"] / folder.name
         if keeps_checkpoints and checkpoints.exists() and not target.exists():
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             checkpoints.rename(target)
@@ -209,7 +209,7 @@ class Environments:
 
     def adopt_checkpoints(self, folder: Path) -> None:
         """Move the checkpoints kept from a destroyed environment of the same name to a new environment."""
-        checkpoints = self.layout.kept / self.tenant / folder.name
+        checkpoints = self.layout.destroyed_checkpoints / self.tenant / folder.name
         if checkpoints.is_dir() and not (folder / "checkpoints").exists():
             checkpoints.rename(folder / "checkpoints")
 

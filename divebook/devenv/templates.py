@@ -697,7 +697,7 @@ class Layout:
         return self.root / "logs" / "events.jsonl"
 
     @property
-    def kept(self) -> Path:
+    def destroyed_checkpoints(self) -> Path:
         """Folder with the checkpoints of destroyed environments, by tenant and name."""
         return self.environments / ".kept"
 

@@ -132,7 +132,7 @@ class Cleanup:
     def _checkpoint_images(self) -> set[str]:
         """Return the digests of the images of all checkpoints, also of checkpoints of destroyed environments."""
         existing = [folder / "checkpoints" for folder in self.environments.folders()]
-        folders = [*existing, *self.environments.layout.kept.glob("*/*")]
+        folders = [*existing, *self.environments.layout.destroyed_checkpoints.glob("*/*")]
         checkpoints = [manifest for folder in folders for manifest in EnvironmentCheckpoints(folder).manifests()]
         artefacts = (artefact for checkpoint in checkpoints for artefact in checkpoint["artefacts"])
         return {artefact["sha256"] for artefact in artefacts if artefact["kind"] == IMAGE}

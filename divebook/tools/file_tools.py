@@ -265,10 +265,10 @@ def directory_lister(
         visible = [real_path / name for name in folder.names(real_path, path) if not folder.is_denied(real_path / name)]
         statuses = [(entry, folder.look(entry, path)) for entry in visible[:max_entries]]
         entries = [_entry(folder, entry, status) for entry, status in statuses if status is not None]
-        listed: dict[str, Any] = {"entries": entries}
+        result: dict[str, Any] = {"entries": entries}
         if len(visible) > max_entries:
-            listed["note"] = f"limited to {max_entries} entries of {len(visible)}"
-        return listed
+            result["note"] = f"limited to {max_entries} entries of {len(visible)}"
+        return result
 
     return builtin_tool(list_directory, READS, files=folder.files)
 

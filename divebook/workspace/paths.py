@@ -508,12 +508,12 @@ class PathPolicy:
     @contextmanager
     def parent(self, path: str) -> Iterator[tuple[int, str]]:
         """Open the parent folder of a path; yield its descriptor and the last name of the path. See `Root.parent`."""
-        opened = self._first_allowed(path, _open_parent)
-        self._require_allowed(path, *opened)
+        parent_and_name = self._first_allowed(path, _open_parent)
+        self._require_allowed(path, *parent_and_name)
         try:
-            yield opened
+            yield parent_and_name
         finally:
-            os.close(opened[0])
+            os.close(parent_and_name[0])
 
     def folder(self, path: str | None) -> str:
         """Return the real path of a command's working folder; for None, the default folder."""
