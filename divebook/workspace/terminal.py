@@ -1,4 +1,4 @@
-"""Program that runs another program in a new terminal and relays its input and output.
+"""Program that runs another program in a new pseudo-terminal and relays its input and output.
 
 It is run as a file, ``python terminal.py ROWS COLUMNS PROGRAM ...``, and imports nothing of divebook.
 """
@@ -16,17 +16,17 @@ from contextlib import suppress
 
 _PIECE = 1 << 16
 _END = b"\x04"
-"""End of input, as a terminal takes it at the start of a line."""
+"""Control character that ends the input of a terminal when it is typed at the start of a line (Ctrl-D)."""
 
 
 def end_after(last: bytes) -> bytes:
-    """Return the bytes that mean end of input after the `last` typed bytes."""
+    """Return the control characters that end the input, given the bytes that were typed last."""
     # Within a line the first byte only submits that line; a second one ends the input.
     return _END if not last or last[-1:] in b"\n\r\x04" else _END * 2
 
 
 def main(rows: int, columns: int, words: Sequence[str]) -> int:
-    """Run a program; return its exit code, negative if a signal ended it."""
+    """Run a program in a new terminal; return its exit code, negative if a signal killed it."""
     child, terminal = pty.fork()
     if child == 0:
         termios.tcsetwinsize(0, (rows, columns))

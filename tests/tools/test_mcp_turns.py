@@ -70,13 +70,13 @@ def test_the_list_of_a_server_and_each_call_are_operations_of_the_turn():
 
 
 def test_a_resume_starts_a_server_only_for_a_call_that_the_log_does_not_have(monkeypatch):
-    starts, opened = [], mcp_servers.Server._opened
+    starts, opened = [], mcp_servers.Server._open_connection
 
     def noted(server, operation):
         starts.append(operation)
         return opened(server, operation)
 
-    monkeypatch.setattr(mcp_servers.Server, "_opened", noted)
+    monkeypatch.setattr(mcp_servers.Server, "_open_connection", noted)
     server = defined("rough.py", trusted=True)
     with world(GO, server) as here:
         execution = here.start("ask").wait(60)

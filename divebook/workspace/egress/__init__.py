@@ -1,1 +1,3 @@
-"""Network access for places without a network: `proxy` outside checks names of hosts, `door` inside leads to it."""
+"""Restricted network access for containers without a network: `proxy` checks hosts outside, `relay` leads to it
+inside.
+"""

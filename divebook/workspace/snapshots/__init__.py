@@ -1,1 +1,1 @@
-"""Snapshots of the files of a folder: taken, compared, restored and applied to other folders."""
+"""Snapshots of the files of a folder: taking, comparing, restoring, and applying them to other folders."""
