@@ -35,47 +35,47 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One fault that `check` found."""
+    """One fault that `check` reports."""
 
     text: str
     execution_id: str | None = None
-    """None for a fault of the store as a whole."""
+    """Id of the damaged execution; None for a fault of the store as a whole."""
     sequence: int | None = None
-    """Sequence number of an event; None for a fault of the execution as a whole."""
+    """Sequence number of the damaged event; None for a fault of the execution as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedExecution:
-    """Result of `check` for one execution."""
+    """Result of `check` for one execution: counts of events, and faults."""
 
     execution_id: str
     events: int
-    """Number of events."""
+    """Number of events in the log."""
     readable: int
-    """Number of events before the first damaged one."""
+    """Number of events before the first damaged event."""
     unverified: int
-    """Number of events from versions without checksums."""
+    """Number of events that have no checksum, because an old version wrote them."""
     damages: tuple[Damage, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """Result of `check`."""
+    """Result of `check` for a whole store."""
 
     location: str
     executions: tuple[CheckedExecution, ...]
     damages: tuple[Damage, ...]
-    """Faults of the store as a whole."""
+    """Faults of the store as a whole, without those of single executions."""
     orphan_blobs: int
-    """Number of large values that no execution refers to. They are not a fault, and `gc` deletes them."""
+    """Number of large values that no execution refers to. They are not a fault; `gc` deletes them."""
 
     @property
     def ok(self) -> bool:
-        """True if nothing is damaged."""
+        """True if the store and all executions are undamaged."""
         return not self.all_damages()
 
     def all_damages(self) -> list[Damage]:
-        """Return all faults: of the store first, then execution by execution."""
+        """Return all faults: first those of the store, then those of each execution."""
         return [*self.damages, *(damage for entry in self.executions for damage in entry.damages)]
 
 
@@ -89,7 +89,7 @@ Fold: TypeAlias = Callable[[Sequence[Event]], object]
 
 
 def check(store: EventStore, *, fold: Fold | None = None) -> CheckReport:
-    """Verify a store.
+    """Verify all logs and rows of a store without changing anything.
 
     Parameters
     ----------
@@ -117,14 +117,14 @@ def _try(look: Callable[[], list[T]], faults: list[str]) -> list[T]:
 
 
 class _Contents:
-    """Large values of a store. The error of a damaged one is cached."""
+    """Reader of a store's large values, which caches the errors of damaged values."""
 
     def __init__(self, store: EventStore) -> None:
         self._store = store
         self._damaged: dict[bytes, CorruptStoreError] = {}
 
     def fetch(self, digest: bytes) -> bytes | None:
-        """Return a content, None if it is missing; raise CorruptStoreError if it does not match its hash."""
+        """Return the content of a large value; None if it is missing. Raise CorruptStoreError for a wrong hash."""
         if digest in self._damaged:
             raise self._damaged[digest]
         try:
@@ -134,15 +134,15 @@ class _Contents:
             raise
 
     def size(self, digest: bytes) -> int:
-        """Return the size of a content in bytes; 0 if it is missing."""
+        """Return the stored size of a large value in bytes; 0 if it is missing."""
         return len(self._store.blob(digest) or b"")
 
     def absent_files(self, payload: bytes) -> set[bytes]:
-        """Return the digests of files that a payload names and the store does not have."""
+        """Return the digests of the files that a payload refers to but that the store does not have."""
         return {digest for digest in files_in(payload, self.fetch) if self._store.blob(digest) is None}
 
     def reached(self, payload: bytes) -> dict[bytes, int]:
-        """Return the digests and sizes of all large values that a payload refers to, directly or indirectly."""
+        """Return the digest and size of each large value that a payload refers to, directly or indirectly."""
         return {digest: self.size(digest) for digest in reached(payload, self.fetch)}
 
 
@@ -171,7 +171,7 @@ def _check_execution(store: EventStore, execution_id: str, contents: _Contents, 
 def _check_values(
     store: EventStore, log: StoredLog, contents: _Contents, fold: Fold | None, *, intact: bool
 ) -> list[Finding]:
-    """Return faults in the values of a log. If the log is not `intact`, return only values that cannot be read.
+    """Return faults in the payloads of a log. If the log is not `intact`, return only undecodable payloads.
 
     Each group of checks runs only if the ones before found nothing, since one fault would cause others.
     """
@@ -191,7 +191,10 @@ def _check_values(
 
 
 def _first_of_each_event(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the first finding of each event, since later ones have the same cause, and those without an event."""
+    """Return only the first finding of each event, and all findings that do not belong to an event.
+
+    Later findings of an event have the same cause as the first.
+    """
     of_events: dict[int, Finding] = {}
     for sequence, text in findings:
         if sequence is not None:
@@ -204,7 +207,7 @@ def _by_sequence(finding: Finding) -> int:
 
 
 def _check_rows(log: StoredLog) -> Iterator[Finding]:
-    """Yield records that are missing, changed, or at the wrong place.
+    """Yield a finding for each record that is missing, changed or in the wrong position.
 
     A checksum continues from the preceding one. If a record does not match, either it or the preceding checksum was
     changed. Two candidates for the preceding checksum therefore remain: the stored one, and the one that the content of
@@ -240,7 +243,7 @@ def _check_rows(log: StoredLog) -> Iterator[Finding]:
 
 
 def _fault_of_first_event(log: StoredLog) -> str | None:
-    """Return the fault of a log that begins with the first event of another log, or None.
+    """Return the fault of a log whose first event belongs to another execution, or None.
 
     Checksums do not reveal it, since the chain of every log begins with 0.
     """
@@ -274,7 +277,7 @@ def _name_of(record: StoredRecord) -> str:
 def _check_payloads(
     store: EventStore, log: StoredLog, contents: _Contents, results: tuple[list[bytes], list[Event]]
 ) -> Iterator[Finding]:
-    """Append decrypted payloads and decoded events to `results`; yield records that cannot be read."""
+    """Decode all payloads of a log into `results`; yield a finding for each record that cannot be read."""
     payloads, events = results
     for record in log.records:
         try:
@@ -287,7 +290,7 @@ def _check_payloads(
 
 
 def _check_record(record: ExecutionRecord, events: Sequence[Event]) -> Iterator[Finding]:
-    """Yield differences between the row and the last change of status in the events."""
+    """Yield differences of status, end time and error between an execution's row and its events."""
     all_turns = [turn_after(event.data, event.recorded_at) for event in events]
     turns = [turn for turn in all_turns if turn is not None]
     if not turns:
@@ -302,7 +305,7 @@ def _check_record(record: ExecutionRecord, events: Sequence[Event]) -> Iterator[
 
 
 def _check_beginning(record: ExecutionRecord, events: Sequence[Event]) -> Iterator[Finding]:
-    """Yield differences between the row and the latest opening of the log, with later changes of tags and note."""
+    """Yield differences between an execution's row and its opening event, including later changes of the note."""
     if not isinstance(events[0].data, ExecutionStarted):
         return
     openings = (event for event in reversed(events) if isinstance(event.data, ExecutionStarted | ExecutionForked))
@@ -320,7 +323,7 @@ def _compare(name: str, by_record: object, by_events: object) -> Iterator[Findin
 
 
 def _check_blobs(log: StoredLog, payloads: Sequence[bytes], contents: _Contents) -> Iterator[Finding]:
-    """Yield large values that the store does not list as used, and a wrong size in the row.
+    """Yield large values of a log that the store does not list as used, and a wrong log size in the row.
 
     Files of a log that was imported from a page or a notebook are absent, which is not a fault.
     """
@@ -344,7 +347,7 @@ def _check_blobs(log: StoredLog, payloads: Sequence[bytes], contents: _Contents)
 
 
 def _check_questions(log: StoredLog, events: Sequence[Event]) -> Iterator[Finding]:
-    """Yield questions that the store lists as open and the events settle, or the other way round."""
+    """Yield questions that the store lists as open although the events settle them, and the opposite."""
     states: dict[str, bool] = {}
     for event in events:
         note_questions(states, event.data)
@@ -366,16 +369,16 @@ def _check_fold(events: Sequence[Event], fold: Fold) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class GcReport:
-    """Data that `gc` deleted, or would delete in a dry run."""
+    """Numbers of executions, events, blobs and checkpoints that `gc` deleted, or would delete in a dry run."""
 
     dry_run: bool
     executions: tuple[ExecutionRecord, ...]
     events: int
     blobs: int
     blob_bytes: int
-    """Bytes on disk of the blobs. The file does not shrink, but uses the space again."""
+    """Size of the deleted blobs on disk in bytes. The file does not shrink, but reuses the space."""
     checkpoints: int
-    """Number of checkpoints of ended executions that stay."""
+    """Number of deleted checkpoints, which belong to ended executions that are kept."""
 
 
 def gc(
@@ -457,7 +460,7 @@ def _finish(store: EventStore, deleted: list[ExecutionRecord], *, dry_run: bool)
 
 
 def file_content(store: EventStore, digest: str) -> bytes:
-    """Return the content of a file by its SHA-256, hexadecimal.
+    """Return the content of a file in a store by its SHA-256 (hexadecimal).
 
     Raises
     ------

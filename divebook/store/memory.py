@@ -1,4 +1,4 @@
-"""Event store in the memory of this process: for tests, and for runs that need not be kept.
+"""Event store in the memory of this process, for tests and for runs that need not be kept.
 
 Payloads are stored encoded, as on disk. A reader therefore always gets a copy, and a value that a file could not store
 fails here as well.
@@ -46,12 +46,15 @@ from divebook.store.encoding import reached, width_of
 from divebook.store.leases import Claim, Lease, Moment, Owner, QueuedExecution, WorkerRecord
 
 Head: TypeAlias = tuple[int, int, str, str, str, str]
-"""First sequence, time, type, id, path and step of a record. A plain tuple of plain values, which Python's garbage
-collector stops tracking: otherwise it would visit all of a long log again and again."""
+"""First sequence, time, type, id, path and step of a record.
+
+A plain tuple of plain values, because Python's garbage collector stops tracking such tuples. It would otherwise visit
+all records of a long log again and again.
+"""
 
 
 class MemoryStore(EventStore):
-    """Event store that ends with the process."""
+    """Event store in memory. Its content is lost at the end of the process."""
 
     location = "memory:"
     keeps = shared = False
@@ -65,14 +68,14 @@ class MemoryStore(EventStore):
         """Logs of executions that have not ended, so that the inbox and recovery need not search all logs."""
         self._log_numbers = itertools.count()
         self._start_keys: dict[str, str] = {}
-        """Start key -> execution id."""
+        """Execution id by start key."""
         self._blob_contents: dict[bytes, bytes] = {}
-        """Digest of a large value -> content."""
+        """Content of each large value by its digest."""
         self._messages: dict[int, tuple[Message, bytes]] = {}
         self._message_numbers: dict[str, list[int]] = {}
-        """Execution id -> numbers of its messages, ascending."""
+        """Message numbers of each execution id, ascending."""
         self._message_places: dict[tuple[str, str, str], int] = {}
-        """Execution id, kind and key -> number of the message. Only the first one is stored."""
+        """Number of the message with an execution id, kind and key; later messages with these are not stored."""
         self._last_number = 0
 
     # --- writing -----------------------------------------------------------------------------------------------------
@@ -117,7 +120,7 @@ class MemoryStore(EventStore):
         return source.forked(batch.expected_sequence, log, self._reached)
 
     def _extend(self, log: MemoryLog, batch: PreparedBatch) -> None:
-        """Add a batch to a log, and update the state of the execution as a database updates its row.
+        """Append a batch to a log, and update the execution's status, lease, questions and other columns.
 
         `_log_for` has made all checks before.
         """
@@ -192,7 +195,7 @@ class MemoryStore(EventStore):
             return [self._logs[name].line(name) for name in page]
 
     def _newest(self, names: list[str]) -> list[str]:
-        """Return execution ids newest first; of two that were created at the same time, the later one comes first."""
+        """Return execution ids sorted from the newest to the oldest execution."""
         return sorted(names, key=lambda name: (self._logs[name].created_at, self._logs[name].number), reverse=True)
 
     def _unended(self) -> list[ExecutionRecord]:
@@ -326,7 +329,7 @@ class MemoryStore(EventStore):
         return [self._acquire(execution_id, owner, moment, until, None) for execution_id in claimed]
 
     def _claimable(self, claim: Claim, moment: Moment) -> Iterator[str]:
-        """Yield the executions that fit a claim, queue by queue, in the order of each queue."""
+        """Yield the ids of the executions that a worker may claim, queue by queue, in the order of each queue."""
         for queue in claim.queues:
             for queued in self._in_queues():
                 if queued.queue != queue or queued.execution_id in claim.without:
@@ -345,7 +348,7 @@ class MemoryStore(EventStore):
         return log.turn.status == RUNNING or log.lease is not None or is_due or self._has_untaken(execution_id)
 
     def _in_queues(self, *, withheld: bool = False) -> Iterator[QueuedExecution]:
-        """Yield the queued executions by queue, in the order of claims; or those that workers skip."""
+        """Yield the queue entries by queue, in the order of claims; with `withheld`, only those that workers skip."""
         with self._lock:
             entries = [
                 (-log.enqueued.priority, log.number, execution_id, log.enqueued.queue, log.beginning)
@@ -512,12 +515,12 @@ class MemoryStore(EventStore):
 
 @dataclass(slots=True)
 class MemoryLog:
-    """One execution in a `MemoryStore`: its log, and the columns that a database has in the execution's row."""
+    """Log and row of one execution in a `MemoryStore`."""
 
     beginning: Beginning
     created_at: int
     number: int
-    """Position among the logs of the store, in the order of creation."""
+    """Position of the log among all logs of the store, in the order of creation."""
     turn: Turn = field(default_factory=lambda: Turn(RUNNING, None, None))
     heads: list[Head] = field(default_factory=list)
     payloads: list[bytes] = field(default_factory=list)
@@ -525,7 +528,7 @@ class MemoryLog:
     checksums: list[int] = field(default_factory=list)
     blobs: set[bytes] = field(default_factory=set)
     shared: int = 0
-    """Number of events shared with the log that was forked. They are the same objects, and `size` omits them."""
+    """Number of events that a fork shares with its source; `size` does not count them."""
     shared_blobs: frozenset[bytes] = frozenset()
     """Digests of the large values that the shared events refer to."""
     last_sequence: int = 0
@@ -539,19 +542,19 @@ class MemoryLog:
     taken: int = 0
     durability: Durability = FULL
     enqueued: ExecutionEnqueued | None = None
-    """The event that put it into its queue, or None."""
+    """Latest event that put the execution into a queue, or None."""
     withheld: bool = False
-    """True if workers skip it."""
+    """True if workers skip the execution."""
 
     def stored(self, after: int, last: int) -> list[StoredRecord]:
-        """Return the records that hold the events above `after` up to `last`."""
+        """Return the records that contain the events above `after` up to `last`, undecoded."""
         first = max(bisect_right(self.heads, after + 1, key=itemgetter(0)) - 1, 0)
         selection = slice(first, bisect_right(self.heads, last, key=itemgetter(0)))
         rows = zip(self.heads[selection], self.payloads[selection], self.checksums[selection], strict=True)
         return [StoredRecord(*head, payload, checksum) for head, payload, checksum in rows]
 
     def forked(self, at: int, new_log: MemoryLog, digests_in: Callable[[bytes], Iterable[bytes]]) -> MemoryLog:
-        """Return a copy of `new_log` that begins with the events of this log up to `at`.
+        """Return a copy of `new_log` that begins with the events of this log up to event `at`.
 
         `digests_in` returns the digests of the large values that a payload refers to.
         """
@@ -575,12 +578,12 @@ class MemoryLog:
         )
 
     def ends_record(self, sequence: int) -> bool:
-        """Return True if a record ends with the event of that sequence number."""
+        """Return True if the event with that sequence number is the last one of its record."""
         stored = self.stored(sequence - 1, sequence)
         return bool(stored) and stored[0].last_sequence == sequence
 
     def all_ids(self) -> list[Ids]:
-        """Return the ids of its records."""
+        """Return the event ids of each record of the log."""
         return [(first_id, width_of(record_type)) for _, _, record_type, first_id, _, _ in self.heads]
 
     def open_questions(self) -> list[str]:
@@ -597,7 +600,7 @@ class MemoryLog:
         return turn.status in TERMINAL and turn.ended_at is not None and turn.ended_at < moment
 
     def line(self, execution_id: str) -> ExecutionRecord:
-        """Return the row that lists show."""
+        """Return the execution's summary row, as lists show it."""
         created = to_datetime(self.created_at)
         return ExecutionRecord(
             execution_id=execution_id,
@@ -616,5 +619,5 @@ class MemoryLog:
 
 
 def head_of_record(record: Record, record_type: str) -> Head:
-    """Return the part of a record beside its payload."""
+    """Return the columns of a record without its payload."""
     return record.sequence, record.recorded_at, record_type, record.id, record.path, record.step
