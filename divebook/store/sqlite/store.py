@@ -1,4 +1,4 @@
-"""Event store in an SQLite file: one writing connection with a lock, one reading connection per thread.
+"""Event store in an SQLite file, with one connection that writes and one reading connection per thread.
 
 The store's methods open a transaction or a snapshot. Their statements are in `divebook.store.sqlite.tables` (rows
 beside the logs), `log_reader`, `log_writer` and `blobs`. At the end of this file: undecoded reads for `divebook check`,
@@ -98,7 +98,7 @@ _PAUSE_SECONDS = 0.01
 
 
 class SqliteStore(EventStore):
-    """Event store in one file, shared by threads and processes.
+    """Event store in one SQLite file, which several threads and processes can use at the same time.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ class SqliteStore(EventStore):
             self.path = Path(path).expanduser().absolute()
             protect_store(self.path)
             self.read_only = why_read_only(self.path)
-            """Reason why nothing can be written, or None."""
+            """Reason why the file cannot be written, or None."""
         self.location = str(self.path)
         self.durability: Durability = durability
         self._process = THIS_PROCESS.number
@@ -181,7 +181,7 @@ class SqliteStore(EventStore):
 
     @property
     def in_place(self) -> bool:
-        """True if the path still refers to the open file. If not, the store can be read but not written."""
+        """True if the path still refers to the open file. If it does not, the store can be read but not written."""
         return self._file.is_in_place()
 
     def _check_open(self) -> None:
@@ -195,17 +195,19 @@ class SqliteStore(EventStore):
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def append_unsynced(self, batches: Sequence[Batch]) -> list[Refusal | None]:
-        """Append as `append_all` does, with transactions that survive a power failure only after the next `sync`."""
+        """Append batches as `append_all` does, in transactions that survive a power failure only after the
+        next `sync`.
+        """
         with self._lock, self._disk.deferred():
             return self.append_all(batches)
 
     @property
     def syncs_apart(self) -> bool:
-        """True if the file has a write-ahead log, which another thread can sync."""
+        """True if the file has a write-ahead log, which another thread can write to the disk (`sync`)."""
         return not self._network
 
     def sync(self) -> None:
-        """Wait until all earlier appends are on the disk."""
+        """Wait until the disk has all earlier appends."""
         self._disk.sync()
 
     def _durability_of(self, batches: Sequence[PreparedBatch]) -> Durability:
@@ -246,7 +248,7 @@ class SqliteStore(EventStore):
         return ended
 
     def _delete_all(self, cursor: sqlite3.Cursor, execution_ids: Sequence[str]) -> list[str]:
-        """Delete executions; return the ids of all executions whose rows change."""
+        """Delete executions; return their ids and the ids of the forks that received shared events."""
         changed_ids: list[str] = []
         for execution_id in execution_ids:
             changed_ids += tables.delete_execution(cursor, execution_id, self.sealing)
@@ -532,7 +534,10 @@ class SqliteStore(EventStore):
 
 
 def load_stored(connection: sqlite3.Connection, types: EventTypes, execution_id: str) -> StoredLog | None:
-    """Return a log undecoded, None if it does not exist; `connection` is in a snapshot."""
+    """Return the row and the undecoded log of an execution; None if it does not exist.
+
+    `connection` must be in a snapshot.
+    """
     row = connection.execute(f"{RECORD} WHERE id = ?", (execution_id,)).fetchone()
     log = find(connection, execution_id)
     if row is None or log is None:
@@ -564,7 +569,7 @@ def _digests_used(connection: sqlite3.Connection, key: int) -> frozenset[bytes]:
 def _readable_rows(
     connection: sqlite3.Connection, ranges: Sequence[tuple[int, int]]
 ) -> tuple[list[tuple[Any, ...]], str | None]:
-    """Return the rows up to the first one that cannot be read, and the error of that one."""
+    """Return the event rows before the first unreadable row, and the error of the unreadable row, or None."""
     rows: list[tuple[Any, ...]] = []
     try:
         for places in ranges:
@@ -589,7 +594,7 @@ def _text(raw: bytes) -> str:
 
 
 def find_faults(connection: sqlite3.Connection) -> list[str]:
-    """Return descriptions of damaged pages, or else of rows that belong to no execution or contradict others."""
+    """Return descriptions of damaged pages; without any, of rows that belong to no execution or contradict others."""
     faults = [f"the file's structure is damaged: {text}" for text in _damaged_pages(connection)]
     if faults:
         return faults
@@ -619,7 +624,7 @@ def _damaged_pages(connection: sqlite3.Connection) -> list[str]:
 
 
 def back_up(path: Path, destination: Path) -> Path:
-    """Copy a store into a new file while others write to it, and return the path of the new file.
+    """Copy a store into a new file while other processes write to the store; return the path of the new file.
 
     SQLite's online backup does not block writers, and copies whole transactions. The copy has every event that was
     acknowledged before the call, needs no other file beside it, and appears under its name only when all of it is on
@@ -679,7 +684,7 @@ def _copy(path: Path, partial: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Write a folder to disk, so that the name of a new file survives a power failure, as its content does already."""
+    """Write a folder's entries to the disk, so that the name of a new file survives a power failure."""
     if hasattr(os, "O_DIRECTORY"):  # Windows has no handles of folders
         descriptor = os.open(folder, os.O_DIRECTORY)
         try:

@@ -1,4 +1,4 @@
-"""Write transactions of a store file, and how they reach the disk.
+"""Write transactions of a store file: SQLite's write lock, detection of a replaced file, and syncs to the disk.
 
 A transaction with durability ``full`` waits for the disk at its commit, so that it survives a power failure. If more
 batches are about to be written, `DiskSync` moves that wait to another thread: the transactions are written as relaxed
@@ -32,14 +32,17 @@ from divebook.store.sqlite.connections import set_durability, translate
 from divebook.store.sqlite.schema import check_format
 
 LOOP_SECONDS = 0.05
-"""Maximum time that an event loop waits for the write lock. Its caller tries again later; other tasks run meanwhile."""
+"""Maximum seconds that an event loop waits for the write lock.
+
+The caller on the loop tries again later, and other tasks run meanwhile.
+"""
 PAUSE_SECONDS = 0.005
-"""Time between two attempts to get the write lock."""
+"""Seconds between two attempts to get the write lock."""
 _sync_file: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)  # as SQLite does
 
 
 class Transaction:
-    """``BEGIN IMMEDIATE`` ... ``COMMIT``; any exception, also KeyboardInterrupt, rolls it back.
+    """Write transaction (``BEGIN IMMEDIATE`` to ``COMMIT``); any exception in the block, also Ctrl-C, rolls it back.
 
     Entering also verifies that the path still refers to the open file, and that the file's format is not newer.
     """
@@ -85,7 +88,7 @@ class Transaction:
 
 
 class WriteLock:
-    """SQLite's write lock: begins transactions of the writing connection when no other process writes.
+    """SQLite's write lock, which begins transactions as soon as no other process writes.
 
     It releases the store's lock while it waits. SQLite's own waiting would keep that lock, and would block the engine's
     loop for as long as another thread waits for another process
@@ -106,10 +109,10 @@ class WriteLock:
         self._store_lock = store_lock
         self._durability = durability
         self.cursor = connection.cursor()
-        """Cursor of all transactions. Creating one takes as long as the store's part of some statements."""
+        """Cursor of all transactions, reused because creating a cursor costs as much as some statements."""
 
     def begin(self, durability: Durability) -> sqlite3.Cursor:
-        """Start a transaction of a durability. Call this with the store's lock held."""
+        """Start a transaction with a durability. Call this with the store's lock held."""
         if self.connection.in_transaction:  # a KeyboardInterrupt came between BEGIN and the block
             self.connection.execute("ROLLBACK")
         deadline: float | None = None
@@ -129,7 +132,7 @@ class WriteLock:
 
 
 def _max_wait() -> float:
-    """Return how many seconds the calling thread may wait for the write lock."""
+    """Return the number of seconds that the calling thread may wait for the write lock."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -138,7 +141,7 @@ def _max_wait() -> float:
 
 
 class OpenFile:
-    """The file that a connection has open, by device and inode, to detect that its path refers to another file.
+    """Device and inode of the open store file, to detect that its path refers to another file.
 
     SQLite continues to write to a file that was deleted or replaced, and the content is lost when the last process
     closes it. The check costs 2 microseconds a transaction.
@@ -154,7 +157,7 @@ class OpenFile:
         self._inode = status.st_ino
 
     def is_in_place(self) -> bool:
-        """Return True if the path still refers to this file."""
+        """Return True if the path still refers to the open file."""
         try:
             status = os.stat(self._name)  # noqa: PTH116 - a string, see above
         except FileNotFoundError:
@@ -162,12 +165,12 @@ class OpenFile:
         return status.st_ino == self._inode and status.st_dev == self._device
 
     def check_in_place(self) -> None:
-        """Raise StoreError if the path no longer refers to this file."""
+        """Raise StoreError if the path no longer refers to the open file."""
         if not self.is_in_place():
             raise self.replaced_error()
 
     def replaced_error(self) -> StoreError:
-        """Return the error for a file that was deleted or replaced."""
+        """Return the error for a store file that was deleted or replaced while it was open."""
         return StoreError(
             f"{self.path} was deleted or replaced while it was open; nothing more is written. Put the file back, or "
             "open the path anew to go on with another file"
@@ -175,11 +178,11 @@ class OpenFile:
 
 
 class DiskSync:
-    """Syncs of the write-ahead log for transactions that did not wait for the disk themselves."""
+    """Later syncs to the disk for transactions that were committed without waiting for the disk."""
 
     def __init__(self, path: Path) -> None:
         self.is_deferred = False
-        """True while transactions do not wait for the disk."""
+        """True while transactions are committed without waiting for the disk."""
         self._path = path.with_name(f"{path.name}-wal")
         self._descriptor: int | None = None
         self._is_closed = False
@@ -187,7 +190,7 @@ class DiskSync:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Make transactions in the block not wait for the disk. The store's lock is held."""
+        """Commit the transactions in the block without waiting for the disk. Call this with the store's lock held."""
         self.is_deferred = True
         try:
             yield
@@ -195,7 +198,7 @@ class DiskSync:
             self.is_deferred = False
 
     def sync(self) -> None:
-        """Wait until all earlier writes are on the disk; raise StoreError if the disk refuses it."""
+        """Wait until the disk has all earlier writes; raise StoreError if the disk reports an error."""
         with self._lock:
             if self._is_closed:  # SQLite has written everything to the disk
                 return
@@ -210,7 +213,7 @@ class DiskSync:
                 ) from error
 
     def _open_log(self) -> int:
-        """Open the write-ahead log, and sync its folder, so that its name survives a power failure too.
+        """Open the write-ahead log, and sync its folder so that the file's name survives a power failure as well.
 
         The log stays the same file as long as the store is open. Closing the descriptor releases no lock of SQLite:
         those are on the other two files.
@@ -223,7 +226,7 @@ class DiskSync:
         return os.open(self._path, os.O_RDWR)
 
     def close(self) -> None:
-        """Close the log. Call this after the connection was closed."""
+        """Close the descriptor of the write-ahead log. Call this after the writing connection was closed."""
         with self._lock:
             self._is_closed = True
             if self._descriptor is not None:
