@@ -1,4 +1,4 @@
-"""Event store in a Postgres database: one connection that writes, with a lock, and a few that read.
+"""Event store in a Postgres database, with one connection that writes and a few connections that read.
 
 The statements are in `divebook.store.postgres.tables` (rows beside the logs) and `logs`. `ServerNews` reports appends
 and messages of other processes.
@@ -71,17 +71,17 @@ from divebook.text.redaction import logger
 _log = logger(__name__)
 CHANNEL = "divebook"
 FOLLOW_SECONDS = 60
-"""Seconds for which the server notifies this process of appends to a followed log."""
+"""Seconds for which a row in the table of followers makes the server notify this process of appends to a log."""
 FOLLOW_RENEWAL = 20.0
-"""Seconds after which the row for that is renewed."""
+"""Seconds after which this process renews its rows in the table of followers."""
 PROBE_SECONDS = 2.0
-"""Seconds within which the notification of a probe must arrive."""
+"""Seconds within which a test notification must arrive. Otherwise the connection receives no notifications."""
 MIN_POLL_PAUSE = 0.02
-"""Seconds between two polls at first, where no notifications arrive."""
+"""Seconds between the first two polls, used where no notifications arrive."""
 MAX_POLL_PAUSE = 0.2
-"""Maximum seconds between two polls, after some time without changes."""
+"""Maximum seconds between two polls, reached after some time without changes."""
 RECONNECT_PAUSE = 1.0
-"""Seconds before a new connection after one was lost."""
+"""Seconds to wait after a lost connection before the next connection is opened."""
 _FOLLOW = """
 INSERT INTO divebook.followers (key, follower, until)
 SELECT key, %s, clock_timestamp() + make_interval(secs => %s) FROM divebook.executions WHERE id = ANY(%s)
@@ -160,7 +160,9 @@ class PostgresStore(EventStore):
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def append_all(self, batches: Sequence[Batch]) -> list[Refusal | None]:
-        """Append as in `EventStore.append_all`, and settle commits whose outcome a lost connection left unknown."""
+        """Append batches as `EventStore.append_all` does, and repeat refused batches that a lost connection had left
+        unsettled.
+        """
         answers = super().append_all(batches)
         # The server may have made the commit in doubt only now, after this process read the log
         # (test_a_commit_that_the_server_makes_after_all_is_not_made_twice).
@@ -175,7 +177,7 @@ class PostgresStore(EventStore):
         return answers
 
     def append_in_a_moment(self, batches: Sequence[Batch], seconds: float) -> Appending:
-        """Append as in `EventStore.append_in_a_moment`: send batches at once that only extend cached logs."""
+        """Append as `EventStore.append_in_a_moment` does; send batches that only extend cached logs at once."""
         self._check_open()
         # A check of the key, and a look for records of a lost commit, wait for the server.
         can_skip_keys = all(not batch.expected_sequence or self._is_readable(batch.execution_id) for batch in batches)
@@ -219,7 +221,7 @@ class PostgresStore(EventStore):
         return ended
 
     def _delete_all(self, ask: SendStatement, execution_ids: Sequence[str]) -> list[str]:
-        """Delete executions; return the ids of all executions whose rows change."""
+        """Delete executions; return their ids and the ids of the forks that received shared events."""
         changed_ids: list[str] = []
         for execution_id in execution_ids:
             changed_ids += tables.delete_execution(ask, execution_id, self.sealing)
@@ -307,7 +309,7 @@ class PostgresStore(EventStore):
         return tables.load_new_messages(self._connections.read, self.sealing, after)
 
     def on_news(self, listener: NewsListener, execution_id: str | None = None) -> Callable[[], None]:
-        """Call ``listener()`` at news, as in `EventStore.on_news`."""
+        """Call ``listener()`` when there is news, as `EventStore.on_news` does."""
         removers = [super().on_news(listener)]
         if execution_id is not None:
             removers.append(self._server_news.follow(execution_id))
@@ -477,15 +479,18 @@ class PostgresStore(EventStore):
 
 
 class ServerNews:
-    """Thread that receives notifications of the server. It starts with the first wait for news."""
+    """Thread that receives the server's notifications of messages and appends.
+
+    It starts with the first wait for news.
+    """
 
     def __init__(self, connections: Connections, arrivals: Arrivals) -> None:
         self._connections = connections
         self._arrivals = arrivals
         self._follower = secrets.token_bytes(16)
-        """Id of this process in the table of followers."""
+        """Id of this store object in the table of followers."""
         self._followed: Counter[str] = Counter()
-        """Followed logs, each with the number of listeners."""
+        """Number of listeners for each followed execution id."""
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._is_closing = False
@@ -494,14 +499,14 @@ class ServerNews:
         self._wake_writer.settimeout(0)
 
     def start(self) -> None:
-        """Start the thread, unless it runs or the store is closed."""
+        """Start the thread, unless it runs already or the store is closed."""
         with self._lock:
             if self._thread is None and not self._is_closing:
                 self._thread = threading.Thread(target=self._run, name="divebook-postgres-news", daemon=True)
                 self._thread.start()
 
     def follow(self, execution_id: str) -> Callable[[], None]:
-        """Receive notifications of appends to a log; return a function that stops it."""
+        """Receive notifications of appends to a log; return a function that ends the notifications."""
         with self._lock:
             self._followed[execution_id] += 1
         self._wake()
@@ -514,7 +519,7 @@ class ServerNews:
         return unfollow
 
     def close(self) -> None:
-        """End the thread."""
+        """End the thread, and close the sockets that wake it."""
         with self._lock:
             self._is_closing = True
             thread = self._thread
@@ -581,7 +586,7 @@ class ServerNews:
     def _announce_followed(
         self, link: Link, announced: frozenset[str], renew_at: float
     ) -> tuple[frozenset[str], float]:
-        """Write the followed logs into the table of followers, if they have changed or the rows expire soon.
+        """Write rows for the followed logs into the table of followers if logs were added or the rows expire soon.
 
         Return the followed logs, and the monotonic time at which to renew the rows.
         """
@@ -609,7 +614,7 @@ class ServerNews:
             pause = min(MAX_POLL_PAUSE, pause * 1.5)
 
     def _has_notification(self, link: Link) -> bool:
-        """Return True if a notification has arrived since the last call; do not wait."""
+        """Return True if a notification has arrived since the previous check, without waiting."""
         return bool(list(link.notifies(timeout=0)))
 
     def _wait(self, link: Link | None, seconds: float) -> None:

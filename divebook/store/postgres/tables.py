@@ -1,4 +1,6 @@
-"""Tables of a Postgres database beside the logs: leases, messages, queues, lists, large values and checkpoints.
+"""SQL statements for the tables of a Postgres store except the logs: leases, messages, queues, large values, caches.
+
+Each function executes one or a few statements with a function `ask`, `read` or `write` of `Connections`.
 
 The functions contain the SQL statements. `ask` sends a statement on a reading connection, or in the caller's
 transaction.
@@ -47,7 +49,7 @@ COLUMNS = "token, host, pid, started, name, boot, expires_at"
 _ALL = f"SELECT id, {COLUMNS} FROM divebook.leases JOIN divebook.executions USING (key)"  # noqa: S608 - our own text
 _OF_ONE = f"SELECT id, {COLUMNS} FROM divebook.executions LEFT JOIN divebook.leases USING (key) WHERE id = %s"  # noqa: S608
 WITH_PATIENCE = f"WITH patience AS MATERIALIZED (SELECT {PATIENCE})"
-"""Beginning of a statement that locks rows of tables joined with ``patience``: limits the wait, also in the rest of the
+"""Beginning of a statement that joins tables with ``patience`` and locks rows: limits the wait, also in the rest of the
 transaction."""
 _LOCK = f"{WITH_PATIENCE} SELECT FROM divebook.executions, patience WHERE id = %s FOR UPDATE OF executions"
 _NEXT = """
@@ -74,19 +76,19 @@ NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
 
 def load_leases(ask: SendStatement) -> list[Lease]:
-    """Return all leases."""
+    """Return the leases of all executions, live or expired."""
     leases = [lease_from_columns(row[0], row[1:]) for row in ask(_ALL)]
     return [lease for lease in leases if lease is not None]
 
 
 def load_lease(ask: SendStatement, execution_id: str) -> tuple[Lease | None] | None:
-    """Return the lease of one execution in a tuple, ``(None,)`` if it has none; None if it does not exist."""
+    """Return the lease of one execution in a tuple: ``(None,)`` without a lease, None for an unknown execution."""
     rows = ask(_OF_ONE, (escaped(execution_id),))
     return (lease_from_columns(rows[0][0], rows[0][1:]),) if rows else None
 
 
 def lease_from_columns(execution_id: str, columns: Sequence[Any]) -> Lease | None:
-    """Return the lease in `COLUMNS`; None if they are NULL."""
+    """Return the lease in the columns `COLUMNS` of a row; None if the columns are NULL."""
     token, host, pid, started, name, boot, expires_at = columns
     if host is None:
         return None
@@ -100,21 +102,21 @@ def lock_execution(ask: SendStatement, execution_id: str) -> None:
 
 
 def write_next_lease(ask: SendStatement, execution_id: str, owner: Owner, until: Moment) -> Lease:
-    """Write a lease with the next token in place of an older lease."""
+    """Increase the token of an execution, and write a lease with this token in place of an older lease."""
     columns = (escaped(owner.host), owner.pid, owner.started, escaped(owner.name), escaped(owner.boot), until.wall)
     ((token, was_left),) = ask(_NEXT, (escaped(execution_id), *columns))
     return Lease(execution_id, token, owner, until.wall, was_left=was_left)
 
 
 def renew_leases(ask: SendStatement, leases: Sequence[Lease], until: Moment) -> list[bool]:
-    """Renew leases; return, for each, False if the execution has a newer one, or none."""
+    """Set a new expiry of leases; return for each False if it was released or replaced by a newer lease."""
     columns = ([escaped(lease.execution_id) for lease in leases], [lease.token for lease in leases])
     renewed = {unescaped(name) for (name,) in ask(_RENEW, (until.wall, *columns))}
     return [lease.execution_id in renewed for lease in leases]
 
 
 def release_lease(ask: SendStatement, lease: Lease) -> None:
-    """Delete a lease unless the execution has a newer one."""
+    """Delete a lease, unless the execution has a newer lease."""
     ask(_RELEASE, (escaped(lease.execution_id), lease.token))
 
 
@@ -160,7 +162,10 @@ def _place(kind: str, key: str) -> bytes:
 
 
 def post_message(connections: Connections, message: Message, payload: bytes) -> int | None:
-    """Write a message unless there is one with this execution, kind and key; return the number of the stored one.
+    """Write a message unless its execution already has one of the same kind and key; return the stored message's
+    number.
+
+    Return None if the execution does not exist.
 
     Return None if it does not exist.
     """
@@ -177,7 +182,7 @@ def post_message(connections: Connections, message: Message, payload: bytes) -> 
 
 
 def insert_message(ask: SendStatement, message: Message, payload: bytes) -> bool:
-    """Write a message with its number; return False if the execution does not exist."""
+    """Write a message under its number; return False if the execution does not exist."""
     row = (message.kind, message.key, payload, message.source, message.posted_at)
     checksum = of_row((message.execution_id, *row))
     strings = (escaped(message.key), payload, escaped(message.source))
@@ -186,19 +191,19 @@ def insert_message(ask: SendStatement, message: Message, payload: bytes) -> bool
 
 
 def load_message(ask: SendStatement, sealing: Sealing, number: int) -> Message | None:
-    """Return the message with a number; None if it was deleted."""
+    """Return the message with a number; None if the message was deleted."""
     rows = ask(_ONE, (number,))
     return _message(rows[0], sealing) if rows else None
 
 
 def load_inbox(ask: SendStatement, sealing: Sealing, execution_id: str, after: int) -> list[Message] | None:
-    """Return the messages of one execution with numbers above `after`; None if it does not exist."""
+    """Return the messages of one execution with numbers above `after`; None if the execution does not exist."""
     rows = ask(_MESSAGES_OF_ONE, (after, escaped(execution_id)))
     return [_message(row, sealing) for row in rows if row[1] is not None] if rows else None
 
 
 def load_new_messages(ask: SendStatement, sealing: Sealing, after: int) -> list[Message]:
-    """Return the messages of all executions with numbers above `after`; omit damaged and undecryptable ones.
+    """Return the messages of all executions with numbers above `after`; omit damaged and undecryptable messages.
 
     A damaged message affects only its own execution, and reading that inbox raises an error.
     """
@@ -210,29 +215,29 @@ def load_new_messages(ask: SendStatement, sealing: Sealing, after: int) -> list[
 
 
 def find_message_faults(ask: SendStatement) -> list[str]:
-    """Return descriptions of damaged messages."""
+    """Return descriptions of messages that do not match their checksums."""
     return [_damage(row) for row in _plain(ask(_OF_ALL, (0,))) if not _is_sound(row)]
 
 
 def last_message_number(ask: SendStatement) -> int:
-    """Return the highest number that a message ever had."""
+    """Return the highest number that a message of this store ever had, also a deleted message."""
     ((number,),) = ask(_LAST)
     return int(number)
 
 
 def untaken(ask: SendStatement) -> set[str]:
-    """Return the executions that have not ended and have messages that are not in their logs."""
+    """Return the ids of the unended executions that have messages which are not in their logs yet."""
     return {unescaped(execution_id) for (execution_id,) in ask(_UNTAKEN)}
 
 
 def has_untaken(ask: SendStatement, execution_id: str) -> bool | None:
-    """Return True if an execution has not ended and has messages that are not in its log; None if it does not exist."""
+    """Return True if an unended execution has messages that are not in its log; None for an unknown execution."""
     rows = ask(_HAS_UNTAKEN, (escaped(execution_id),))
     return bool(rows[0][0]) if rows else None
 
 
 def last_addressee(ask: SendStatement, kind: str, key: str) -> str | None:
-    """Return the execution that got the latest message of a kind and key, or None."""
+    """Return the id of the execution that received the latest message of a kind and key, or None."""
     rows = ask(_LAST_ADDRESSEE, (_place(kind, key),))
     return unescaped(rows[0][0]) if rows else None
 
@@ -309,7 +314,7 @@ _RETIRE = "DELETE FROM divebook.workers WHERE id = %s"
 
 
 def claim_executions(ask: SendStatement, claim: Claim, owner: Owner, moment: Moment, until: Moment) -> list[Lease]:
-    """Acquire the leases of executions that fit a claim, can continue and have no live lease. Call in a transaction."""
+    """Take the leases of queued executions that a worker may claim; return the leases. Call this in a transaction."""
     rows = ask(_HELD_HERE, (escaped(owner.host), moment.wall))
     held_here = [(name, lease_from_columns(name, columns)) for name, *columns in rows]
     parameters: dict[str, Any] = {
@@ -328,7 +333,9 @@ def claim_executions(ask: SendStatement, claim: Claim, owner: Owner, moment: Mom
 
 
 def load_queued(ask: SendStatement, *, withheld: bool) -> list[QueuedExecution]:
-    """Return the queued executions, or those that workers skip."""
+    """Return the queue entries of unended executions; with `withheld`, only those that workers skip, else
+    the others.
+    """
     return [
         QueuedExecution(unescaped(name), unescaped(queue), priority, unescaped(workflow), unescaped(fingerprint))
         for name, queue, priority, workflow, fingerprint in ask(_ALL_QUEUES.format(_WHICH[withheld]))
@@ -336,7 +343,7 @@ def load_queued(ask: SendStatement, *, withheld: bool) -> list[QueuedExecution]:
 
 
 def load_schedule(read: SendStatement, write: SendStatement, schedule: str, moment: int) -> int:
-    """Return up to when the due times of a schedule have been handled; a new schedule starts at `moment`."""
+    """Return the time up to which the due times of a schedule have been handled; store `moment` for a new schedule."""
     name = escaped(schedule)
     rows = read(_SEEN, (name,))
     if not rows:
@@ -346,17 +353,17 @@ def load_schedule(read: SendStatement, write: SendStatement, schedule: str, mome
 
 
 def advance_schedule(write: SendStatement, schedule: str, moment: int) -> None:
-    """Record that the due times of a schedule up to a moment have been handled. An earlier moment has no effect."""
+    """Record that the due times of a schedule up to a moment have been handled; an earlier moment has no effect."""
     write(_SEE, (escaped(schedule), moment))
 
 
 def withhold_execution(ask: SendStatement, execution_id: str) -> None:
-    """Make workers skip an execution; has no effect if it is not in a queue."""
+    """Mark an execution so that workers skip it; has no effect if the execution is not in a queue."""
     ask(_WITHHOLD, (escaped(execution_id),))
 
 
 def write_worker(ask: SendStatement, worker: WorkerRecord, until: int, delete_before: int) -> None:
-    """Write the record of a worker; delete the records that expired before a moment."""
+    """Write the record of a worker, valid up to `until`; delete the records that expired before `delete_before`."""
     name = escaped(worker.id)
     ask(_ANNOUNCE, (delete_before, name, name, until, escaped(encode(worker_to_data(worker)).decode())))
 
@@ -434,7 +441,7 @@ SELECT id, sequence, summaries.checksum, data FROM divebook.summaries JOIN diveb
 
 
 def list_statement(record_filter: RecordFilter, limit: int, offset: int) -> tuple[str, dict[str, Any]]:
-    """Return the statement that lists the matching executions, newest first, and its parameters."""
+    """Return the SQL statement that lists the matching executions, newest first, and its parameters."""
     filters = {name: value for name, value in asdict(record_filter).items() if value is not None}
     conditions = [] if filters.pop("with_books") else [f"origin <> '{BOOK}'"]
     conditions += [_CONDITIONS[name] for name in filters]
@@ -448,24 +455,27 @@ def list_statement(record_filter: RecordFilter, limit: int, offset: int) -> tupl
 
 
 def candidates(ask: SendStatement, prefix: str) -> list[str]:
-    """Return ids that begin with `prefix`, sorted, at most one more than `MAX_CANDIDATES`."""
+    """Return the execution ids that begin with `prefix`, sorted, at most ``MAX_CANDIDATES + 1`` ids."""
     return [unescaped(name) for (name,) in ask(_CANDIDATES, (escaped(prefix), MAX_CANDIDATES + 1))]
 
 
 def descendants(read: SendStatement, execution_id: str) -> int:
-    """Return the number of direct and indirect child executions."""
+    """Return the number of direct and indirect child executions of an execution."""
     ((count,),) = read(_DESCENDANTS, {"parent": escaped(execution_id)})
     return int(count)
 
 
 def load_open_questions(ask: SendStatement, question_id: str | None) -> list[tuple[str, str]]:
-    """Return pairs of execution id and question id of executions that have not ended: all, or those of one id."""
+    """Return the open questions of unended executions as pairs of execution id and question id.
+
+    With `question_id`, only the questions with that id.
+    """
     escaped_id = escaped(question_id)
     return [(unescaped(name), unescaped(question)) for name, question in ask(_ASKING, (escaped_id, escaped_id))]
 
 
 def write_summaries(write: SendStatement, summaries: Mapping[str, StoredSummary]) -> None:
-    """Write summaries in place of older ones."""
+    """Write the summaries of executions in place of older summaries."""
     rows = [
         (escaped(execution_id), summary.sequence, _checksum(execution_id, *summary), summary.data)
         for execution_id, summary in summaries.items()
@@ -475,7 +485,7 @@ def write_summaries(write: SendStatement, summaries: Mapping[str, StoredSummary]
 
 
 def load_summaries(ask: SendStatement, execution_ids: Sequence[str]) -> dict[str, StoredSummary]:
-    """Return the summaries of some executions that match their checksums."""
+    """Return the summaries of some executions; omit summaries that do not match their checksums."""
     rows = ask(f"{_SUMMARIES} WHERE id = ANY(%s)", ([escaped(name) for name in execution_ids],))
     return {
         unescaped(name): StoredSummary(sequence, data)
@@ -485,7 +495,7 @@ def load_summaries(ask: SendStatement, execution_ids: Sequence[str]) -> dict[str
 
 
 def find_list_faults(ask: SendStatement) -> list[str]:
-    """Return descriptions of damaged summaries."""
+    """Return descriptions of summaries that do not match their checksums."""
     return [
         f"the summary of execution {unescaped(name)} is damaged. It is not used, and nothing is lost: it is made again "
         "when the execution is listed"
@@ -557,7 +567,7 @@ _STRAY = (
 
 
 def delete_execution(ask: SendStatement, execution_id: str, sealing: Sealing) -> list[str]:
-    """Delete an execution; return the ids of all executions whose rows change, none if it does not exist.
+    """Delete an execution; return its id and the ids of other changed executions, or an empty list if it is unknown.
 
     Events that forks share with it move to the fork that shares most of them, the heir, and the other forks then refer
     to the heir (`divebook.store.sqlite.tables.delete_execution` has an example).
@@ -575,7 +585,7 @@ def delete_execution(ask: SendStatement, execution_id: str, sealing: Sealing) ->
 
 
 def _move_shared_events(ask: SendStatement, key: int, source: int | None, after: int, sealing: Sealing) -> list[str]:
-    """Move the events that forks share with a log to its heir; return the heir's id, in a list."""
+    """Move the events that forks share with a log to the fork that shares most; return this fork's id in a list."""
     forks = ask(_HEIRS, (key,))
     if not forks:
         return []
@@ -595,7 +605,7 @@ def _move_shared_events(ask: SendStatement, key: int, source: int | None, after:
 
 
 def _digests_reached(ask: SendStatement, first: int, last: int, sealing: Sealing) -> frozenset[bytes] | None:
-    """Return the digests of the large values that some records refer to; None (all) if these cannot be read."""
+    """Return the digests of the large values that records use; None (all values) if the records cannot be read."""
 
     def fetch(digest: bytes) -> bytes | None:
         return sealing.open_content(digest, _content(ask, digest))
@@ -614,7 +624,7 @@ def _content(ask: SendStatement, digest: bytes) -> bytes | None:
 
 
 def ended_before(ask: SendStatement, before: int) -> list[str]:
-    """Return the executions that ended before a moment, in microseconds since 1970."""
+    """Return the ids of the executions that ended before a moment, in microseconds since 1970."""
     return [unescaped(name) for (name,) in ask(_ENDED, (before,))]
 
 
@@ -632,12 +642,12 @@ def is_over(ask: SendStatement, execution_id: str, moment: Moment) -> bool:
 
 
 def list_blobs(ask: SendStatement, without: Collection[str]) -> list[StoredBlob]:
-    """Return the large values; `used` ignores references from the executions in `without`."""
+    """Return all large values, each with its size and whether an execution uses it; ignore uses by `without`."""
     return [StoredBlob(*row) for row in ask(_BLOBS, ([escaped(name) for name in without],))]
 
 
 def drop_unused(ask: SendStatement) -> int:
-    """Delete the large values that no execution refers to; return how many.
+    """Delete the large values that no execution uses; return the number of deleted values.
 
     A commit that refers to one of them in the meantime waits for the lock, and then writes the value again.
     """
@@ -649,7 +659,7 @@ def drop_unused(ask: SendStatement) -> int:
 
 
 def write_checkpoint(ask: SendStatement, key: int, execution_id: str, sequence: int, data: bytes) -> None:
-    """Write a checkpoint in place of an older one, but never of a newer one."""
+    """Write the checkpoint of an execution, unless the execution has a newer checkpoint."""
     rows = ask(_CHAIN, (escaped(execution_id), sequence - 1, sequence))
     ask(_PUT_CHECKPOINT, (key, sequence, _checkpoint_checksum(execution_id, sequence, rows[-1][-1], data), data))
 
@@ -672,7 +682,7 @@ def _checkpoint_checksum(execution_id: str, sequence: int, chain: int | None, da
 
 
 def load_stored(ask: SendStatement, types: TypeNumbers, execution_id: str) -> StoredLog | None:
-    """Return a log undecoded, row and events as of one moment of the transaction; None if it does not exist."""
+    """Return the row and the undecoded log of an execution, read at one moment; None for an unknown execution."""
     escaped_id = escaped(execution_id)
     rows = ask(f"{RECORD} WHERE id = %s", (escaped_id,))
     log_rows = ask("SELECT * FROM divebook.read_log(%s, 0, %s)", (escaped_id, MOST))
@@ -702,7 +712,7 @@ def _digests_used(ask: SendStatement, key: int) -> frozenset[bytes]:
 
 
 def find_faults(ask: SendStatement) -> list[str]:
-    """Return descriptions of rows that belong to no execution, or are damaged.
+    """Return descriptions of damaged rows, and of rows that belong to no execution.
 
     The server's extension `amcheck` verifies pages and indexes.
     """
