@@ -1,4 +1,6 @@
-"""Parts that command line and magics share: answers up front, bounds, changes, recovery, and bulk operations.
+"""Features that the command line and the magics share: early answers, bounds, changes, recovery, bulk operations.
+
+An early answer is supplied before its question is asked, so that a run needs no person.
 
 Answers up front are known before their question is asked, so that a run needs no person.
 """
@@ -27,16 +29,16 @@ from divebook.workflow.resources import RECOVERIES, Config
 from divebook.workflow.yaml_text import value_typed, yaml_of
 
 VARIABLE = "DIVEBOOK_ANSWERS"
-"""Environment variable: answers as a YAML mapping, or the path of a file with one."""
+"""Environment variable with early answers: a YAML mapping, or the path of a file that contains one."""
 
 _QUOTED = re.compile(r"^'(.*)'$", re.DOTALL)
-"""JSON in single quotes, as shells require it. JSON itself never starts with a single quote."""
+"""Pattern of JSON in single quotes, as shells require it. JSON itself never starts with a single quote."""
 POLL_INTERVAL = 1.0
-"""Seconds between two checks whether a running execution asks a question."""
+"""Seconds between two checks for open questions of a running execution."""
 
 
 class Answers:
-    """Answers up front, by question id, by step, or by ``step:2`` for the second question of a step.
+    """Early answers to the questions of a run, by question id, by step, or by ``step:2`` for a step's second question.
 
     Parameters
     ----------
@@ -58,16 +60,18 @@ class Answers:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Keys of all answers."""
+        """Keys of all early answers: question ids, steps, and steps with a number."""
         return tuple(self._defaults | self._answers)
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """Keys of the answers for this run that no question used."""
+        """Keys of the answers for this run that no question has used so far."""
         return tuple(key for key in self._answers if key not in self._used)
 
     def settle(self, execution: Execution, by: str | None = None) -> Execution:
-        """Wait for an execution, and answer its questions as soon as they are open; return it when none is left.
+        """Wait for an execution and answer its questions as they open; return the execution when it stops.
+
+        It stops when it has ended, or when no open question has an early answer.
 
         Raises
         ------
@@ -85,7 +89,7 @@ class Answers:
         return execution
 
     def _wait(self, execution: Execution) -> None:
-        """Wait until an execution stops, or has an open question with an answer.
+        """Wait until an execution stops, or has an open question with an early answer.
 
         The second case matters where one path asks while another one works: the question might expire
         (test_an_answer_up_front_reaches_a_server_while_another_path_works).
@@ -101,7 +105,9 @@ class Answers:
             return
 
     def _next(self, execution: Execution) -> tuple[Question, str] | None:
-        """Return the first open question that has an answer, with the key of the answer; None if there is none."""
+        """Return the first open question that has an early answer, and the key of the answer; None without such a
+        question.
+        """
         if execution.state.is_over:
             return None
         questions = sorted(execution.state.interrupts.values(), key=lambda question: (question.raised_us, question.id))
@@ -118,7 +124,9 @@ class Answers:
 def answers_from(
     typed: Iterable[str] = (), file: Path | str | None = None, given: Mapping[str, Any] | None = None
 ) -> Answers:
-    """Return the answers of the environment variable, a file, a mapping and a command line; later ones take precedence.
+    """Return the early answers of the environment variable, a file, a mapping and a command line.
+
+    A later source in this order replaces answers of an earlier one.
 
     Parameters
     ----------
@@ -149,7 +157,7 @@ def answers_from(
 
 
 def _default_answers() -> dict[str, Any]:
-    """Return the answers of the environment variable, which contains YAML or the path of a file."""
+    """Return the early answers in the environment variable `VARIABLE`."""
     variable = os.environ.get(VARIABLE, "").strip()
     if not variable:
         return {}
@@ -158,7 +166,7 @@ def _default_answers() -> dict[str, Any]:
 
 
 def _assignment(typed: str) -> tuple[str, Any]:
-    """Return the key and the value of ``step=value`` or ``step:=JSON``."""
+    """Return the key and the value of a command-line argument ``step=value`` or ``step:=JSON``."""
     key, equals, text = typed.partition("=")
     name = key.removesuffix(":")
     if not (equals and name):
@@ -169,7 +177,7 @@ def _assignment(typed: str) -> tuple[str, Any]:
 
 
 def typed_answer(text: str, way: str | None = None, result: str | None = None) -> Any:
-    """Return the response for an answer that a person typed, in the shell or a magic.
+    """Return the response to a question for an answer that a person typed in the shell or a magic.
 
     Parameters
     ----------
@@ -193,7 +201,7 @@ def typed_answer(text: str, way: str | None = None, result: str | None = None) -
 
 
 def json_of(what: str, text: str) -> Any:
-    """Return the value of a JSON text; `what` is its name in the error."""
+    """Return the value of a JSON text; `what` names the text in the error."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -209,7 +217,7 @@ def _mapping(text: str, source: str) -> dict[str, Any]:
 
 
 def bounds_from(text: str | None) -> Bounds | None:
-    """Return bounds from ``max_cost=2.50,max_llm_calls=40``; None for an empty text.
+    """Return the budget in a text like ``max_cost=2.50,max_llm_calls=40``; None for an empty text.
 
     Raises
     ------
@@ -246,7 +254,9 @@ def change_from(
     prompts: Iterable[str] = (),
     model: str | None = None,
 ) -> Change:
-    """Return a change from texts of the form ``NAME=VALUE``. Values are YAML; prompts are plain text.
+    """Return the change of a fork or what-if from texts of the form ``NAME=VALUE``.
+
+    Values are YAML; prompts are plain text.
 
     Raises
     ------
@@ -269,7 +279,7 @@ def change_from(
 
 
 def pairs(option: str, texts: Iterable[str], example: str, read: Callable[[str], Any] = value_typed) -> dict[str, Any]:
-    """Return the values of a repeated option ``NAME=VALUE``; `read` parses a value, by default as YAML."""
+    """Return the values of a repeated option ``NAME=VALUE`` by name; `read` parses a value, by default as YAML."""
     values: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -290,30 +300,32 @@ def pairs(option: str, texts: Iterable[str], example: str, read: Callable[[str],
 RECOVER_VARIABLE = "DIVEBOOK_RECOVER"
 ASK, AUTO, OFF = RECOVERIES
 MAX_RESUMED = 50
-"""Executions that one automatic recovery resumes."""
+"""Maximum number of executions that one automatic recovery resumes."""
 MAX_TRIED = 10
-"""Executions that a recovery tries for each one that it may resume."""
+"""Maximum number of executions that a recovery tries for each execution that it may resume."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """Result of a recovery: the executions that were resumed, and those that were not."""
+    """Result of a recovery: resumed executions, refused executions, and the number of executions not tried."""
 
     resumed: tuple[Execution, ...] = ()
     refused: tuple[tuple[ExecutionRecord, DivebookError], ...] = ()
-    """Executions that cannot be resumed here, with the reason: an agent or action is missing, or another process was
+    """Executions that cannot be resumed here, each with its error: a missing agent or action, or another process was
     faster."""
     left: int = 0
-    """Number of executions that were not tried."""
+    """Number of executions that the recovery did not try."""
 
     @property
     def waiting(self) -> int:
-        """Number of executions that were not resumed."""
+        """Number of executions that were not resumed: refused, or not tried."""
         return len(self.refused) + self.left
 
 
 def way_to_recover(config: Config | None = None) -> str:
-    """Return ``ask``, ``auto`` or ``off``: from the variable ``DIVEBOOK_RECOVER``, or the settings, or ``ask``.
+    """Return the recovery setting: ``ask``, ``auto`` or ``off``.
+
+    The variable ``DIVEBOOK_RECOVER`` takes precedence over the settings; the default is ``ask``.
 
     Raises
     ------
@@ -327,12 +339,12 @@ def way_to_recover(config: Config | None = None) -> str:
 
 
 def resume_all(environment: Environment, records: Sequence[ExecutionRecord]) -> Recovered:
-    """Resume all executions whose definitions allow it, without waiting for them."""
+    """Resume all given executions whose definitions allow it, without waiting for the executions."""
     return _resume_each(records, environment.resume, len(records))
 
 
 def recover_automatically(environment: Environment, records: Sequence[ExecutionRecord]) -> Recovered:
-    """Resume up to `MAX_RESUMED` executions. One that makes no progress is refused and left to a person."""
+    """Resume up to `MAX_RESUMED` executions; refuse executions that make no progress, and leave these to a person."""
     return _resume_each(records, environment.recover, MAX_RESUMED)
 
 
@@ -350,7 +362,7 @@ def _resume_each(records: Sequence[ExecutionRecord], resume: Callable[[str], Exe
 
 
 def interrupted(environment: Environment, execution_id: str | None = None) -> list[ExecutionRecord]:
-    """Return the executions that can be recovered: all, or the one whose id starts with `execution_id`.
+    """Return the summary rows of the executions that can be recovered: all, or the one with an id or prefix.
 
     Raises
     ------
@@ -373,7 +385,7 @@ def interrupted(environment: Environment, execution_id: str | None = None) -> li
 # --- bulk operations: one operation on many executions, in which a failure of one does not stop the others -----------
 
 Verb: TypeAlias = Callable[[Environment, str], object]
-"""Operation on one execution, by id. If it returns an execution, the same or a new one, callers can wait for it."""
+"""Operation on one execution, by id. If it returns an execution, callers of `handle_each` can wait for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,13 +394,13 @@ class Handled:
 
     execution_id: str
     before: str = ""
-    """Its status before; empty if the store has no such execution."""
+    """Status of the execution before the operation; empty if the store has no such execution."""
     status: str = ""
-    """Status afterwards, of the new execution if there is one."""
+    """Status after the operation: that of the new execution if the operation started one."""
     made: str = ""
-    """Id of the new execution, if the operation started one."""
+    """Id of the new execution if the operation started one, otherwise empty."""
     error: DivebookError | None = None
-    """The error of the operation."""
+    """Error of the operation, or None if it succeeded."""
 
 
 def annotating(
@@ -409,7 +421,7 @@ def annotating(
 def handle_each(
     environment: Environment, execution_ids: Iterable[str], verb: Verb, *, wait: bool = True, dry_run: bool = False
 ) -> list[Handled]:
-    """Apply an operation to each execution; return a row for each.
+    """Apply an operation to each execution; return a result for each.
 
     The operation is first applied to all of them; only then does this function wait for the executions that run.
 
@@ -440,7 +452,7 @@ def _apply(environment: Environment, name: str, verb: Verb, *, dry_run: bool) ->
 
 
 def _after_waiting(row: Handled, execution: Execution | None, *, wait: bool) -> Handled:
-    """Return the row with the status of its execution, after waiting for it if `wait` is set."""
+    """Return a result with the present status of its execution; with `wait`, wait for the execution first."""
     if execution is None:
         return row
     try:
