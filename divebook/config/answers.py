@@ -1,8 +1,6 @@
 """Features that the command line and the magics share: early answers, bounds, changes, recovery, bulk operations.
 
 An early answer is supplied before its question is asked, so that a run needs no person.
-
-Answers up front are known before their question is asked, so that a run needs no person.
 """
 
 from __future__ import annotations

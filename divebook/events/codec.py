@@ -1,7 +1,6 @@
-"""Encoder and decoder of events.
+"""Encoding of events and values as JSON, decoding, and checks of payloads before they are recorded.
 
-A payload is one JSON object. `encode_line` and `decode_line` write and read a whole event as one line of JSON, with the
-keys of the seed project::
+A payload is one JSON object. `encode_line` and `decode_line` write and read a whole event as one line of JSON::
 
     {"id": "event_...", "execution_id": "exec_...", "sequence": 3, "timestamp": "2026-01-02T03:04:05.000006Z",
      "event_type": "step_started", "path": "main", "step": "ask", "data": {"step_type": "action", "visit": 1}}
@@ -39,7 +38,7 @@ from divebook.text.format import visible
 
 
 DataFunction: TypeAlias = Callable[[Any], dict[str, Any]]
-"""Function from a payload to its data, ready to be encoded; raises InvalidEventError for a wrong field."""
+"""Function that returns the plain data of a payload; raises InvalidEventError for a wrong field."""
 
 _CONDITIONS: Mapping[Any, str] = {
     str: "t is not str",
@@ -52,7 +51,9 @@ _CONDITIONS: Mapping[Any, str] = {
 
 
 def compile_data_function(kind: type[Payload], fallback: DataFunction) -> DataFunction:
-    """Return the data function of a payload class; it calls `fallback` if a field is wrong or not of a plain type.
+    """Return a compiled function from a payload of one class to its plain data, which also checks all fields.
+
+    The compiled function calls `fallback` if a field is wrong or not of a plain type.
 
     For a class with the fields ``name: str`` and ``visit: int | None`` it is::
 
@@ -85,7 +86,7 @@ def compile_data_function(kind: type[Payload], fallback: DataFunction) -> DataFu
 
 
 def _field_lines(name: str, hint: Any) -> str:
-    """Return the source lines that copy one field into `data`, or return the result of the fallback."""
+    """Return the source lines that check one field and copy it into `data`, or return the result of the fallback."""
     read = f" v = payload.{name}"
     copy = f"data[{name!r}] = v"
     if hint is Any:
@@ -98,7 +99,7 @@ def _field_lines(name: str, hint: Any) -> str:
 
 
 def _state_mutated_data(fallback: DataFunction) -> DataFunction:
-    """Return the data function of `StateMutated`, whose field holds objects of the class `Mutation`."""
+    """Return the data function for `StateMutated`, whose field contains `Mutation` objects."""
 
     def plain(payload: StateMutated) -> dict[str, Any]:
         mutations = payload.mutations
@@ -118,16 +119,16 @@ P = TypeVar("P", bound=Payload)
 
 MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
 MAX_LEVELS = 254
-"""Most levels of nested lists and mappings that `encode` writes."""
+"""Maximum number of nested lists and mappings that `encode` writes."""
 _JSON_OPTIONS = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 _ALWAYS_STORABLE = frozenset({int, float, bool, type(None)})
-"""Types whose normalized values can always be encoded."""
+"""Classes of normalized values that can always be encoded."""
 TAGGED = f'"{TAG}"'.encode()
-"""Bytes that occur in any JSON with tagged values. JSON without them needs no call of `untag`."""
+"""Bytes that occur in any JSON with tagged values. JSON without these bytes needs no `untag`."""
 
 
 def encode(data: Any, path: str = "data") -> bytes:
-    """Encode normalized data as JSON; `path` names it in errors.
+    """Return normalized data as JSON; `path` names the data in errors.
 
     Raises
     ------
@@ -138,7 +139,7 @@ def encode(data: Any, path: str = "data") -> bytes:
 
 
 def encode_all(data: Sequence[Any], tagged: Callable[[Any], Any] = tag) -> list[bytes]:
-    """Encode several values as `encode` does.
+    """Return several normalized values as JSON, each encoded as by `encode`.
 
     `tagged` replaces `tag`: it converts values that JSON lacks to data that JSON has.
     """
@@ -153,7 +154,7 @@ def encode_all(data: Sequence[Any], tagged: Callable[[Any], Any] = tag) -> list[
 
 
 def encode_parts(data: Any, plain: Callable[[Any], Any]) -> bytes:
-    """Encode data of any size; `plain` converts a part that is not JSON when the encoder reaches it.
+    """Return data of any size as JSON; `plain` converts each part that is not JSON when the encoder reaches it.
 
     `plain` returns a part itself to leave it to `tag`.
     """
@@ -166,7 +167,7 @@ def encode_parts(data: Any, plain: Callable[[Any], Any]) -> bytes:
 
 
 def encode_shown(data: Any, *, tagged: bool = False) -> bytes:
-    """Encode normalized data as JSON for people: frames, instances and bytes as a short description, not in full.
+    """Return normalized data as JSON for people, with short descriptions of frames, instances and bytes.
 
     Parameters
     ----------
@@ -211,7 +212,7 @@ def _encode_limited(data: Any, path: str, option: int, tagged: Callable[[Any], A
 
 
 def check_size(size: int, path: str = "data") -> None:
-    """Raise UnstorableValueError if `size` bytes are more than one event can hold."""
+    """Raise UnstorableValueError if a number of bytes is more than one event can contain."""
     if size > MAX_PAYLOAD_BYTES:
         raise UnstorableValueError(
             path,
@@ -221,7 +222,7 @@ def check_size(size: int, path: str = "data") -> None:
 
 
 def storable(value: Any, path: str) -> Any:
-    """Return the value as normalized data, after checking that an event can hold it.
+    """Return a value as normalized data after a check that an event can contain it.
 
     Raises
     ------
@@ -235,7 +236,7 @@ def storable(value: Any, path: str) -> Any:
 
 
 def locate_surrogate(value: Any, path: str) -> str | None:
-    """Return the place of the first string that has no form in UTF-8, or None."""
+    """Return the path of the first string in a value that UTF-8 cannot encode, or None."""
     if isinstance(value, str):
         try:
             value.encode()
@@ -255,19 +256,19 @@ def locate_surrogate(value: Any, path: str) -> str | None:
 
 
 def decode(raw: bytes | str) -> Any:
-    """Decode JSON of `encode`, including tagged values."""
+    """Return the value of JSON that `encode` wrote, with tagged forms converted to values."""
     mark: bytes | str = TAGGED if isinstance(raw, bytes) else TAGGED.decode()
     value = orjson.loads(raw) if len(raw) <= 2 * MAX_LEVELS else _check_depth(orjson.loads(raw), raw)
     return untag(value) if mark in raw else value  # type: ignore[operator]
 
 
 def parse(raw: bytes | str) -> Any:
-    """Parse JSON and leave tagged values in tagged form; raises ValueError for invalid JSON."""
+    """Return the value of JSON with tagged forms left as dicts; raise ValueError for invalid JSON."""
     return orjson.loads(raw) if len(raw) <= 2 * MAX_LEVELS else _check_depth(orjson.loads(raw), raw)
 
 
 def _check_depth(value: Any, raw: bytes | str) -> Any:
-    """Return `value`, which was decoded from `raw`; raise ValueError if it is nested deeper than `encode` writes.
+    """Return a value decoded from `raw`; raise ValueError if it is nested deeper than `encode` writes.
 
     Each level needs an opening bracket, so few brackets in `raw` prove that the value is not too deep.
     """
@@ -283,7 +284,9 @@ def _check_depth(value: Any, raw: bytes | str) -> Any:
 
 
 def canonical_hash(data: Any, path: str = "data", *, whole: bool = False) -> str:
-    """SHA-256 (hexadecimal) of normalized data, the same for every order of keys; raises the errors of `encode`.
+    """Return the SHA-256 (hexadecimal) of normalized data, independent of the order of keys.
+
+    Raises the errors of `encode`.
 
     A `ByHash` value enters the hash by its digest; with `whole`, by its full content.
     """
@@ -293,12 +296,12 @@ def canonical_hash(data: Any, path: str = "data", *, whole: bool = False) -> str
 
 
 def short_hash(data: Any, path: str = "data") -> str:
-    """Return the first 16 digits of a hash, enough to compare operations of one execution and their settings."""
+    """Return the first 16 digits of the hash of a value, enough to compare the operations of one execution."""
     return canonical_hash(data, path)[:16]
 
 
 def _hash_form(value: Any) -> Any:
-    """Return the form of a value that its hash covers.
+    """Return a value in the form that `canonical_hash` covers, which older versions used for tuples and mappings.
 
     Older versions recorded a tuple as a list, a mapping of the standard library as a dict, and a datetime in a named
     zone at its offset. Their hashes must still match, so those forms are hashed. The fields of an instance kept tuples
@@ -322,26 +325,29 @@ def _field_hash_form(value: Any) -> Any:
 
 
 def by_hash(value: Any, path: str = "value") -> ByHash:
-    """Return the recorded form of a value that a store keeps once, under its hash; raises `UnstorableValueError`."""
+    """Return the recorded form of a value that a store keeps only once, under its hash.
+
+    Raises `UnstorableValueError`.
+    """
     recorded = ByHash(normalize(value, path))
     content_of(recorded, path)
     return recorded
 
 
 def content_of(recorded: ByHash, path: str = "value") -> bytes:
-    """Return the value as JSON. It is encoded at the first call."""
+    """Return the JSON of a value that is stored by its hash. The value is encoded only once."""
     if recorded.content is None:
         recorded.content = encode(recorded.value, path)
     return recorded.content
 
 
 def digest_of(recorded: ByHash) -> str:
-    """Return the SHA-256 under which a store keeps the value, hexadecimal."""
+    """Return the SHA-256 (hexadecimal) under which a store keeps a value."""
     return hashlib.sha256(content_of(recorded)).hexdigest()
 
 
 def decode_payload(event_type: str, raw: bytes | str) -> Payload:
-    """Decode a payload by its event type, older forms included.
+    """Return the payload in JSON, by event type; data in older formats are converted.
 
     Raises
     ------
@@ -357,7 +363,7 @@ def decode_payload(event_type: str, raw: bytes | str) -> Payload:
 
 
 def payload_from_store(event_type: str, data: Any) -> Payload:
-    """Build a payload from data of a store, as `payload_from` does; raises the errors of `decode_payload`."""
+    """Return the payload in plain data that a store contains; raises the errors of `decode_payload`."""
     try:
         return payload_from(event_type, data)
     except (ValueError, KeyError, TypeError, InvalidEventError) as error:
@@ -365,7 +371,7 @@ def payload_from_store(event_type: str, data: Any) -> Payload:
 
 
 def payload_from(event_type: str, data: Any) -> Payload:
-    """Build a payload from plain data, after upcasting old forms.
+    """Return the payload in plain data, after conversion from older formats.
 
     Raises
     ------
@@ -392,7 +398,7 @@ def payload_from(event_type: str, data: Any) -> Payload:
 
 
 def valid_data(payload: Payload) -> dict[str, Any]:
-    """Return the data of a payload; raise InvalidEventError if they could not be read again.
+    """Return the plain data of a payload after a check of all fields; raise InvalidEventError for a wrong field.
 
     Such a payload is never recorded. Uses the compiled check of its class.
     """
@@ -400,7 +406,7 @@ def valid_data(payload: Payload) -> dict[str, Any]:
 
 
 def checked_data(payload: Payload) -> dict[str, Any]:
-    """Return the data of any payload, as `valid_data` does, with the generic check.
+    """Return the plain data of a payload after a check that interprets the declared types (slow, for errors).
 
     Its errors describe the wrong field.
     """
@@ -415,7 +421,7 @@ def checked_data(payload: Payload) -> dict[str, Any]:
 
 
 class _DataFunctions(dict[type, DataFunction]):
-    """Data functions by payload class. A function is compiled when the first payload of its class is checked."""
+    """Compiled data functions by payload class, each compiled when the first payload of its class is checked."""
 
     def __missing__(self, kind: type) -> DataFunction:
         if not issubclass(kind, Payload):
@@ -428,7 +434,7 @@ DATA_FUNCTIONS = _DataFunctions()
 
 
 def checked(payload: P) -> P:
-    """Return a payload with values from user code, after checking that it can be encoded.
+    """Return a payload with values from user code after a check that it can be encoded.
 
     The check runs where user code passes the values, so that only the step fails. A payload that the journal refuses
     later ends the whole run.
@@ -443,7 +449,7 @@ def checked(payload: P) -> P:
 
 
 def event_to_dict(event: Event) -> dict[str, Any]:
-    """Return the event as plain data with the seed's keys; empty path and step are left out."""
+    """Return an event as plain data with the keys of exported logs; an empty path or step is left out."""
     record: dict[str, Any] = {
         "id": event.id,
         "execution_id": event.execution_id,
@@ -463,7 +469,7 @@ _REQUIRED_KEYS = {"id": "event id", "execution_id": "execution id", "timestamp":
 
 
 def event_from_dict(record: dict[str, Any]) -> Event:
-    """Build an event from `event_to_dict`'s form, or from the seed's older keys ``path_id`` and ``step_name``."""
+    """Return the event in plain data from `event_to_dict`, or in the legacy keys ``path_id`` and ``step_name``."""
     for key, name in _REQUIRED_KEYS.items():
         if not record.get(key) and record.get(key) != {}:
             raise InvalidEventError(f"{name} is required")
@@ -485,7 +491,7 @@ def event_from_dict(record: dict[str, Any]) -> Event:
 
 
 def _path_and_step(record: dict[str, Any]) -> tuple[Any, Any]:
-    """Return path and step.
+    """Return the path and the step in the plain data of an event; both are empty for facts about the execution.
 
     Where it had no path or step, the legacy Dive dialect wrote the execution id as path and the operation id as step.
     """
@@ -498,12 +504,12 @@ def _path_and_step(record: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def encode_line(event: Event) -> bytes:
-    """Encode an event as one line of JSON, without the line break."""
+    """Return an event as one line of JSON, without a line break."""
     return encode(event_to_dict(event))
 
 
 def decode_line(line: bytes | str) -> Event:
-    """Decode an event from one line of JSON; raises InvalidEventError."""
+    """Return the event in one line of JSON; raise InvalidEventError for any other line."""
     try:
         record = parse(line)
     except ValueError as error:
@@ -512,7 +518,7 @@ def decode_line(line: bytes | str) -> Event:
 
 
 def decode_record(record: Any) -> Event:
-    """Build an event from a parsed line of JSON; raises InvalidEventError."""
+    """Return the event in one parsed line of JSON; raise InvalidEventError for any other data."""
     if not isinstance(record, dict):
         raise InvalidEventError("an event is a JSON object")
     try:
@@ -525,7 +531,7 @@ def decode_record(record: Any) -> Event:
 
 
 def readable(value: Any, *, indent: int | None = None) -> str:
-    """Return a value as text for people: a string as it is, a frame as a short description, anything else as JSON.
+    """Return a recorded value as text for people: strings unchanged, frames as a description, other values as JSON.
 
     >>> readable({"big": 10**30, "small": [1]})
     '{"big": 1000000000000000000000000000000, "small": [1]}'
@@ -539,7 +545,7 @@ def readable(value: Any, *, indent: int | None = None) -> str:
 
 
 def json_form(value: Any) -> Any:
-    """Return a value as JSON for other programs. Every place where divebook exports results uses this rule.
+    """Return a value as plain JSON data for other programs. All exports of results use this conversion.
 
     Dates, times, decimals, fractions, paths, UUIDs and addresses become strings, a timedelta an ISO 8601 duration
     (``PT90S``); bytes become base64; NaN and infinities null; a tuple or set becomes a list; a key of a mapping becomes

@@ -87,9 +87,6 @@ def places(bodies: Sequence[Body], first: int = 0) -> list[tuple[Any, Any, list[
 
     The searched values are the fields of facts, and the values of variables that a fact changes. `first` is the index
     of the first body in the record.
-
-    They are the fields of facts, and the values of the variables that a fact changes. `first` is the index of the first
-    body in the record.
     """
     long_values: list[tuple[Any, Any, list[Any]]] = []
     for index, body in enumerate(bodies, first):

@@ -32,14 +32,16 @@ _MOMENTS = "Mm"
 
 
 class ColumnWriter:
-    """Collector of the Arrow arrays of one recorded value."""
+    """Collector of the Arrow arrays that a recorded value consists of, with a description of each column."""
 
     def __init__(self, normalize: Normalize) -> None:
         self.arrays: list[Any] = []
         self._normalize = normalize
 
     def add(self, values: Any, path: str) -> Description:
-        """Add a column, in the form of `Series.array`, and return its description.
+        """Add a column to the arrays; return the description from which `read_column` restores it.
+
+        `values` is an array as in `Series.array`.
 
         Raises
         ------
@@ -83,7 +85,7 @@ class ColumnWriter:
         }
 
     def _add_extension_array(self, values: Any, dtype: Any, path: str) -> Description:
-        """Add a column whose extension array pandas can convert to Arrow; return its description."""
+        """Add a column of a pandas extension array that can be converted to Arrow; return its description."""
         if isinstance(dtype, pd.StringDtype):
             missing = "NA" if dtype.na_value is pd.NA else "nan"
             at = self._put(as_array(values, path, "large_string"))
@@ -95,7 +97,7 @@ class ColumnWriter:
         raise _unsupported_dtype(dtype, path)
 
     def label(self, value: Any, path: str) -> Any:
-        """Return a cell or a name as plain data that `label_of` converts back."""
+        """Return a cell or a column name as plain data, from which `label_of` restores it."""
         if type(value) is tuple:
             return {"tuple": [self.label(item, path) for item in value]}
         plain = self._normalize(value, path)
@@ -107,14 +109,14 @@ def _unsupported_dtype(dtype: Any, path: str) -> UnstorableValueError:
 
 
 def label_of(recorded: Any) -> Any:
-    """Return the cell or name that `ColumnWriter.label` recorded."""
+    """Return the cell or column name that `ColumnWriter.label` converted to plain data."""
     if not isinstance(recorded, dict):
         return opened(recorded)
     return tuple(map(label_of, recorded["tuple"])) if "tuple" in recorded else opened(recorded["value"])
 
 
 def zone_content(zone: Any, path: str) -> str | list[Any]:
-    """Return a time zone as `zone_of` reads it: a name, the key of a `ZoneInfo`, or a fixed offset and its name.
+    """Return a time zone as plain data: a name, the key of a `ZoneInfo`, or a fixed offset and its name.
 
     A fixed offset is not recorded by its name alone: pandas would read ``timezone(timedelta(hours=1), "CET")`` as the
     zone CET, which has a summer time.
@@ -143,7 +145,7 @@ def zone_content(zone: Any, path: str) -> str | list[Any]:
 
 
 def zone_of(content: str | list[Any]) -> Any:
-    """Return the time zone that `zone_content` recorded, or its name for pandas."""
+    """Return the time zone for the result of `zone_content`; a name remains a string, which pandas interprets."""
     if isinstance(content, str):
         return content
     if len(content) == 1:
@@ -154,7 +156,10 @@ def zone_of(content: str | list[Any]) -> Any:
 
 
 def read_column(description: Description, arrays: Sequence[Any]) -> Any:
-    """Return the column as an array for pandas, in memory that may be written to."""
+    """Return the column for a description and the arrays of a stream, as an array that pandas accepts.
+
+    The memory of the result may be written to.
+    """
     if "objects" in description:
         return _objects(description["objects"])
     if "ends" in description:
@@ -201,7 +206,7 @@ def _arrow_dtype(description: Description, array: Any) -> Any:
 
 
 def index_of(values: Any) -> pd.Index[Any]:
-    """Return an index of these values with their dtype; pandas infers nothing."""
+    """Return a pandas Index of some values that keeps their dtype, without inference by pandas."""
     index: pd.Index[Any] = pd.Index(values, dtype=values.dtype, tupleize_cols=False, copy=False)
     return index
 
@@ -215,7 +220,7 @@ _TEXTS = "US"
 
 
 def record_array(array: np.ndarray[Any, Any], path: str, normalize: Normalize) -> Arrow:
-    """Return the recorded form of an array."""
+    """Return the recorded form of a numpy array."""
     flat = array.ravel()
     dtype = array.dtype
     layout: dict[str, Any] = {"dtype": dtype.str}
@@ -238,7 +243,7 @@ def record_array(array: np.ndarray[Any, Any], path: str, normalize: Normalize) -
 
 
 def open_value(stored: Arrow) -> Any:
-    """Build the recorded array."""
+    """Build the numpy array of a recorded form."""
     dtype = np.dtype(stored.layout["dtype"])
     if "objects" in stored.layout:
         return _object_array(stored).reshape(stored.shape)
@@ -259,7 +264,7 @@ def _object_array(stored: Arrow) -> np.ndarray[Any, Any]:
 
 
 def rows(array: np.ndarray[Any, Any]) -> Any:
-    """Return an array as nested lists."""
+    """Return a numpy array as nested lists of Python values."""
     if array.dtype.kind in _MOMENTS:
         unit = array.dtype.name.partition("[")[0]
         array = array.astype(f"{unit}[us]")
@@ -272,7 +277,7 @@ def rows(array: np.ndarray[Any, Any]) -> Any:
 
 
 def record_scalar(value: Any, path: str, normalize: Normalize) -> ForeignScalar:
-    """Return the recorded form of a scalar."""
+    """Return the recorded form of a scalar of pandas or numpy that has no exact counterpart in Python."""
     if value is pd.NaT or value is pd.NA:
         return ForeignScalar(f"pandas.{'NaT' if value is pd.NaT else 'NA'}", [str(value)])
     if isinstance(value, np.datetime64 | np.timedelta64):
@@ -291,7 +296,7 @@ def record_scalar(value: Any, path: str, normalize: Normalize) -> ForeignScalar:
 
 
 def open_scalar(kind: str, parts: Sequence[Any]) -> Any:
-    """Build the recorded scalar."""
+    """Build the scalar of a recorded form."""
     _, *rest = parts
     return _OPEN[kind](*rest)
 
@@ -317,7 +322,10 @@ _OPEN: dict[str, Any] = {
 
 
 def plain_scalar(value: Any) -> Any:
-    """Return the Python counterpart of a scalar; None for a missing value; any other value as it is."""
+    """Return the Python counterpart of a scalar of pandas or numpy; None for a missing value.
+
+    Other values are returned unchanged.
+    """
     if value is pd.NaT or value is pd.NA:
         return None
     if isinstance(value, pd.Timestamp):

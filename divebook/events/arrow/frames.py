@@ -1,4 +1,6 @@
-"""Recorders of pandas' DataFrame, Series and Index, which consist of the columns of `divebook.events.arrow.columns`."""
+"""Recording and building of pandas' DataFrame, Series and Index. Their columns are in
+`divebook.events.arrow.columns`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from divebook.events.recorded import Normalize, opened
 
 
 def record_frame(frame: pd.DataFrame, path: str, normalize: Normalize) -> Arrow:
-    """Return the recorded form of a DataFrame."""
+    """Return the recorded form of a pandas DataFrame."""
     writer = ColumnWriter(normalize)
     labels = [f"{path}[{label!r}]" for label in frame.columns]
     layout = {
@@ -29,7 +31,7 @@ def record_frame(frame: pd.DataFrame, path: str, normalize: Normalize) -> Arrow:
 
 
 def record_series(series: pd.Series[Any], path: str, normalize: Normalize) -> Arrow:
-    """Return the recorded form of a Series."""
+    """Return the recorded form of a pandas Series."""
     writer = ColumnWriter(normalize)
     layout = {
         "name": writer.label(series.name, f"{path}.name"),
@@ -42,7 +44,7 @@ def record_series(series: pd.Series[Any], path: str, normalize: Normalize) -> Ar
 
 
 def record_index(index: pd.Index[Any], path: str, normalize: Normalize) -> Arrow:
-    """Return the recorded form of an Index of any class."""
+    """Return the recorded form of a pandas Index of any class."""
     writer = ColumnWriter(normalize)
     layout = {"index": _index(writer, index, path)}
     return Arrow("pandas.Index", index.shape, layout, write_arrays(writer.arrays))
@@ -74,7 +76,7 @@ def _index(writer: ColumnWriter, index: Any, path: str) -> Description:
 
 
 def open_value(stored: Arrow) -> Any:
-    """Build the recorded DataFrame, Series or Index."""
+    """Build the DataFrame, Series or Index of a recorded form."""
     arrays = read_arrays(stored.stream)
     layout = stored.layout
     index = _read_index(layout["index"], arrays)
@@ -117,7 +119,7 @@ def _read_index(described: Description, arrays: Sequence[Any]) -> Any:
 
 
 def rows(value: Any) -> Any:
-    """Return a DataFrame as records, like ``to_dict("records")``, other values as a list; missing values are None."""
+    """Return a DataFrame as a list of records, and a Series or Index as a list; missing values are None."""
     if not isinstance(value, pd.DataFrame):
         return [plain_scalar(cell) for cell in value.tolist()]
     labels = [str(label) for label in value.columns]

@@ -444,7 +444,7 @@ class LogWriter:
     def _update_cache(
         self, batches: Sequence[PreparedBatch], drafts: Mapping[int, DraftBatch], keys: Sequence[int]
     ) -> list[int]:
-        """Cache the logs of the drafts that the server accepted (key not 0); return the indices of the other drafts."""
+        """Add the logs of accepted drafts (key not 0) to the cache; return the indices of the other drafts."""
         refused = []
         for (index, draft), key in zip(drafts.items(), keys, strict=True):
             self._logs.pop(batches[index].execution_id, None)  # the log that was written last is the last key
@@ -581,7 +581,7 @@ class LogReader:
         self._types = types
 
     def find(self, execution_id: str, after: int, last: int) -> LogRows | None:
-        """Return the rows that contain the events above `after` up to `last`; None if there is no such execution."""
+        """Return the rows that contain the events above `after` up to `last`; None for an unknown execution."""
         values = (escaped(execution_id), min(after, MOST), min(last, MOST))
         rows = self._connections.read(_READ, values)
         if not rows:

@@ -166,8 +166,6 @@ def post_message(connections: Connections, message: Message, payload: bytes) -> 
     number.
 
     Return None if the execution does not exist.
-
-    Return None if it does not exist.
     """
     row = (message.kind, message.key, payload, message.source, message.posted_at)
     checksum = of_row((message.execution_id, *row))

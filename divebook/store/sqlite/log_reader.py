@@ -145,7 +145,7 @@ class LogPart(NamedTuple):
 
 
 def find(connection: sqlite3.Connection | sqlite3.Cursor, execution_id: str) -> Log | None:
-    """Return the location of a log; None if there is no such execution. Raise CorruptStoreError for a damaged index."""
+    """Return the location of a log; None for an unknown execution. Raise CorruptStoreError for a damaged index."""
     row = connection.execute(_FIND, (execution_id,)).fetchone()
     if row is None:
         return None

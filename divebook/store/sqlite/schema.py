@@ -3,9 +3,6 @@
 A migration is a list of SQL statements. A file has the number of its last migration in `user_version`. A released
 migration never changes. To change the tables, add an entry at the end of `MIGRATIONS`, and a recorded file of the old
 form to ``tests/store/recorded``.
-
-A file has the number of its last migration in `user_version`. A released migration never changes. To change the
-tables, add an entry at the end of `MIGRATIONS`, and a recorded file of the old form to ``tests/store/recorded``.
 """
 
 from __future__ import annotations

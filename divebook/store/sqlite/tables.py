@@ -2,8 +2,6 @@
 
 Each function runs one or a few statements. Functions with the parameter `cursor` write, inside of the caller's
 transaction.
-
-The functions contain the SQL statements. Those with a cursor write, inside of the caller's transaction.
 """
 
 from __future__ import annotations

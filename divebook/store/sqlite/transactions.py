@@ -190,7 +190,9 @@ class DiskSync:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Commit the transactions in the block without waiting for the disk. Call this with the store's lock held."""
+        """Make the transactions in the block commit without waiting for the disk. Call this with the
+        store's lock held.
+        """
         self.is_deferred = True
         try:
             yield
