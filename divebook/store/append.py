@@ -43,7 +43,6 @@ from divebook.events.codec import DATA_FUNCTIONS, decode, encode
 from divebook.events.event import Event, Record, check_place, place_of, successor, to_datetime
 from divebook.events.payload import quickly_made
 from divebook.events.values import ByHash, StoredFile, tag
-from divebook.store.codec import Sealing
 from divebook.store.encoding import (
     LARGE,
     NOTABLE,
@@ -58,6 +57,7 @@ from divebook.store.encoding import (
     of_row,
     type_of,
 )
+from divebook.store.encryption import Sealing
 from divebook.store.leases import LEASE_SECONDS, Lease, Moment, Owner
 from divebook.text.redaction import logger
 

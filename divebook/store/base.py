@@ -47,8 +47,8 @@ from divebook.store.append import (
     prepare,
     records_of,
 )
-from divebook.store.codec import Codec, Sealing
 from divebook.store.encoding import chain, decode_facts, head, pack_new_blobs, width_of
+from divebook.store.encryption import Codec, Sealing
 from divebook.store.history import History
 from divebook.store.leases import (
     LEASE_SECONDS,
@@ -60,7 +60,7 @@ from divebook.store.leases import (
     QueuedExecution,
     WorkerRecord,
 )
-from divebook.store.notifications import Arrivals, Listener, News, NewsListener, Subscribers
+from divebook.store.listeners import Listener, NewsCounter, NewsListener, NewsListeners, Subscribers
 from divebook.text.arguments import id_of, require
 
 if TYPE_CHECKING:
@@ -105,8 +105,8 @@ class EventStore(ABC):
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._subscribers = Subscribers()
-        self._arrivals = Arrivals()
-        self._news = News()
+        self._news_counter = NewsCounter()
+        self._news_listeners = NewsListeners()
         self.sealing = Sealing(compresses=self.keeps)
         """Encryption and compression of stored values. Set its `codec` before the first write."""
         self._closed = False
@@ -678,7 +678,7 @@ class EventStore(ABC):
         payload = storable(message.payload, "payload")
         with self._lock:
             stored = self._post(replace(message, payload=payload), self.sealing.seal(encode(payload)))
-        self._arrivals.add()
+        self._news_counter.add()
         return stored
 
     def bring(self, messages: Sequence[Message]) -> None:
@@ -706,7 +706,7 @@ class EventStore(ABC):
                 self.check_key(execution_id)
             if messages:
                 self._bring([(message, self.sealing.seal(encode(message.payload))) for message in messages])
-        self._arrivals.add()
+        self._news_counter.add()
 
     def inbox(self, execution_id: str, after: int = 0) -> list[Message]:
         """Return an execution's messages with numbers above `after`, ascending.
@@ -893,7 +893,7 @@ class EventStore(ABC):
         Call the returned function to stop. Appends of other processes are reported at least for the log of
         `execution_id`; a store on a server reports no others.
         """
-        return self._news.add(listener, self.wait_for_news)
+        return self._news_listeners.add(listener, self.wait_for_news)
 
     def wait_for_news(self, seen: int, seconds: float) -> int:
         """Wait for a new message or an append of another process; return the number of such changes so far.
@@ -926,8 +926,8 @@ class EventStore(ABC):
             if not self._closed:
                 self._closed = True
                 self._close()
-        self._arrivals.add()  # wake the threads that wait for news, so that they see the store is closed
-        self._news.join()
+        self._news_counter.add()  # wake the threads that wait for news, so that they see the store is closed
+        self._news_listeners.join()
 
     def __enter__(self) -> Self:
         return self
@@ -1075,7 +1075,7 @@ class EventStore(ABC):
     def _new_messages(self, after: int) -> list[Message]: ...
 
     def _wait_for_news(self, last_count: int, seconds: float) -> int:
-        return self._arrivals.wait(last_count, seconds)
+        return self._news_counter.wait(last_count, seconds)
 
     @abstractmethod
     def _last_message(self) -> int: ...

@@ -43,7 +43,7 @@ from divebook.store.append import (
 from divebook.store.base import EventStore, StoredBlob, StoredLog, StoredSummary, check_reached
 from divebook.store.embedded import close_when_dropped, weakly
 from divebook.store.leases import THIS_PROCESS, Claim, Lease, Moment, Owner, QueuedExecution, WorkerRecord
-from divebook.store.notifications import Arrivals, NewsListener
+from divebook.store.listeners import NewsCounter, NewsListener
 from divebook.store.postgres import tables
 from divebook.store.postgres.connections import (
     Connections,
@@ -133,7 +133,7 @@ class PostgresStore(EventStore):
         self._types = TypeNumbers(self._connections)
         self._reader = LogReader(self._connections, self._types)
         self._logs = LogWriter(self._connections, self._types, self._reader, weakly(self._unknown))
-        self._server_news = ServerNews(self._connections, self._arrivals)
+        self._server_news = ServerNews(self._connections, self._news_counter)
         for part in (self._connections, self._server_news):
             close_when_dropped(self, part)
 
@@ -484,9 +484,9 @@ class ServerNews:
     It starts with the first wait for news.
     """
 
-    def __init__(self, connections: Connections, arrivals: Arrivals) -> None:
+    def __init__(self, connections: Connections, news_counter: NewsCounter) -> None:
         self._connections = connections
-        self._arrivals = arrivals
+        self._news_counter = news_counter
         self._follower = secrets.token_bytes(16)
         """Id of this store object in the table of followers."""
         self._followed: Counter[str] = Counter()
@@ -547,7 +547,7 @@ class ServerNews:
         try:
             with translated(location):
                 link.execute(f"LISTEN {CHANNEL}".encode())
-                self._arrivals.add()  # earlier changes caused no notification
+                self._news_counter.add()  # earlier changes caused no notification
                 if self._receives_notifications(link):
                     self._listen(link)
                 else:
@@ -579,7 +579,7 @@ class ServerNews:
             self._connections.close_idle()
             announced, renew_at = self._announce_followed(link, announced, renew_at)
             if self._has_notification(link):
-                self._arrivals.add()
+                self._news_counter.add()
             else:
                 self._wait(link, max(0.0, renew_at - time.monotonic()))
 
@@ -597,7 +597,7 @@ class ServerNews:
         if followed:
             ids = [escaped(name) for name in followed]
             link.execute(self._connections.statement(_FOLLOW).encode(), (self._follower, FOLLOW_SECONDS, ids))
-        self._arrivals.add()  # earlier appends to these logs caused no notification
+        self._news_counter.add()  # earlier appends to these logs caused no notification
         return followed, time.monotonic() + FOLLOW_RENEWAL
 
     def _poll(self, link: Link, deadline: float = math.inf) -> None:
@@ -609,7 +609,7 @@ class ServerNews:
             if written != last_written:
                 last_written = written
                 pause = MIN_POLL_PAUSE
-                self._arrivals.add()
+                self._news_counter.add()
             self._wait(None, pause)
             pause = min(MAX_POLL_PAUSE, pause * 1.5)
 

@@ -1,6 +1,6 @@
 """Connections to a store file: opening, snapshot reads, and translation of SQLite's errors.
 
-One connection writes; `divebook.store.sqlite.transactions` has its transactions. Each thread that reads has a
+One connection writes; `divebook.store.sqlite.store` has its transactions. Each thread that reads has a
 connection of its own (`Readers`).
 """
 

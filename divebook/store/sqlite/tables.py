@@ -22,8 +22,8 @@ from divebook.events.catalog import BOOK, CHILD, ENQUEUED, RUNNING, WAITING, Exe
 from divebook.events.codec import decode, encode
 from divebook.store.append import RecordFilter
 from divebook.store.base import StoredSummary
-from divebook.store.codec import Sealing
 from divebook.store.encoding import of_row, reached
+from divebook.store.encryption import Sealing
 from divebook.store.leases import (
     Claim,
     Lease,
@@ -34,7 +34,7 @@ from divebook.store.leases import (
     worker_from,
     worker_to_data,
 )
-from divebook.store.notifications import Arrivals
+from divebook.store.listeners import NewsCounter
 from divebook.store.sqlite import blobs
 from divebook.store.sqlite.connections import typed
 from divebook.store.sqlite.log_reader import COLUMNS, RECORD, Log, find, load_line
@@ -148,16 +148,16 @@ SELECT id FROM messages CROSS JOIN executions USING (key) WHERE name = ? AND kin
 """
 
 
-def wait_for_news(arrivals: Arrivals, has_news: Callable[[], bool], last_count: int, seconds: float) -> int:
+def wait_for_news(news_counter: NewsCounter, has_news: Callable[[], bool], last_count: int, seconds: float) -> int:
     """Poll with growing pauses for writes of other processes; return at once if this process posts a message."""
     deadline = time.monotonic() + seconds
     pause = SOONEST
     while True:
         if has_news():
-            arrivals.add()
+            news_counter.add()
         remaining = deadline - time.monotonic()
         # Messages of this process end the wait at once; only writes of other processes depend on the poll.
-        count = arrivals.wait(last_count, max(0.0, min(pause, remaining)))
+        count = news_counter.wait(last_count, max(0.0, min(pause, remaining)))
         if count != last_count or remaining <= 0:
             return count
         pause = min(LATEST, pause * 1.5)

@@ -3,8 +3,8 @@
 News of a store are new messages and writes of other processes.
 
 - `Subscribers` calls listeners with the events of each commit, in the thread that appended them.
-- `Arrivals` counts news (messages, and writes of other processes), so that threads can wait for the next one.
-- `News` calls listeners at each change of that count, from one thread per store.
+- `NewsCounter` counts news (messages, and writes of other processes), so that threads can wait for the next one.
+- `NewsListeners` calls listeners at each change of that count, from one thread per store.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NewsListener: TypeAlias = Callable[[], object]
 Wait: TypeAlias = Callable[[int, float], int]
 
 LINGER = 1.0
-"""Seconds for which the thread of `News` waits for another listener after the last listener was removed."""
+"""Seconds for which the thread of `NewsListeners` waits for another listener after the last listener was removed."""
 
 _log = logger(__name__)
 
@@ -79,7 +79,7 @@ class Subscribers:
                 _log.exception("a listener of the event store failed at execution %s", execution_id)
 
 
-class Arrivals:
+class NewsCounter:
     """Counter of a store's news, with a condition on which threads wait for the next increment."""
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ class Arrivals:
             return self._count
 
 
-class News:
+class NewsListeners:
     """Listeners that one thread calls whenever its store has news.
 
     One thread waits, however many executions and views listen
