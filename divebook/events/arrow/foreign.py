@@ -20,15 +20,15 @@ LIBRARIES = frozenset({"numpy", "pandas", "polars", "pyarrow"})
 _RECORDERS = {
     ("pandas", "DataFrame"): "frames.record_frame",
     ("pandas", "Series"): "frames.record_series",
-    ("pandas", "Timestamp"): "columns.record_scalar",
-    ("pandas", "Timedelta"): "columns.record_scalar",
-    ("pandas", "Period"): "columns.record_scalar",
-    ("pandas", "Interval"): "columns.record_scalar",
-    ("pandas", "NaTType"): "columns.record_scalar",
-    ("pandas", "NAType"): "columns.record_scalar",
-    ("numpy", "datetime64"): "columns.record_scalar",
-    ("numpy", "timedelta64"): "columns.record_scalar",
-    ("numpy", "ndarray"): "columns.record_array",
+    ("pandas", "Timestamp"): "frames.record_scalar",
+    ("pandas", "Timedelta"): "frames.record_scalar",
+    ("pandas", "Period"): "frames.record_scalar",
+    ("pandas", "Interval"): "frames.record_scalar",
+    ("pandas", "NaTType"): "frames.record_scalar",
+    ("pandas", "NAType"): "frames.record_scalar",
+    ("numpy", "datetime64"): "frames.record_scalar",
+    ("numpy", "timedelta64"): "frames.record_scalar",
+    ("numpy", "ndarray"): "frames.record_array",
     ("polars", "DataFrame"): "polars_frames.record_frame",
     ("polars", "Series"): "polars_frames.record_series",
     ("pyarrow", "Table"): "ipc.record_table",
@@ -81,7 +81,7 @@ MOST_CELLS = 100_000
 _MODULES = {
     "pandas": "divebook.events.arrow.frames",
     "polars": "divebook.events.arrow.polars_frames",
-    "numpy": "divebook.events.arrow.columns",
+    "numpy": "divebook.events.arrow.frames",
     "pyarrow": "divebook.events.arrow.ipc",
 }
 """Module that opens the values of a library, by library. It has functions ``open_value(stored)`` and
@@ -208,7 +208,7 @@ def _module_of(kind: str) -> Any:
 
 
 def _scalars(kind: str) -> Any:
-    return _loaded(kind, "divebook.events.arrow.columns")
+    return _loaded(kind, "divebook.events.arrow.frames")
 
 
 def _loaded(kind: str, module: str) -> Any:
