@@ -109,6 +109,8 @@ class Answers:
         if execution.state.is_over:
             return None
         questions = sorted(execution.state.interrupts.values(), key=lambda question: (question.raised_us, question.id))
+        # The number of a question counts all questions of its step so far, answered ones too, so that ``step:2`` keeps
+        # its meaning. The most specific key wins.
         for question in execution.interrupts:
             ids_of_step = [other.id for other in questions if other.step == question.step]
             number = 1 + ids_of_step.index(question.id)
@@ -120,9 +122,9 @@ class Answers:
 
 
 def answers_from(
-    typed: Iterable[str] = (), file: Path | str | None = None, given: Mapping[str, Any] | None = None
+    typed: Iterable[str] = (), file: Path | str | None = None, mapping: Mapping[str, Any] | None = None
 ) -> Answers:
-    """Return the early answers of the environment variable, a file, a mapping and a command line.
+    """Collect early answers from the environment variable, a file, a mapping and a command line.
 
     A later source in this order replaces answers of an earlier one.
 
@@ -132,8 +134,8 @@ def answers_from(
         Values of ``--answer``: ``step=value``, or ``step:=JSON``.
     file
         YAML file with a mapping.
-    given
-        Mapping of answers.
+    mapping
+        Answers by question id or step.
 
     Raises
     ------
@@ -149,7 +151,7 @@ def answers_from(
         except UnicodeDecodeError as error:
             raise InputError(f"the file of answers {file} is not UTF-8 text: {error}; write it as YAML") from None
         answers |= _mapping(text, str(file))
-    answers |= dict(given or {})
+    answers |= dict(mapping or {})
     answers |= dict(_assignment(text) for text in typed)
     return Answers(answers, _default_answers())
 
@@ -159,12 +161,13 @@ def _default_answers() -> dict[str, Any]:
     variable = os.environ.get(VARIABLE, "").strip()
     if not variable:
         return {}
+    # YAML of several lines, or in braces, is never taken for the path of a file.
     is_file = "\n" not in variable and not variable.startswith("{") and Path(variable).is_file()
     return _mapping(Path(variable).read_text("utf-8") if is_file else variable, VARIABLE)
 
 
 def _assignment(typed: str) -> tuple[str, Any]:
-    """Return the key and the value of a command-line argument ``step=value`` or ``step:=JSON``."""
+    """Parse a command-line argument ``step=value`` or ``step:=JSON``; return the key and the value."""
     key, equals, text = typed.partition("=")
     name = key.removesuffix(":")
     if not (equals and name):
@@ -199,7 +202,7 @@ def typed_answer(text: str, way: str | None = None, result: str | None = None) -
 
 
 def json_of(what: str, text: str) -> Any:
-    """Return the value of a JSON text; `what` names the text in the error."""
+    """Parse a JSON text and return its value; `what` names the text in the error."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -215,7 +218,7 @@ def _mapping(text: str, source: str) -> dict[str, Any]:
 
 
 def bounds_from(text: str | None) -> Bounds | None:
-    """Return the budget in a text like ``max_cost=2.50,max_llm_calls=40``; None for an empty text.
+    """Parse a budget such as ``max_cost=2.50,max_llm_calls=40``; return None for an empty text.
 
     Raises
     ------
@@ -252,7 +255,7 @@ def change_from(
     prompts: Iterable[str] = (),
     model: str | None = None,
 ) -> Change:
-    """Return the change of a fork or what-if from texts of the form ``NAME=VALUE``.
+    """Build the change of a fork or what-if from texts of the form ``NAME=VALUE``.
 
     Values are YAML; prompts are plain text.
 
@@ -277,7 +280,7 @@ def change_from(
 
 
 def pairs(option: str, texts: Iterable[str], example: str, read: Callable[[str], Any] = value_typed) -> dict[str, Any]:
-    """Return the values of a repeated option ``NAME=VALUE`` by name; `read` parses a value, by default as YAML."""
+    """Parse a repeated option ``NAME=VALUE``; return the values by name. `read` parses a value, by default as YAML."""
     values: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -311,16 +314,16 @@ class Recovered:
     refused: tuple[tuple[ExecutionRecord, DivebookError], ...] = ()
     """Executions that cannot be resumed here, each with its error: a missing agent or action, or another process was
     faster."""
-    left: int = 0
+    untried: int = 0
     """Number of executions that the recovery did not try."""
 
     @property
     def waiting(self) -> int:
         """Number of executions that were not resumed: refused, or not tried."""
-        return len(self.refused) + self.left
+        return len(self.refused) + self.untried
 
 
-def way_to_recover(config: Config | None = None) -> str:
+def recovery_mode(config: Config | None = None) -> str:
     """Return the recovery setting: ``ask``, ``auto`` or ``off``.
 
     The variable ``DIVEBOOK_RECOVER`` takes precedence over the settings; the default is ``ask``.
@@ -382,12 +385,12 @@ def interrupted(environment: Environment, execution_id: str | None = None) -> li
 
 # --- bulk operations: one operation on many executions, in which a failure of one does not stop the others -----------
 
-Verb: TypeAlias = Callable[[Environment, str], object]
+BulkOperation: TypeAlias = Callable[[Environment, str], object]
 """Operation on one execution, by id. If it returns an execution, callers of `handle_each` can wait for it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Handled:
+class BulkResult:
     """Result of a bulk operation for one execution."""
 
     execution_id: str
@@ -395,7 +398,7 @@ class Handled:
     """Status of the execution before the operation; empty if the store has no such execution."""
     status: str = ""
     """Status after the operation: that of the new execution if the operation started one."""
-    made: str = ""
+    new_id: str = ""
     """Id of the new execution if the operation started one, otherwise empty."""
     error: DivebookError | None = None
     """Error of the operation, or None if it succeeded."""
@@ -403,7 +406,7 @@ class Handled:
 
 def annotating(
     *, note: str | None = None, labels: Iterable[str] = (), tags: Iterable[str] = (), untag: Iterable[str] = ()
-) -> Verb:
+) -> BulkOperation:
     """Return the operation that annotates an execution; raise at once if the annotation is not valid.
 
     Parameters
@@ -417,8 +420,13 @@ def annotating(
 
 
 def handle_each(
-    environment: Environment, execution_ids: Iterable[str], verb: Verb, *, wait: bool = True, dry_run: bool = False
-) -> list[Handled]:
+    environment: Environment,
+    execution_ids: Iterable[str],
+    operation: BulkOperation,
+    *,
+    wait: bool = True,
+    dry_run: bool = False,
+) -> list[BulkResult]:
     """Apply an operation to each execution; return a result for each.
 
     The operation is first applied to all of them; only then does this function wait for the executions that run.
@@ -426,30 +434,32 @@ def handle_each(
     Parameters
     ----------
     wait
-        Whether to wait for executions that the operation returned.
+        True to wait for the executions that the operation returned.
     dry_run
         Only look up the executions.
     """
-    results = [_apply(environment, name, verb, dry_run=dry_run) for name in dict.fromkeys(execution_ids)]
+    results = [_apply(environment, name, operation, dry_run=dry_run) for name in dict.fromkeys(execution_ids)]
     return [_after_waiting(row, execution, wait=wait) for row, execution in results]
 
 
-def _apply(environment: Environment, name: str, verb: Verb, *, dry_run: bool) -> tuple[Handled, Execution | None]:
+def _apply(
+    environment: Environment, name: str, operation: BulkOperation, *, dry_run: bool
+) -> tuple[BulkResult, Execution | None]:
     whole_id = name
     before = ""
     try:
         whole_id = environment.store.resolve(name)
         before = environment.store.record(whole_id).status
-        result = None if dry_run else verb(environment, whole_id)
+        result = None if dry_run else operation(environment, whole_id)
     except DivebookError as error:
-        return Handled(whole_id, before, before, error=error), None
+        return BulkResult(whole_id, before, before, error=error), None
     if not isinstance(result, Execution):
-        return Handled(whole_id, before, before), None
+        return BulkResult(whole_id, before, before), None
     new_id = result.id if result.id != whole_id else ""
-    return Handled(whole_id, before, before, new_id), result
+    return BulkResult(whole_id, before, before, new_id), result
 
 
-def _after_waiting(row: Handled, execution: Execution | None, *, wait: bool) -> Handled:
+def _after_waiting(row: BulkResult, execution: Execution | None, *, wait: bool) -> BulkResult:
     """Return a result with the present status of its execution; with `wait`, wait for the execution first."""
     if execution is None:
         return row
@@ -458,5 +468,5 @@ def _after_waiting(row: Handled, execution: Execution | None, *, wait: bool) -> 
             execution = execution.wait()
         status = execution.status
     except DivebookError as error:
-        return Handled(row.execution_id, row.before, execution.status, row.made, error)
-    return Handled(row.execution_id, row.before, status, row.made)
+        return BulkResult(row.execution_id, row.before, execution.status, row.new_id, error)
+    return BulkResult(row.execution_id, row.before, status, row.new_id)

@@ -86,6 +86,7 @@ def _segments(pattern: str) -> list[str]:
         raise PatternError("it is empty")
     if any("**" in part != "**" for part in parts):
         raise PatternError("'**' can only be an entire path component")
+    # Consecutive ``**`` match the same folders as a single one.
     return [part for at, part in enumerate(parts) if part != _FOLDERS or parts[at - 1 : at] != [_FOLDERS]]
 
 
@@ -198,6 +199,7 @@ def _resolved(entries: Iterable[ContentEntry], sources: Sources) -> tuple[Conten
 def _resolved_entry(entry: ContentEntry, sources: Sources) -> ContentEntry:
     if entry.dynamic_from is not None:
         return replace(entry, dynamic_from=str(_absolute(entry.dynamic_from, sources)))
+    # These are loaded when their step runs.
     if entry.dynamic is not None or (entry.document is not None and sources.read_document is None):
         return entry
     parts = _parts(entry, sources)

@@ -170,7 +170,7 @@ class Due:
     workflow: str
     at: datetime
     """Due time, as an aware time in the zone of the schedule."""
-    given: Mapping[str, Any] = field(default_factory=dict)
+    input_expressions: Mapping[str, Any] = field(default_factory=dict)
     """`Inputs` of the schedule, in which expressions are not evaluated yet."""
 
     @property
@@ -196,7 +196,7 @@ class Due:
             An expression fails.
         """
         names = {"schedule": {"name": self.schedule, "due": self.at.isoformat()}}
-        return fill_values(self.given, names, default_interpreter())
+        return fill_values(self.input_expressions, names, default_interpreter())
 
     def is_new(self, store: EventStore, first: datetime) -> bool:
         """Return True if the store has not recorded this due time as handled.

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from divebook.events.catalog import Payload
-from divebook.events.payload import quickly_made
+from divebook.events.payload import fast_init
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Fact:
     """A payload to record, with its path and step."""
@@ -22,7 +22,7 @@ class Fact:
     step: str = ""
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True)
 class RecordFacts:
     """Append these facts, in this order."""
@@ -30,7 +30,7 @@ class RecordFacts:
     facts: tuple[Fact, ...]
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True)
 class RunStep:
     """Append `first`, then run a step. `resumed` means that the log has the start of the step already."""
@@ -42,7 +42,7 @@ class RunStep:
     first: tuple[Fact, ...] = ()
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True)
 class EvaluateConditions:
     """Evaluate conditions of a step's edges and record each result in this order.
@@ -55,7 +55,7 @@ class EvaluateConditions:
     conditions: tuple[tuple[str, str], ...]
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True)
 class AwaitJoin:
     """Wait at a join until the other paths have arrived or ended."""
@@ -63,7 +63,7 @@ class AwaitJoin:
     path: str
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True)
 class AwaitAnswer:
     """Append these facts, if any, and park the path until its question is answered."""
@@ -72,7 +72,7 @@ class AwaitAnswer:
     facts: tuple[Fact, ...] = ()
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True)
 class CancelPaths:
     """Stop every path that is still active, wait for it, and record that it was cancelled."""

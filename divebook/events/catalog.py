@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal
 
 from divebook.errors import InvalidEventError
-from divebook.events.payload import HOLDS, quickly_made
+from divebook.events.payload import HOLDS, fast_init
 from divebook.events.recorded import BigInt
 from divebook.events.upcast import CHANGES, FORM
 
@@ -77,7 +77,7 @@ class Payload:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Payload:
-        """Return the payload for plain data whose fields are valid; ignore unknown keys."""
+        """Build the payload from plain data whose fields are valid; ignore unknown keys."""
         try:
             return cls(**data)
         except TypeError:
@@ -92,7 +92,7 @@ def _event(name: str, *required: str) -> Any:  # a class decorator; Any keeps th
         cls.field_names = tuple(entry.name for entry in fields(cls))
         PAYLOADS[name] = cls
         is_usual = cls.__post_init__ is Payload.__post_init__
-        return quickly_made(cls, required if is_usual else None)
+        return fast_init(cls, required if is_usual else None)
 
     return register
 
@@ -310,7 +310,7 @@ class ExecutionContinuedAsNew(Payload):
 @_event("execution_moved")
 @dataclass(frozen=True, slots=True)
 class ExecutionMoved(Payload):
-    """Last event of an execution that continues in another place, under the same id."""
+    """Last event of an execution that continues in another store, under the same id."""
 
     destination: str = ""
     """File to which the log was written."""
@@ -760,7 +760,7 @@ class InterruptExpired(Payload):
 # --- variables and the outside -------------------------------------------------------------------------------------
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Mutation:
     """Assignment (``set``) or deletion (``delete``) of one variable."""
@@ -796,9 +796,14 @@ class StateMutated(Payload):
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> StateMutated:
-        """Return the payload for plain data whose fields are valid."""
+        """Build the payload from plain data whose fields are valid."""
         return cls(
-            tuple([Mutation(e.get("type", ""), e.get("key", ""), e.get("value")) for e in data.get("mutations", ())])
+            tuple(
+                [
+                    Mutation(entry.get("type", ""), entry.get("key", ""), entry.get("value"))
+                    for entry in data.get("mutations", ())
+                ]
+            )
         )
 
 

@@ -189,6 +189,7 @@ def record_instance(value: Any, path: str, normalize: Normalize) -> Recorded | N
 
 def _record_enum(name: str, value: Enum, path: str, normalize: Normalize) -> Recorded:
     label = value.name if value.name in type(value).__members__ else ""  # a combination of flags is not a member
+    # A member is looked up by its name, so its value need not be storable.
     try:
         plain = normalize(value.value, path)
     except UnstorableValueError:
@@ -320,6 +321,7 @@ class Instance(Recorded):
 
     def _model(self, cls: Any) -> Any:
         fields = cls.__pydantic_fields__
+        # As pickle restores a model: `__setstate__` sets all four attributes without validation.
         values = self._values({name: _model_default(field) for name, field in fields.items()})
         instance = cls.__new__(cls)
         state = {

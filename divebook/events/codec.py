@@ -128,7 +128,7 @@ TAGGED = f'"{TAG}"'.encode()
 
 
 def encode(data: Any, path: str = "data") -> bytes:
-    """Return normalized data as JSON; `path` names the data in errors.
+    """Encode normalized data as JSON; `path` names the data in errors.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def encode(data: Any, path: str = "data") -> bytes:
 
 
 def encode_all(data: Sequence[Any], tagged: Callable[[Any], Any] = tag) -> list[bytes]:
-    """Return several normalized values as JSON, each encoded as by `encode`.
+    """Encode several normalized values as JSON, each as `encode` does.
 
     `tagged` replaces `tag`: it converts values that JSON lacks to data that JSON has.
     """
@@ -154,7 +154,7 @@ def encode_all(data: Sequence[Any], tagged: Callable[[Any], Any] = tag) -> list[
 
 
 def encode_parts(data: Any, plain: Callable[[Any], Any]) -> bytes:
-    """Return data of any size as JSON; `plain` converts each part that is not JSON when the encoder reaches it.
+    """Encode data of any size as JSON; `plain` converts each part that is not JSON when the encoder reaches it.
 
     `plain` returns a part itself to leave it to `tag`.
     """
@@ -167,7 +167,7 @@ def encode_parts(data: Any, plain: Callable[[Any], Any]) -> bytes:
 
 
 def encode_shown(data: Any, *, tagged: bool = False) -> bytes:
-    """Return normalized data as JSON for people, with short descriptions of frames, instances and bytes.
+    """Encode normalized data as JSON for people, with short descriptions of frames, instances and bytes.
 
     Parameters
     ----------
@@ -182,6 +182,7 @@ def _tagged_description(value: Any) -> Any:
 
 
 def _description(value: Any) -> Any:
+    # A number of any length is valid JSON, but orjson itself writes only 64 bits.
     if isinstance(value, BigInt):
         return orjson.Fragment(int.__repr__(value))
     if isinstance(value, NonFinite):
@@ -244,6 +245,7 @@ def locate_surrogate(value: Any, path: str) -> str | None:
             return path
         return None
     parts: Iterable[tuple[str, Any]] = ()
+    # A key may be the wrong string as well as its value.
     if isinstance(value, dict):
         parts = ((f"{path}.{key}", part) for key, item in value.items() for part in (key, item))
     elif isinstance(value, list | tuple):
@@ -256,14 +258,14 @@ def locate_surrogate(value: Any, path: str) -> str | None:
 
 
 def decode(raw: bytes | str) -> Any:
-    """Return the value of JSON that `encode` wrote, with tagged forms converted to values."""
+    """Decode JSON that `encode` wrote, and convert tagged forms to values."""
     mark: bytes | str = TAGGED if isinstance(raw, bytes) else TAGGED.decode()
     value = orjson.loads(raw) if len(raw) <= 2 * MAX_LEVELS else _check_depth(orjson.loads(raw), raw)
     return untag(value) if mark in raw else value  # type: ignore[operator]
 
 
 def parse(raw: bytes | str) -> Any:
-    """Return the value of JSON with tagged forms left as dicts; raise ValueError for invalid JSON."""
+    """Parse JSON, and leave tagged forms as dicts; raise ValueError for invalid JSON."""
     return orjson.loads(raw) if len(raw) <= 2 * MAX_LEVELS else _check_depth(orjson.loads(raw), raw)
 
 
@@ -301,7 +303,7 @@ def short_hash(data: Any, path: str = "data") -> str:
 
 
 def _hash_form(value: Any) -> Any:
-    """Return a value in the form that `canonical_hash` covers, which older versions used for tuples and mappings.
+    """Return a value in the form in which it is hashed: the form that older versions recorded.
 
     Older versions recorded a tuple as a list, a mapping of the standard library as a dict, and a datetime in a named
     zone at its offset. Their hashes must still match, so those forms are hashed. The fields of an instance kept tuples
@@ -347,7 +349,7 @@ def digest_of(recorded: ByHash) -> str:
 
 
 def decode_payload(event_type: str, raw: bytes | str) -> Payload:
-    """Return the payload in JSON, by event type; data in older formats are converted.
+    """Decode the payload of an event type from JSON; convert data in older formats.
 
     Raises
     ------
@@ -363,7 +365,7 @@ def decode_payload(event_type: str, raw: bytes | str) -> Payload:
 
 
 def payload_from_store(event_type: str, data: Any) -> Payload:
-    """Return the payload in plain data that a store contains; raises the errors of `decode_payload`."""
+    """Build a payload from plain data that a store contains; raises the errors of `decode_payload`."""
     try:
         return payload_from(event_type, data)
     except (ValueError, KeyError, TypeError, InvalidEventError) as error:
@@ -371,7 +373,7 @@ def payload_from_store(event_type: str, data: Any) -> Payload:
 
 
 def payload_from(event_type: str, data: Any) -> Payload:
-    """Return the payload in plain data, after conversion from older formats.
+    """Build a payload from plain data, after conversion from older formats.
 
     Raises
     ------
@@ -469,7 +471,9 @@ _REQUIRED_KEYS = {"id": "event id", "execution_id": "execution id", "timestamp":
 
 
 def event_from_dict(record: dict[str, Any]) -> Event:
-    """Return the event in plain data from `event_to_dict`, or in the legacy keys ``path_id`` and ``step_name``."""
+    """Build an event from the data of `event_to_dict`, or from data with the legacy keys ``path_id`` and
+    ``step_name``.
+    """
     for key, name in _REQUIRED_KEYS.items():
         if not record.get(key) and record.get(key) != {}:
             raise InvalidEventError(f"{name} is required")
@@ -504,12 +508,12 @@ def _path_and_step(record: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def encode_line(event: Event) -> bytes:
-    """Return an event as one line of JSON, without a line break."""
+    """Encode an event as one line of JSON, without a line break."""
     return encode(event_to_dict(event))
 
 
 def decode_line(line: bytes | str) -> Event:
-    """Return the event in one line of JSON; raise InvalidEventError for any other line."""
+    """Decode an event from one line of JSON; raise InvalidEventError for any other line."""
     try:
         record = parse(line)
     except ValueError as error:
@@ -518,7 +522,7 @@ def decode_line(line: bytes | str) -> Event:
 
 
 def decode_record(record: Any) -> Event:
-    """Return the event in one parsed line of JSON; raise InvalidEventError for any other data."""
+    """Build an event from one parsed line of JSON; raise InvalidEventError for any other data."""
     if not isinstance(record, dict):
         raise InvalidEventError("an event is a JSON object")
     try:
@@ -572,7 +576,7 @@ def _json_form(value: Any) -> Any:
             return base64.b64encode(value).decode()
         case timedelta():
             return _duration(value)
-        case date() | time():
+        case date() | time():  # also a datetime, which is a subclass of date
             return value.isoformat()
         case Decimal():
             return str(value)

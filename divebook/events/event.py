@@ -10,7 +10,7 @@ from typing import Any
 from divebook.errors import InvalidEventError
 from divebook.events import catalog
 from divebook.events.catalog import Payload
-from divebook.events.payload import quickly_made, wrong_field
+from divebook.events.payload import fast_init, wrong_field
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST = (datetime.max.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
@@ -45,7 +45,7 @@ class Timed:
         return None if self.ended_us is None else to_datetime(self.ended_us)
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Event:
     """Recorded fact in the log of one execution: payload, time, sequence number, and path and step if any.
@@ -209,7 +209,7 @@ ON_NO_STEP: frozenset[type[catalog.Payload]] = frozenset(
 """Payload classes of events about a whole path, which have no step in a record with several facts."""
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Record:
     """One or several consecutive events that are written together as one unit.

@@ -30,7 +30,7 @@ T = TypeVar("T")
 _set_class = object.__dict__["__class__"].__set__
 
 
-def quickly_made(cls: type[T], needed: Sequence[str] | None = None) -> type[T]:
+def fast_init(cls: type[T], needed: Sequence[str] | None = None) -> type[T]:
     """Replace the ``__init__`` of a frozen dataclass with slots by one that takes a third of the time.
 
     The class must not have subclasses.
@@ -44,7 +44,7 @@ def quickly_made(cls: type[T], needed: Sequence[str] | None = None) -> type[T]:
     Examples
     --------
     >>> from dataclasses import dataclass
-    >>> @quickly_made
+    >>> @fast_init
     ... @dataclass(frozen=True, slots=True)
     ... class Point:
     ...     x: int
@@ -202,6 +202,7 @@ def declared(kind: Any) -> dict[str, Any]:
 
 
 def _check_of(hint: Any) -> _Check:
+    # Contents of type Any need no check, so that a mapping or sequence of them is checked by its class alone.
     origin = get_origin(hint)
     arguments = get_args(hint)
     if origin in (Union, types.UnionType):
@@ -305,6 +306,7 @@ def _hint_in_words(hint: Any) -> str:
 def _type_in_words(value: Any) -> str:
     if isinstance(value, str):
         return "text"
+    # bool is a subclass of int.
     if isinstance(value, int) and not isinstance(value, bool):
         return "a whole number" if -WHOLE <= value < WHOLE else "a larger number"
     if isinstance(value, float):

@@ -220,6 +220,7 @@ def opened(value: Any, *, lenient: bool = False) -> Any:
 
 
 def _opened(value: Any, lenient: bool) -> Any:  # noqa: FBT001 - it calls itself for every part of a value
+    # Exact types first: most values of a log are atoms, dicts and lists, and `isinstance` is slower.
     kind = type(value)
     if kind in ATOMS:
         return value
@@ -465,6 +466,7 @@ def record_moment(value: datetime | time, path: str) -> StandardValue | None:
         name = custom_zone_name(offset, value.tzname())
     if key is None and name is None and not value.fold:
         return None
+    # The name is left out if there is none.
     names = [key, name] if name is not None else [key]
     if isinstance(value, datetime):
         return StandardValue("zoned", [value.isoformat(), key, value.fold, *names[1:]])

@@ -83,7 +83,10 @@ def _lower_case_paths(data: Data) -> Data:
     new_paths = data.get("new_paths")
     if not isinstance(new_paths, list) or not all(isinstance(new_path, dict) for new_path in new_paths):
         return data  # the check of all fields reports the error
-    return {**data, "new_paths": [{_PATH_KEYS.get(k, k): v for k, v in new_path.items()} for new_path in new_paths]}
+    return {
+        **data,
+        "new_paths": [{_PATH_KEYS.get(key, key): value for key, value in new_path.items()} for new_path in new_paths],
+    }
 
 
 def _change_id_of_dive_dialect(data: Data) -> Data:

@@ -229,6 +229,7 @@ def _path_text(place: _Path) -> str:
 
 
 def _normalize(value: Any, path: _Path, depth: int) -> Any:
+    # Exact types only: instances of subclasses go to `_normalize_other`.
     kind = type(value)
     if kind in _ATOMS:
         return value
@@ -315,6 +316,7 @@ def _normalize_other(value: Any, path: str, depth: int) -> Any:
         return Container(kind.__name__, _sorted_items(items))
     if kind.__module__.partition(".")[0] in LIBRARIES:
         return _normalize_foreign(value, path, depth)
+    # Before mappings, scalars and strings: an allowed class may be a subclass of one of them, such as a StrEnum.
     recorded = record_instance(value, path, lambda field, where: _normalize(field, where, depth + INSTANCE_DEPTH))
     if recorded is not None:
         return recorded

@@ -1,8 +1,8 @@
-"""Batches of records, and their preparation: every store checks and encodes a batch before it writes it.
+"""Batches of records that are appended to a log, and the checks and the encoding that all stores apply to a batch.
 
 `prepare` makes a `PreparedBatch` of a `Batch`: records as bytes, and the changes of the execution's row. It visits each
 fact once. The function of the fact's class (`divebook.events.codec`) checks it and returns plain data, which are
-encoded at once. Only records that turn out long are examined for repeated and large values (`divebook.store.encoding`).
+encoded at once. Only long records are examined for repeated and large values (`divebook.store.encoding`).
 
 This file also has the rows of executions: `Line` as a table has it, `ExecutionRecord` as lists show it.
 """
@@ -41,7 +41,7 @@ from divebook.events.catalog import (
 )
 from divebook.events.codec import DATA_FUNCTIONS, decode, encode
 from divebook.events.event import Event, Record, check_place, place_of, successor, to_datetime
-from divebook.events.payload import quickly_made
+from divebook.events.payload import fast_init
 from divebook.events.values import ByHash, StoredFile, tag
 from divebook.store.encoding import (
     LARGE,
@@ -78,14 +78,14 @@ FIRST_TOKEN = 1
 """Token of the lease that is written with the first events."""
 QUESTIONS = (InterruptRaised, InterruptResolved, InterruptExpired)
 _EFFECTIVE = frozenset({*QUESTIONS, *STATUS_AFTER, ExecutionAnnotated, ExecutionPaused})
-"""Classes of facts that change other data than the log: the execution's row, its questions or its queue."""
+"""Payload classes of events that change other data than the log: the execution's row, its questions or its queue."""
 _log = logger(__name__)
 
 
 # --- batches ---
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Records that are appended to one log together: either all of them or none."""
@@ -153,7 +153,7 @@ class PreparedBatch:
     types: Sequence[str]
     """Type string of each record (`divebook.store.encoding`)."""
     payloads: Sequence[bytes]
-    """Encoded facts of each record, with references in place of the values in `blobs`."""
+    """Encoded events of each record, with references in place of the values in `blobs`."""
     heads: Sequence[bytes]
     """Bytes of each record that its checksum covers before the payload (`divebook.store.encoding.head`)."""
     ids: Bounds
@@ -161,10 +161,10 @@ class PreparedBatch:
     size: int
     """Total size of the payloads in bytes."""
     beginning: Beginning | None
-    """Name, origin and other facts of a new execution; None if the log exists already."""
+    """Name, origin and other data of a new execution; None if the log exists already."""
     began_at: int
     """Creation time of a new log, in microseconds since 1970; 0 if the log exists already."""
-    turn: Turn | None
+    status_change: StatusColumns | None
     """New status, end time and error, if an event of the batch starts, ends or resumes the execution, or None."""
     status: str | None
     """New status that the writer has set without such an event (running or waiting); None leaves it unchanged."""
@@ -193,7 +193,7 @@ class PreparedBatch:
     @property
     def ends(self) -> bool:
         """True if the execution has ended after the batch."""
-        return self.turn is not None and self.turn.status in TERMINAL
+        return self.status_change is not None and self.status_change.status in TERMINAL
 
     def checksums(self, previous: int) -> list[int]:
         """Return the checksum of each record, if the record before the batch has the checksum `previous`."""
@@ -209,13 +209,13 @@ class PreparedBatch:
                 if type(fact) in STATUS_AFTER:
                     return  # `prepare` has checked the events after a new status
 
-    def fenced(self, current: int) -> FencedError:
+    def fenced_error(self, current: int) -> FencedError:
         """Return the error for a writer whose token is not `current`, the token of the execution's latest lease."""
         return FencedError(self.execution_id, self.token or None, current)
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class StatusColumns:
     """Columns of an execution's row that change together when its status changes; times in microseconds since 1970."""
 
     status: str
@@ -255,10 +255,13 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
     effects = drafts.effects
     payloads = drafts.payloads
     _check_source(batch, effects.beginning)
-    turn, status = _with_status(batch, effects.turn)
-    blobs = drafts.blobs | drafts.encode_long_values() if drafts.are_long else drafts.blobs
+    status_change, status = _with_status(batch, effects.status_change)
+    blobs = drafts.blobs
+    if drafts.are_long:
+        blobs = blobs | drafts.encode_long_values()  # also changes `payloads`, in place
     beginning = effects.beginning
     annotations = effects.annotations
+    # Annotations of a new execution are part of its row from the start; later ones change an existing row.
     if beginning is not None:
         beginning = beginning.annotated(annotations)
         annotations = []
@@ -266,12 +269,17 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
         payloads = list(map(sealing.seal_packed, payloads))
     if sealing.codec is not None:
         blobs = {digest: sealing.seal_content(content) for digest, content in blobs.items()}
-        turn = turn and replace(turn, error=sealing.seal_text(turn.error))
-        beginning = beginning and beginning._replace(note=sealing.seal_text(beginning.note))
+        if status_change is not None:
+            status_change = replace(status_change, error=sealing.seal_text(status_change.error))
+        if beginning is not None:
+            beginning = beginning._replace(note=sealing.seal_text(beginning.note))
         annotations = [
             replace(annotation, note=sealing.seal_text(annotation.note)) if annotation.note else annotation
             for annotation in annotations
         ]
+    # An execution that has ended does not wait for a time, whatever the writer has set.
+    has_ended = status_change is not None and status_change.status in TERMINAL
+    is_fork = beginning is not None and beginning.origin == FORK
     return PreparedBatch(
         batch.execution_id,
         batch.expected_sequence,
@@ -284,9 +292,9 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
         sum(map(len, payloads)),
         beginning,
         effects.began_at,
-        turn,
+        status_change,
         status,
-        None if turn is not None and turn.status in TERMINAL else batch.wake_at,
+        None if has_ended else batch.wake_at,
         batch.taken,
         blobs,
         batch.token or 0,
@@ -296,7 +304,7 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
         annotations,
         batch.source,
         enqueued=effects.enqueued,
-        withheld=True if beginning is not None and beginning.origin == FORK else effects.withheld,
+        withheld=True if is_fork else effects.withheld,  # workers never claim a fork
     )
 
 
@@ -338,7 +346,7 @@ class _Drafts:
         """True if the record that is being encoded contains a value that is stored by its hash."""
 
     def add(self, record: Record) -> None:
-        """Check, encode and add a record.
+        """Check and encode the next record of the batch, and collect the results.
 
         Only the data of rare records are visited twice: if a fact changes the execution's row, and if a value is large
         or stored by its hash.
@@ -412,19 +420,21 @@ class _Drafts:
 
 @dataclass(slots=True)
 class _Effects:
-    """Changes of the execution's row, questions and queue that the facts of a batch cause, collected fact by fact."""
+    """Changes of the execution's row, questions and queue that the events of a batch cause, collected event
+    by event.
+    """
 
     execution_id: str
     beginning: Beginning | None = None
     began_at: int = 0
-    turn: Turn | None = None
+    status_change: StatusColumns | None = None
     questions: dict[str, bool] = field(default_factory=dict)
     annotations: list[ExecutionAnnotated] = field(default_factory=list)
     enqueued: ExecutionEnqueued | None = None
     withheld: bool | None = None
 
     def add(self, fact: Payload, sequence: int, recorded_at: int) -> None:
-        """Update the effects with the next fact of the batch.
+        """Update the effects with the payload of the next event of the batch.
 
         Raises
         ------
@@ -432,8 +442,8 @@ class _Effects:
             The fact may not follow an end before it in the batch.
         """
         kind = type(fact)
-        if self.turn is not None and self.turn.status in TERMINAL:
-            check_may_follow(self.execution_id, self.turn.status, kind)
+        if self.status_change is not None and self.status_change.status in TERMINAL:
+            check_may_follow(self.execution_id, self.status_change.status, kind)
         note_questions(self.questions, fact)
         if isinstance(fact, ExecutionAnnotated):
             self.annotations.append(fact)
@@ -443,7 +453,7 @@ class _Effects:
             self.withheld = True
         if kind in STATUS_AFTER:
             self.withheld = STATUS_AFTER[kind] in TERMINAL
-            self.turn = turn_after(fact, recorded_at)
+            self.status_change = status_change_of(fact, recorded_at)
             if isinstance(fact, ExecutionStarted | ExecutionForked):
                 self.beginning = Beginning.of(fact, sequence)
                 self.began_at = recorded_at
@@ -451,28 +461,28 @@ class _Effects:
 
 
 _NO_EFFECTS = _Effects("")
-"""Shared effects object of batches whose facts change nothing but the log."""
+"""Shared effects object of batches whose events change nothing but the log."""
 
 
 def note_questions(questions: dict[str, bool], fact: Payload) -> None:
-    """Record in `questions` that a fact asks a question (True) or settles it (False); a fork removes all questions."""
+    """Record in `questions` the question that an event asks (True) or settles (False); a fork removes all questions."""
     if isinstance(fact, QUESTIONS):
         questions[fact.interrupt_id] = isinstance(fact, InterruptRaised)
     elif isinstance(fact, ExecutionForked):
         questions.clear()
 
 
-def turn_after(fact: Payload, recorded_at: int) -> Turn | None:
-    """Return the status, end time and error that a fact gives to its execution; None if the fact changes none."""
+def status_change_of(fact: Payload, recorded_at: int) -> StatusColumns | None:
+    """Return the status, end time and error that an event gives to its execution; None if it changes no status."""
     status = STATUS_AFTER.get(type(fact))
     if status is None:
         return None
     error = fact.error if isinstance(fact, ExecutionFailed) else None
-    return Turn(status, recorded_at if status in TERMINAL else None, error)
+    return StatusColumns(status, recorded_at if status in TERMINAL else None, error)
 
 
 def records_of(events: Iterable[Event]) -> list[Record]:
-    """Return one single-fact record for each event.
+    """Return a list of records that contain one event each.
 
     Raises
     ------
@@ -492,7 +502,7 @@ def invalid(index: int, error: Exception) -> InvalidEventError:
     return InvalidEventError(f"invalid event at index {index}: {error}")
 
 
-def no_place_to_fork(batch: PreparedBatch) -> StoreError:
+def fork_point_error(batch: PreparedBatch) -> StoreError:
     """Return the error for a fork at an event that does not end a record of the source's log."""
     return StoreError(
         f"execution {batch.source} has no record that ends with event {batch.expected_sequence}, so that no other log "
@@ -501,7 +511,7 @@ def no_place_to_fork(batch: PreparedBatch) -> StoreError:
 
 
 def durability_called(name: str | None) -> Durability | None:
-    """Return a durability name after a check; None for None.
+    """Return a durability name (``full``, ``relaxed``) after a check that the name is known; None for None.
 
     Raises
     ------
@@ -514,7 +524,7 @@ def durability_called(name: str | None) -> Durability | None:
 
 
 def _check_record(record: Record, execution_id: str, sequence: int) -> str:
-    """Check a record and return the id of its last event.
+    """Check that a record fits its position in a log; return the id of the record's last event.
 
     Raises
     ------
@@ -551,7 +561,7 @@ def _check_beginning(fact: Payload, *, is_first: bool) -> None:
 
 
 def _check_source(batch: Batch, beginning: Beginning | None) -> None:
-    """Raise InvalidEventError unless a batch names a source exactly if it is the first batch of a fork."""
+    """Raise InvalidEventError if the first batch of a fork names no source execution, or another batch names one."""
     is_fork = bool(batch.expected_sequence) and beginning is not None
     if is_fork is not (batch.source is not None):
         raise InvalidEventError(
@@ -562,7 +572,7 @@ def _check_source(batch: Batch, beginning: Beginning | None) -> None:
 
 
 def _index_of_wrong_fact(record: Record, bodies: Sequence[Body]) -> int:
-    """Return the index of the fact of a record that could not be encoded.
+    """Return the index of the event in a record whose payload could not be encoded.
 
     `bodies` are the data of the facts before it, or of all facts.
     """
@@ -590,16 +600,19 @@ def _first_lease(batch: Batch, owner: Owner) -> Lease:
     return moment.plus(LEASE_SECONDS).lease(batch.execution_id, FIRST_TOKEN, owner)
 
 
-def _with_status(batch: Batch, turn: Turn | None) -> tuple[Turn | None, str | None]:
-    """Return the turn with the status that the writer has set, and this status; None if the events determine it."""
+def _with_status(batch: Batch, status_change: StatusColumns | None) -> tuple[StatusColumns | None, str | None]:
+    """Return the status change of a batch's events, combined with the status that the writer has set, and that status.
+
+    The second value is None if the events determine the status.
+    """
     status = batch.status
     if status is None or status in TERMINAL:
-        return turn, None
+        return status_change, None
     if status not in STATUSES:
         raise NotFoundError("status", status, STATUSES)
-    if turn is None or turn.status in TERMINAL:
-        return turn, status
-    return replace(turn, status=status), status
+    if status_change is None or status_change.status in TERMINAL:
+        return status_change, status
+    return replace(status_change, status=status), status
 
 
 # --- ids of one log ---
@@ -762,7 +775,7 @@ class RecordFilter:
     """True to include books: executions that store conversations (`divebook.steps.conversations`)."""
 
     def __contains__(self, status_and_beginning: tuple[str, Beginning]) -> bool:
-        """Return True if an execution with that status and those initial facts matches the filter."""
+        """Return True if an execution with that status and the data of its opening event matches the filter."""
         status, beginning = status_and_beginning
         if beginning.origin == BOOK and not self.with_books:
             return False
@@ -783,7 +796,7 @@ def _matches(required: str | None, value: str | None) -> bool:
 
 
 class Beginning(NamedTuple):
-    """Facts of an execution's opening event that lists show or filter by. Tags and note may change later."""
+    """Data of an execution's opening event that lists show or filter by. Tags and note may change later."""
 
     workflow_name: str
     fingerprint: str | None = None
@@ -799,14 +812,14 @@ class Beginning(NamedTuple):
 
     @classmethod
     def of(cls, opening: ExecutionStarted | ExecutionForked, sequence: int) -> Self:
-        """Return the facts of an opening event, which has the sequence number `sequence`."""
+        """Return the listed data of an opening event, which has the sequence number `sequence`."""
         # The names of the fields are those of the opening event; `opened` is the number of that event and not part of
         # it.
         facts = {name: getattr(opening, name) for name in cls._fields[:-1]}
         return cls(**{**facts, "origin": opening.came_from, "tags": tuple(opening.tags or ())}, opened=sequence)
 
     def annotated(self, annotations: Iterable[ExecutionAnnotated]) -> Self:
-        """Return a copy with the tags and the note that result from some annotations."""
+        """Return a copy with the tags and the note after some annotations."""
         tags = self.tags
         note = self.note
         for fact in annotations:
@@ -885,11 +898,11 @@ def line_after(line: Line, batch: PreparedBatch, size: int) -> Line:
     status = batch.status or line.status
     ended_at = line.ended_at
     error = line.error
-    # A turn carries status, end and error together. Without one, an earlier error and end stay.
-    if batch.turn is not None:
-        status = batch.turn.status
-        ended_at = batch.turn.ended_at
-        error = batch.turn.error
+    # A status change carries status, end and error together. Without one, an earlier error and end stay.
+    if batch.status_change is not None:
+        status = batch.status_change.status
+        ended_at = batch.status_change.ended_at
+        error = batch.status_change.error
     last_taken = max(line.taken, batch.taken)
     if batch.annotations:
         beginning = _beginning(line).annotated(batch.annotations)

@@ -309,7 +309,7 @@ class EventStore(ABC):
         return self._read(id_of(execution_id), max(after, 0), limit)
 
     def read_records(self, execution_id: str, after: int = 0, last: int = sys.maxsize) -> list[Record]:
-        """Return the records that contain the events with sequence numbers above `after` up to `last`.
+        """Return the records (events written together) that contain the events above `after` up to `last`.
 
         Raises the errors of `read`. For callers that fold a log: a record creates its `Event` objects only on access.
         The first and the last record may also contain events outside of the range.
@@ -321,7 +321,7 @@ class EventStore(ABC):
         return records[1:] if records and records[0].last_sequence <= after else records
 
     def history(self, execution_id: str, after: int = 0) -> History:
-        """Return the events of one log after `after` as a sequence that reads events from the store on access.
+        """Return the events of a log after event number `after`, as a sequence that reads the store on access.
 
         Raises
         ------
@@ -417,7 +417,10 @@ class EventStore(ABC):
         return [self._decrypted(record) for record in self._records(record_filter, limit, offset)]
 
     def unended(self) -> list[ExecutionRecord]:
-        """Return the summary rows of the executions that have not ended, newest first, without books."""
+        """Return the summary rows of the executions that have not ended, newest first.
+
+        Books (executions that only store conversations) are left out.
+        """
         self._check_open()
         return [self._decrypted(record) for record in self._unended() if record.origin != BOOK]
 
@@ -654,7 +657,7 @@ class EventStore(ABC):
     # --- messages from outside ----------------------------------------------------------------------------------------
 
     def post(self, message: Message) -> Message:
-        """Store a message for an execution and return it with its number; it is durable then.
+        """Store a message for an execution durably; return the message with the number that it got.
 
         A message is not an event: an answer or a signal may come from any process at any time, also while no process
         drives the execution. The process that drives it next copies the messages above `ExecutionRecord.taken` into the
@@ -756,7 +759,7 @@ class EventStore(ABC):
     # --- checkpoints and summaries: caches ----------------------------------------------------------------------------
 
     def put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
-        """Store the fold of a log up to an event as the execution's checkpoint, unless a newer checkpoint exists.
+        """Store the encoded state of an execution after an event as its checkpoint, unless a newer one exists.
 
         A checkpoint is a cache: deleting it changes nothing but the time it takes to fold the log again.
 
@@ -1212,7 +1215,7 @@ class StoredBlob:
 
 
 class StoredSummary(NamedTuple):
-    """Cached summary of a log up to one of its events."""
+    """Cached summary of an execution, computed from the log up to one of its events."""
 
     sequence: int
     """Sequence number of the last summarized event."""

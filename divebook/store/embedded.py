@@ -320,7 +320,7 @@ def _brief(value: Any) -> str:
 
 
 def decoded(record: Any, place: str) -> Event:
-    """Return the event in a parsed entry after a check of its workflow definition; errors begin with `place`."""
+    """Decode the event in a parsed entry, and check its workflow definition; errors begin with `place`."""
     try:
         event = decode_record(record)
     except (NewerStoreError, InvalidEventError) as error:
@@ -478,7 +478,7 @@ def _beginning(ids: Sequence[str]) -> str:
 
 
 @dataclass(slots=True)
-class Carried:
+class EmbeddedParts:
     """Parts of a page or a notebook that match their checksums."""
 
     name: str
@@ -507,12 +507,12 @@ class Carried:
             raise InvalidEventError(f"{self.name}: the part {part!r} cannot be unpacked: {error}. {_AGAIN}") from None
 
 
-def is_carrier(file: object) -> TypeGuard[str | Path]:
+def may_embed_log(file: object) -> TypeGuard[str | Path]:
     """Return True if a file may contain an embedded log, judged by the suffix of its name (``.html``, ``.ipynb``)."""
     return isinstance(file, str | Path) and Path(file).suffix.lower() in (*PAGE, NOTEBOOK)
 
 
-def carried_by(path: Path) -> Carried:
+def embedded_parts_of(path: Path) -> EmbeddedParts:
     """Return the parts of a page or a notebook; the result has no parts if the file has no embedded log.
 
     Raises
@@ -531,37 +531,37 @@ def carried_by(path: Path) -> Carried:
     return _of_notebook(str(path), content) if path.suffix.lower() == NOTEBOOK else _of_page(str(path), content)
 
 
-def _of_page(name: str, content: bytes) -> Carried:
+def _of_page(name: str, content: bytes) -> EmbeddedParts:
     content = content.replace(b"\r\n", b"\n")  # mail and git may change line ends, which is harmless
     parts = {part.decode(): (crc.decode(), text.decode("latin-1")) for part, crc, text in _PART.findall(content)}
-    carried = _intact_parts(name, parts)
-    if not parts or carried.fault:
-        return carried
+    embedded = _intact_parts(name, parts)
+    if not parts or embedded.fault:
+        return embedded
     # The parts have their own checksums, so a changed page can still give an intact log; the fault is reported with it.
     seal = _SEAL.search(content)
     if seal is None:
-        carried.fault = f"{name}: the last line is not as it was written: the checksum of the page. {_AGAIN}"
-        return carried
+        embedded.fault = f"{name}: the last line is not as it was written: the checksum of the page. {_AGAIN}"
+        return embedded
     actual = f"{zlib.crc32(content[: seal.start()]):08x}"
     if actual != seal[1].decode():
-        carried.fault = (
+        embedded.fault = (
             f"{name} was changed: the checksum of the page is {actual}, expected {seal[1].decode()}; the parts "
             f"that hold the run are as they were written. {_AGAIN}"
         )
-    return carried
+    return embedded
 
 
-def _of_notebook(name: str, content: bytes) -> Carried:
+def _of_notebook(name: str, content: bytes) -> EmbeddedParts:
     try:
         notebook = parse(content)
     except ValueError as error:
         raise InvalidEventError(f"{name} is not a notebook: {error}") from None
     metadata = notebook.get("metadata") if isinstance(notebook, dict) else None
     content_of_metadata = metadata.get(METADATA) if isinstance(metadata, dict) else None
-    return Carried(name) if content_of_metadata is None else _of_metadata(name, content_of_metadata)
+    return EmbeddedParts(name) if content_of_metadata is None else _of_metadata(name, content_of_metadata)
 
 
-def _of_metadata(name: str, content: Any) -> Carried:
+def _of_metadata(name: str, content: Any) -> EmbeddedParts:
     try:
         if type(content["form"]) is int and content["form"] > FORM:
             raise NewerStoreError(_newer(name, content["form"]))
@@ -570,45 +570,45 @@ def _of_metadata(name: str, content: Any) -> Carried:
         raise InvalidEventError(
             f"{name}: what its metadata hold under {METADATA!r} has the wrong form. {_AGAIN}"
         ) from None
-    carried = _intact_parts(name, parts)
-    if not carried.fault and not carried.parts.keys() >= {TEXTS, LOG}:
-        carried.fault = f"{name}: of the parts {TEXTS!r} and {LOG!r} it has {[*parts]}. {_AGAIN}"
-    return carried
+    embedded = _intact_parts(name, parts)
+    if not embedded.fault and not embedded.parts.keys() >= {TEXTS, LOG}:
+        embedded.fault = f"{name}: of the parts {TEXTS!r} and {LOG!r} it has {[*parts]}. {_AGAIN}"
+    return embedded
 
 
-def _intact_parts(name: str, parts: Mapping[str, tuple[str, str]]) -> Carried:
+def _intact_parts(name: str, parts: Mapping[str, tuple[str, str]]) -> EmbeddedParts:
     """Return the parts that match their checksums; `parts` has the expected checksum and the string of each part."""
-    carried = Carried(name)
+    embedded = EmbeddedParts(name)
     for part, (expected, text) in parts.items():
         actual = checksum(text)
         if actual == expected and text.isascii():
-            carried.parts[part] = text
+            embedded.parts[part] = text
         else:
-            carried.fault = (
+            embedded.fault = (
                 f"{name}: the part {part!r} is damaged: its checksum is {actual}, expected {expected}. {_AGAIN}"
             )
-    return carried
+    return embedded
 
 
 def _newer(name: str, form: int) -> str:
     return f"{name} has form {form}, this version of divebook knows forms up to {FORM}; upgrade divebook"
 
 
-def read_carried(path: Path, *, whole: bool = False) -> tuple[LogFile, InvalidEventError | NewerStoreError | None]:
+def read_embedded(path: Path, *, whole: bool = False) -> tuple[LogFile, InvalidEventError | NewerStoreError | None]:
     """Return the log that is embedded in a page or a notebook, and the fault of the file, or None.
 
     If the file is damaged, but the log is not, return both. With `whole`, return an empty log for a damaged file, and
     decode nothing.
     """
-    carried = carried_by(path)
-    fault = InvalidEventError(carried.fault) if carried.fault else None
+    embedded = embedded_parts_of(path)
+    fault = InvalidEventError(embedded.fault) if embedded.fault else None
     if fault is not None and whole:
         return LogFile(str(path)), fault
-    if LOG not in carried.parts:
+    if LOG not in embedded.parts:
         text = f"{path} carries no log; open it in a browser or by %dive open, or have it written with its log"
         return LogFile(str(path)), fault or InvalidEventError(text)
     try:
-        log = _log_of(carried)
+        log = _log_of(embedded)
     except (InvalidEventError, NewerStoreError) as error:
         return LogFile(str(path)), error
     return log, fault
@@ -619,23 +619,23 @@ def log_of(name: str, metadata: Mapping[str, Any]) -> LogFile:
     return _log_of(_of_metadata(name, metadata))
 
 
-def _log_of(carried: Carried) -> LogFile:
-    columns = carried.data(LOG)
-    text_list = carried.data(TEXTS)
+def _log_of(embedded: EmbeddedParts) -> LogFile:
+    columns = embedded.data(LOG)
+    text_list = embedded.data(TEXTS)
     try:
         texts = whole_texts(text_list)
         if type(columns["form"]) is int and columns["form"] > FORM:
-            raise NewerStoreError(_newer(carried.name, columns["form"]))
+            raise NewerStoreError(_newer(embedded.name, columns["form"]))
         shown_data: dict[int, Any] = {}
-        if RUN in carried.parts:
-            view = with_texts(carried.data(RUN)["view"], texts)
+        if RUN in embedded.parts:
+            view = with_texts(embedded.data(RUN)["view"], texts)
             shown_data = dict(zip(view["events"]["sequence"], view["data"], strict=True))
-        log = read_records(_records(columns, whole_texts(columns["texts"], texts), shown_data), carried.name)
+        log = read_records(_records(columns, whole_texts(columns["texts"], texts), shown_data), embedded.name)
         log.status = str(columns["status"])
         log.is_verified = True
     except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise InvalidEventError(
-            f"{carried.name}: its log has the wrong form: {type(error).__name__}: {error}"
+            f"{embedded.name}: its log has the wrong form: {type(error).__name__}: {error}"
         ) from None
     return log
 
@@ -782,7 +782,7 @@ def close_when_dropped(owner: object, connection: Closable) -> None:
     weakref.finalize(owner, connection.close).atexit = False
 
 
-def weakly(method: Callable[P, T]) -> Callable[P, T]:
+def weak_method(method: Callable[P, T]) -> Callable[P, T]:
     """Return a function that calls a bound method but holds no reference to the method's object.
 
     A store passes its methods to its parts in this way. Without the reference cycle, Python drops the store, and closes

@@ -1,4 +1,4 @@
-"""Binary form of records: facts as JSON, compression, large and repeated values, checksums, and packed ids.
+"""Binary format of records in a store: events as JSON, compression, large and repeated values, checksums, packed ids.
 
 A record of one fact has the type of its event, and the fact as JSON. A record of several facts has a type that joins
 their names, and a JSON list with one line for each fact::
@@ -43,9 +43,10 @@ from divebook.events.recorded import ATOMS, TAG, Recorded, TaggedDict
 from divebook.events.values import ByHash, StoredFile, tag, untag
 
 Body: TypeAlias = dict[str, Any]
-"""Plain data (a dict) of one fact, as `Payload.to_data` returns it."""
+"""Plain data (a dict) of one event payload, as `Payload.to_data` returns it."""
 
 JOINT = "+"
+"""Separator of the event types in the type of a record with several facts."""
 MIN_LENGTH = 48
 """Minimum length of a string, in characters, that may be replaced by a reference."""
 _SHORT = ATOMS - {str}
@@ -54,13 +55,15 @@ _SAME = f'{{"{TAG}":"same",'.encode()
 
 @functools.lru_cache(maxsize=1024)
 def type_of(kinds: tuple[type[Payload], ...]) -> str:
-    """Return the type of a record from the classes of its facts, such as ``step_started+operation_started``."""
+    """Return the type of a record from the payload classes of its events, such as
+    ``step_started+operation_started``.
+    """
     return JOINT.join([kind.event_type for kind in kinds])
 
 
 @functools.cache
 def names_of(record_type: str) -> tuple[str, ...]:
-    """Return the event types that the type of a record contains."""
+    """Return the event types that the type of a record joins."""
     return tuple(record_type.split(JOINT))
 
 
@@ -70,7 +73,7 @@ def width_of(record_type: str) -> int:
 
 
 def encode_facts(bodies: Sequence[Body], tagged: Callable[[Any], Any] = tag) -> bytes:
-    """Return the encoded data of a record from the plain data of its facts.
+    """Return the encoded data of a record from the plain data of each of its events.
 
     `tagged` converts values that JSON lacks, as for `encode_all`.
     """
@@ -78,7 +81,7 @@ def encode_facts(bodies: Sequence[Body], tagged: Callable[[Any], Any] = tag) -> 
 
 
 def joined(lines: Sequence[bytes]) -> bytes:
-    """Return the encoded data of a record from the JSON of each fact."""
+    """Return the encoded data of a record from the JSON of each of its events."""
     return lines[0] if len(lines) == 1 else b"[" + b",\n".join(lines) + b"]"
 
 
@@ -108,7 +111,7 @@ def _may_be_long(value: Any) -> bool:
 
 
 def split(record_type: str, data: bytes) -> list[bytes]:
-    """Return the JSON of each fact of a record separately; `data` are decrypted, with large values inserted.
+    """Return the JSON of each event of a record separately; `data` are decrypted, with large values inserted.
 
     Raises
     ------
@@ -125,7 +128,7 @@ def split(record_type: str, data: bytes) -> list[bytes]:
 
 
 def decode_facts(record_type: str, data: bytes) -> list[Payload]:
-    """Return the decoded facts of a record; `data` are decrypted, with large values inserted.
+    """Return the decoded event payloads of a record; `data` are decrypted, with large values inserted.
 
     Raises
     ------
@@ -146,7 +149,9 @@ def decode_facts(record_type: str, data: bytes) -> list[Payload]:
 
 
 def _bodies(record_type: str, data: bytes) -> list[Body]:
-    """Return the plain data of a record's facts, with references to values of earlier facts replaced by the values."""
+    """Return the plain data of a record's events, with references to values of earlier events replaced by
+    the values.
+    """
     try:
         bodies: list[Body] = parse(data)
         _check_count(bodies, width_of(record_type))
@@ -267,7 +272,7 @@ _REPEATS = 0.8
 
 
 def encode_large(data: Any) -> tuple[bytes, dict[bytes, bytes]]:
-    """Encode the plain data of a large fact with references in place of large values; return the JSON and the blobs.
+    """Encode the plain data of a large event with references in place of large values; return the JSON and the blobs.
 
     The smallest value that is still large becomes the blob: of a dict with one long string, the string. A string is
     thus stored once, whether it is the result of an operation, the output of a step or the value of a variable.
@@ -339,7 +344,7 @@ def _large_keys(value: Any, keys: Sequence[Any]) -> Iterator[Any]:
 
 
 def reference(content: bytes, blobs: dict[bytes, bytes]) -> dict[str, Any]:
-    """Add a content to `blobs`, and return the reference that replaces the content in a payload."""
+    """Add a content to `blobs`, and return the reference (hash and size) that replaces the content in a payload."""
     digest = sha256(content).digest()
     blobs[digest] = content
     return {TAG: "blob", "value": [digest.hex(), len(content)]}
@@ -512,7 +517,9 @@ def encode_repeats(bodies: Sequence[Sequence[Body]], payloads: list[bytes]) -> d
 
 
 def _without_repeats(bodies: Sequence[Body]) -> Sequence[Body]:
-    """Return the facts of one record with references in place of values that an earlier fact contains in full."""
+    """Return the data of a record's events with references in place of values that an earlier event
+    contains in full.
+    """
     first_values: list[tuple[Any, list[Any]]] = []
     shortened: list[Body] | None = None
     for holder, key, place in places(bodies) if len(bodies) > 1 else ():
@@ -542,7 +549,7 @@ def _replaced(value: Any, place: Sequence[Any], replacement: Any) -> Any:
 
 
 def _replace_repeated(bodies: Sequence[Sequence[Body]], blobs: dict[bytes, bytes]) -> list[Sequence[Body]]:
-    """Return the facts of several records with references to blobs in place of values that occur more than once.
+    """Return the data of several records with references to blobs in place of values that occur more than once.
 
     Large values are not replaced here. They become blobs anyway, and the content of a blob must not depend on the
     records around it.
@@ -553,7 +560,7 @@ def _replace_repeated(bodies: Sequence[Sequence[Body]], blobs: dict[bytes, bytes
 
 
 def _medium_values(value: Any) -> Iterator[bytes]:
-    """Yield the JSON of every value inside a fact that is long enough for a blob but not large (`_content`)."""
+    """Yield the JSON of every value inside an event's data that is long enough for a blob but not large."""
     parts = value.values() if type(value) is dict else value if type(value) is list else ()
     for part in parts:
         content = _content(part)
@@ -563,7 +570,7 @@ def _medium_values(value: Any) -> Iterator[bytes]:
 
 
 def _with_shared(value: Any, repeated: Collection[bytes], blobs: dict[bytes, bytes]) -> Any:
-    """Return a fact with references in place of the outermost values whose JSON is in `repeated`."""
+    """Return an event's data with references in place of the outermost values whose JSON is in `repeated`."""
 
     def with_reference(part: Any) -> Any:
         content = _content(part)

@@ -111,10 +111,12 @@ class Sealing:
 
     def seal(self, data: bytes) -> bytes:
         """Return data encrypted if there is a codec, otherwise unchanged."""
+        # A JSON object, since messages, errors and notes are in columns of text.
         return data if self.codec is None else _SEALED_MARK + b64encode(self.codec.encrypt(data)) + _END
 
     def seal_packed(self, data: bytes) -> bytes:
         """Return the data of a record or a checkpoint in stored form: compressed, then encrypted."""
+        # Encrypted data cannot be compressed, so the order matters.
         packed = pack(data) if self.compresses else data
         return packed if self.codec is None else self.seal(packed)
 
@@ -143,6 +145,7 @@ class Sealing:
         DecryptionError
             The codec is missing, or it has another key.
         """
+        # One store may contain plain and encrypted values, as after a key was first set.
         if not data.startswith(_SEALED_MARK):
             return data
         if self.codec is None:
@@ -164,6 +167,7 @@ class Sealing:
         if data is None:
             return None
         decrypted = self.open(data)
+        # The hash covers the plain content. Only encrypted contents were compressed here.
         return verified(digest, decrypted if decrypted is data else zlib.decompress(decrypted))
 
     def seal_text(self, text: str | None) -> str | None:

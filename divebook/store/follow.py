@@ -122,7 +122,7 @@ class _Inbox:
         self._schedule()
 
     def on_news(self) -> None:
-        """Record that another process may have appended events. The store's thread for news calls this."""
+        """Record that another process may have appended events, so that the reader looks into the store."""
         self._has_news = True
         self._schedule()
 

@@ -82,13 +82,13 @@ class Moment:
 
     @classmethod
     def at(cls, now: int | None) -> Self:
-        """Return the present by both clocks; if `now` is given, this wall time without a monotonic time."""
+        """Return the present by both clocks; for a given `now`, that wall-clock time without a monotonic time."""
         if now is not None:
             return cls(now, None)
         return cls(time.time_ns() // 1000, time.monotonic_ns() // 1000)
 
     def is_past(self, lease: Lease) -> bool:
-        """Return True if a lease has expired at this moment."""
+        """Return True if a lease has expired at this point in time."""
         if self.uptime is None or lease.expires_uptime is None or lease.owner.boot != this_boot():
             return lease.expires_at <= self.wall
         return lease.expires_uptime <= self.uptime
@@ -126,7 +126,7 @@ class Owner:
     name: str
     """Name of the process's program, shown to people."""
     boot: str = ""
-    """Identifier of the start of the machine and of the container in which the process runs; empty if unknown."""
+    """Identifier of the machine's boot and of the container in which the process runs; empty if unknown."""
 
     @classmethod
     def current(cls, name: str | None = None) -> Self:
@@ -168,7 +168,7 @@ THIS_PROCESS = _ThisProcess()
 
 @lru_cache(maxsize=1)
 def this_boot() -> str:
-    """Return an identifier of the present start of the machine and of the container; empty if the system has none."""
+    """Return an identifier of the machine's present boot and of the container; empty if the system has none."""
     try:
         machine = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
         return f"{machine} {(_PROC / 'self/ns/pid').readlink()}"
@@ -285,6 +285,6 @@ def worker_to_data(worker: WorkerRecord) -> dict[str, Any]:
 
 
 def worker_from(worker_id: str, data: Mapping[str, Any], expires_at: int) -> WorkerRecord:
-    """Return a worker's record from plain data; raise ValueError, TypeError or KeyError for data of another form."""
+    """Build a worker's record from plain data; raise ValueError, TypeError or KeyError for data of another form."""
     fields = {**data, "owner": Owner(**data["owner"]), "queues": tuple(data["queues"])}
     return WorkerRecord(id=worker_id, expires_at=expires_at, **fields)

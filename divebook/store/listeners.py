@@ -1,9 +1,7 @@
-"""Listeners of a store: to the events that this process appends, and to news from other processes.
-
-News of a store are new messages and writes of other processes.
+"""Listeners of a store: to events that this process appends, and to messages and writes of other processes.
 
 - `Subscribers` calls listeners with the events of each commit, in the thread that appended them.
-- `NewsCounter` counts news (messages, and writes of other processes), so that threads can wait for the next one.
+- `NewsCounter` counts news (new messages, and writes of other processes), so that threads can wait for the next one.
 - `NewsListeners` calls listeners at each change of that count, from one thread per store.
 """
 
@@ -80,7 +78,7 @@ class Subscribers:
 
 
 class NewsCounter:
-    """Counter of a store's news, with a condition on which threads wait for the next increment."""
+    """Counter of new messages and of writes of other processes, on which threads wait for the next increment."""
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
@@ -100,7 +98,7 @@ class NewsCounter:
 
 
 class NewsListeners:
-    """Listeners that one thread calls whenever its store has news.
+    """Listeners that one thread of a store calls at new messages and at writes of other processes.
 
     One thread waits, however many executions and views listen
     (test_news_are_waited_for_by_one_thread_however_many_listen). It starts with the first listener, and ends when it
@@ -113,7 +111,7 @@ class NewsListeners:
         self._thread: threading.Thread | None = None
 
     def add(self, listener: NewsListener, wait: Wait) -> Callable[[], None]:
-        """Add a listener to the news of a store; return a function that removes the listener.
+        """Add a listener for new messages and writes of other processes; return a function that removes the listener.
 
         The listener is called once soon, and then at all news.
 
@@ -135,8 +133,9 @@ class NewsListeners:
         return remove
 
     def join(self) -> None:
-        """Wait until the thread has ended. Call this after the store was closed
-        (test_unloading_leaves_no_thread_file_or_socket).
+        """Wait until the thread that calls the listeners has ended. Call this after the store was closed.
+
+        (test_unloading_leaves_no_thread_file_or_socket)
         """
         with self._lock:
             thread = self._thread

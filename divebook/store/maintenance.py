@@ -26,7 +26,7 @@ from divebook.errors import (
 )
 from divebook.events.catalog import RUNNING, WAITING, ExecutionAnnotated, ExecutionForked, ExecutionStarted
 from divebook.events.event import Event, to_datetime, to_microseconds
-from divebook.store.append import Beginning, ExecutionRecord, Turn, note_questions, turn_after
+from divebook.store.append import Beginning, ExecutionRecord, StatusColumns, note_questions, status_change_of
 from divebook.store.base import EventStore, StoredLog, StoredRecord
 from divebook.store.encoding import embed, files_in, reached, width_of
 
@@ -108,9 +108,9 @@ def check(store: EventStore, *, fold: Fold | None = None) -> CheckReport:
     return CheckReport(store.location, executions, tuple(Damage(text) for text in faults), orphans)
 
 
-def _try(look: Callable[[], list[T]], faults: list[str]) -> list[T]:
+def _try(read: Callable[[], list[T]], faults: list[str]) -> list[T]:
     try:
-        return look()
+        return read()
     except StoreError as error:
         faults.append(str(error))
         return []
@@ -291,21 +291,21 @@ def _check_payloads(
 
 def _check_record(record: ExecutionRecord, events: Sequence[Event]) -> Iterator[Finding]:
     """Yield differences of status, end time and error between an execution's row and its events."""
-    all_turns = [turn_after(event.data, event.recorded_at) for event in events]
-    turns = [turn for turn in all_turns if turn is not None]
-    if not turns:
+    all_changes = [status_change_of(event.data, event.recorded_at) for event in events]
+    changes = [status_change for status_change in all_changes if status_change is not None]
+    if not changes:
         yield None, "the log does not begin with execution_started"
         return
     ended_at = None if record.ended_at is None else to_microseconds(record.ended_at)
-    by_row = Turn(record.status, ended_at, record.error)
-    if turns[-1].status == RUNNING and record.status == WAITING:  # the events do not distinguish them
+    by_row = StatusColumns(record.status, ended_at, record.error)
+    if changes[-1].status == RUNNING and record.status == WAITING:  # the events do not distinguish them
         by_row = replace(by_row, status=RUNNING)
     for name in ("status", "ended_at", "error"):
-        yield from _compare(name, getattr(by_row, name), getattr(turns[-1], name))
+        yield from _compare(name, getattr(by_row, name), getattr(changes[-1], name))
 
 
 def _check_beginning(record: ExecutionRecord, events: Sequence[Event]) -> Iterator[Finding]:
-    """Yield differences between an execution's row and its opening event, including later changes of the note."""
+    """Yield differences between an execution's row and the event that opened its log, with later annotations."""
     if not isinstance(events[0].data, ExecutionStarted):
         return
     openings = (event for event in reversed(events) if isinstance(event.data, ExecutionStarted | ExecutionForked))
@@ -329,19 +329,19 @@ def _check_blobs(log: StoredLog, payloads: Sequence[bytes], contents: _Contents)
     """
     used: set[bytes] = set()
     absent_files: set[bytes] = set()
-    own_sizes: dict[bytes, int] = {}
+    unshared_sizes: dict[bytes, int] = {}
     for stored, payload in zip(log.records, payloads, strict=True):
         sizes = contents.reached(payload)
         used |= sizes.keys()
         absent_files |= contents.absent_files(payload)
         if stored.sequence > log.shared:
-            own_sizes |= sizes
+            unshared_sizes |= sizes
     for digest in used - log.blobs - log.shared_blobs - absent_files:
         yield None, f"the large value {digest.hex()[:12]}... is in use, but not noted as such: gc would delete it"
     counted = [record for record in log.records if log.shared < record.sequence <= log.record.last_sequence]
     # The heir of a deleted log that could not be read has all values of that log, whether or not its events use them.
-    own_sizes |= {digest: contents.size(digest) for digest in log.blobs}
-    size = sum(len(record.payload) for record in counted) + sum(own_sizes.values())
+    unshared_sizes |= {digest: contents.size(digest) for digest in log.blobs}
+    size = sum(len(record.payload) for record in counted) + sum(unshared_sizes.values())
     if size != log.record.size:
         yield None, f"the record says {log.record.size} bytes, the events have {size}"
 

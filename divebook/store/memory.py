@@ -30,8 +30,8 @@ from divebook.store.append import (
     PreparedBatch,
     RecordFilter,
     Refusal,
-    Turn,
-    no_place_to_fork,
+    StatusColumns,
+    fork_point_error,
 )
 from divebook.store.base import (
     EventStore,
@@ -96,10 +96,10 @@ class MemoryStore(EventStore):
         if log is None:
             return self._begin(batch)
         if batch.token != log.token and batch.expected_sequence:
-            raise batch.fenced(log.token)
+            raise batch.fenced_error(log.token)
         if log.last_sequence != batch.expected_sequence:
             raise ConcurrentAppendError(batch.execution_id, batch.expected_sequence, log.last_sequence)
-        batch.check_may_follow(log.turn.status)
+        batch.check_may_follow(log.status)
         log.ids.refuse(batch.records, batch.ids, log.all_ids)
         return log
 
@@ -108,7 +108,7 @@ class MemoryStore(EventStore):
         if beginning is None:
             raise self._unknown(batch.execution_id)
         if batch.token:
-            raise batch.fenced(0)
+            raise batch.fenced_error(0)
         if beginning.key is not None and beginning.key in self._start_keys:
             raise StartKeyTakenError(beginning.key, self._start_keys[beginning.key])
         log = MemoryLog(beginning, batch.began_at, next(self._log_numbers), durability=batch.durability or FULL)
@@ -116,7 +116,7 @@ class MemoryStore(EventStore):
             return log
         source = self._find(batch.source)
         if not source.ends_record(batch.expected_sequence):
-            raise no_place_to_fork(batch)
+            raise fork_point_error(batch)
         return source.forked(batch.expected_sequence, log, self._reached)
 
     def _extend(self, log: MemoryLog, batch: PreparedBatch) -> None:
@@ -132,10 +132,10 @@ class MemoryStore(EventStore):
         log.size += batch.size
         for digest, content in batch.blobs.items():
             self._refer(log, digest, content)
-        if batch.turn is not None:
-            log.turn = batch.turn
-        elif batch.status not in (None, log.turn.status):
-            log.turn = replace(log.turn, status=batch.status)
+        if batch.status_change is not None:
+            log.status_columns = batch.status_change
+        elif batch.status not in (None, log.status):
+            log.status_columns = replace(log.status_columns, status=batch.status)
         if batch.questions:
             log.questions |= batch.questions
         if batch.annotations:
@@ -152,7 +152,7 @@ class MemoryStore(EventStore):
         if batch.ends:
             log.lease = None
         self._logs[batch.execution_id] = log
-        if log.turn.status in TERMINAL:
+        if log.status in TERMINAL:
             self._unended_logs.pop(batch.execution_id, None)
         else:
             self._unended_logs[batch.execution_id] = log
@@ -190,7 +190,7 @@ class MemoryStore(EventStore):
 
     def _records(self, record_filter: RecordFilter, limit: int, offset: int) -> list[ExecutionRecord]:
         with self._lock:
-            matching = [name for name, log in self._logs.items() if (log.turn.status, log.beginning) in record_filter]
+            matching = [name for name, log in self._logs.items() if (log.status, log.beginning) in record_filter]
             page = self._newest(matching)[offset : offset + limit if limit else None]
             return [self._logs[name].line(name) for name in page]
 
@@ -343,9 +343,9 @@ class MemoryStore(EventStore):
         if log.lease is not None and log.lease.keeps_out(moment):
             return False
         is_due = log.wake_at is not None and log.wake_at <= moment.wall
-        if log.turn.status == ENQUEUED:
+        if log.status == ENQUEUED:
             return log.wake_at is None or is_due
-        return log.turn.status == RUNNING or log.lease is not None or is_due or self._has_untaken(execution_id)
+        return log.status == RUNNING or log.lease is not None or is_due or self._has_untaken(execution_id)
 
     def _in_queues(self, *, withheld: bool = False) -> Iterator[QueuedExecution]:
         """Yield the queue entries by queue, in the order of claims; with `withheld`, only those that workers skip."""
@@ -353,7 +353,7 @@ class MemoryStore(EventStore):
             entries = [
                 (-log.enqueued.priority, log.number, execution_id, log.enqueued.queue, log.beginning)
                 for execution_id, log in self._logs.items()
-                if log.enqueued is not None and log.withheld is withheld and log.turn.status not in TERMINAL
+                if log.enqueued is not None and log.withheld is withheld and log.status not in TERMINAL
                 if log.beginning.origin != FORK
             ]
         for negative_priority, _, execution_id, queue, beginning in sorted(
@@ -449,7 +449,7 @@ class MemoryStore(EventStore):
         with self._lock:
             log = self._find(execution_id)
             latest = self._message_numbers.get(execution_id, (0,))[-1]
-            return latest > log.taken and log.turn.status not in TERMINAL
+            return latest > log.taken and log.status not in TERMINAL
 
     def _last_addressee(self, kind: str, key: str) -> str | None:
         with self._lock:
@@ -521,7 +521,7 @@ class MemoryLog:
     created_at: int
     number: int
     """Position of the log among all logs of the store, in the order of creation."""
-    turn: Turn = field(default_factory=lambda: Turn(RUNNING, None, None))
+    status_columns: StatusColumns = field(default_factory=lambda: StatusColumns(RUNNING, None, None))
     heads: list[Head] = field(default_factory=list)
     payloads: list[bytes] = field(default_factory=list)
     ids: KnownIds = field(default_factory=KnownIds)
@@ -545,6 +545,11 @@ class MemoryLog:
     """Latest event that put the execution into a queue, or None."""
     withheld: bool = False
     """True if workers skip the execution."""
+
+    @property
+    def status(self) -> str:
+        """Present status of the execution."""
+        return self.status_columns.status
 
     def stored(self, after: int, last: int) -> list[StoredRecord]:
         """Return the records that contain the events above `after` up to `last`, undecoded."""
@@ -592,24 +597,24 @@ class MemoryLog:
 
     def is_over(self, moment: Moment) -> bool:
         """Return True if the execution has ended and no process is resuming it."""
-        return self.turn.status in TERMINAL and not (self.lease and self.lease.keeps_out(moment))
+        return self.status in TERMINAL and not (self.lease and self.lease.keeps_out(moment))
 
     def ended_before(self, moment: int) -> bool:
         """Return True if the execution ended before a moment, in microseconds since 1970."""
-        turn = self.turn
-        return turn.status in TERMINAL and turn.ended_at is not None and turn.ended_at < moment
+        columns = self.status_columns
+        return columns.status in TERMINAL and columns.ended_at is not None and columns.ended_at < moment
 
     def line(self, execution_id: str) -> ExecutionRecord:
         """Return the execution's summary row, as lists show it."""
         created = to_datetime(self.created_at)
         return ExecutionRecord(
             execution_id=execution_id,
-            status=self.turn.status,
+            status=self.status,
             created_at=created,
             started_at=created,
-            ended_at=None if self.turn.ended_at is None else to_datetime(self.turn.ended_at),
+            ended_at=None if self.status_columns.ended_at is None else to_datetime(self.status_columns.ended_at),
             last_sequence=self.last_sequence,
-            error=self.turn.error,
+            error=self.status_columns.error,
             size=self.size,
             wake_at=None if self.wake_at is None else to_datetime(self.wake_at),
             taken=self.taken,

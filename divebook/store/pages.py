@@ -98,6 +98,7 @@ class EventPage(NamedTuple):
         numbers = [column.tolist() for column in (self.sequences, self.recorded_at)]
         codes = [column.indices.to_pylist() for column in (self.types, self.paths, self.steps)]
         events = []
+        # Payloads in the present format are built directly; the others pass through the upcasts.
         for sequence, at, kind, path, step, body in zip(*numbers, *codes, bodies, strict=True):
             make = decoders[kind] if FORM not in body else None
             data = payload_from_store(kinds[kind], body) if make is None else make(body)
@@ -208,11 +209,14 @@ class Rows(NamedTuple):
         """
         widths = self.widths
         at = self.recorded_at.cast(pa.int64()).to_numpy()
+        # The usual case without records of several events needs no copies of columns.
         if (widths == 1).all():
             places = self.paths.dictionary_encode(), self.steps.dictionary_encode()
             return EventPage(
                 np.arange(first, first + len(at)), at, self.types, *places, self._payloads(widths, split_record)
             )
+        # For each event: the number of its row, and its place among the events of the row. Widths [2, 1] give the rows
+        # [0, 0, 1] and the places [0, 1, 0].
         row = np.repeat(np.arange(len(widths)), widths)
         place = np.arange(len(row)) - np.repeat(np.cumsum(widths) - widths, widths)
         types, steps = self._of_events(row, place)
@@ -250,6 +254,8 @@ class Rows(NamedTuple):
     def _of_events(self, row: Numbers, place: Numbers) -> tuple[Any, Any]:
         """Return the type and the step of each event; event i is event number ``place[i]`` of row ``row[i]``."""
         rows_steps = self.steps.dictionary_encode().take(row)
+        # Two tables with a row for each record type and a column for each place in a record: the number of the event
+        # type, and True if the event has no step. Indexing the tables gives the values for all events at once.
         kinds = [names_of(name) for name in self.types.dictionary.to_pylist()]
         names = sorted({name for kind in kinds for name in kind})
         numbers = np.zeros((len(kinds), max(map(len, kinds), default=1)), dtype=np.int32)
@@ -296,6 +302,7 @@ def _unpacked(packed: bytes) -> Any:
     An id has 128 bits, as two numbers of 64 bits here. Each pair of letters stands for ten bits. One of the pairs takes
     bits from both numbers.
     """
+    # `shift` is the position of a pair's lowest bit in the 128 bits of the id.
     halves = np.frombuffer(packed, dtype=">u8").astype(np.uint64).reshape(-1, 2)
     high = halves[:, 0]
     low = halves[:, 1]

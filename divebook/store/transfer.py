@@ -53,7 +53,7 @@ from divebook.events.event import Event, Record, to_microseconds, type_id
 from divebook.events.values import StoredFile
 from divebook.store.append import Batch, ExecutionRecord, records_of
 from divebook.store.base import EventStore
-from divebook.store.embedded import GetFile, LineWriter, LogFile, is_carrier, read_carried, read_sound_lines
+from divebook.store.embedded import GetFile, LineWriter, LogFile, may_embed_log, read_embedded, read_sound_lines
 from divebook.store.encoding import opener
 from divebook.store.leases import Lease, Owner
 from divebook.store.maintenance import file_content
@@ -95,7 +95,7 @@ def export(store: EventStore, execution_id: str, file: str | Path | BinaryIO, *,
 def export_sound(
     store: EventStore, execution_id: str, file: str | Path | BinaryIO, *, overwrite: bool = False
 ) -> tuple[int, StoreError | None]:
-    """Write the events of a log before the first damaged event; return their number and the error of that event."""
+    """Write the events of a log before the first damaged event; return their number and the error, or None."""
     events, damage = store.read_sound(execution_id)
     if damage is None:
         return export(store, execution_id, file, overwrite=overwrite), None
@@ -205,9 +205,9 @@ def read_sound(file: str | Path | BinaryIO) -> tuple[LogFile, InvalidEventError 
 
 
 def _read(file: str | Path | BinaryIO, *, whole: bool) -> tuple[LogFile, InvalidEventError | NewerStoreError | None]:
-    if is_carrier(file):
+    if may_embed_log(file):
         check_path(file)
-        return read_carried(Path(file), whole=whole)
+        return read_embedded(Path(file), whole=whole)
     with _open_stream(file) as stream:
         return read_sound_lines(stream, _name(stream))
 

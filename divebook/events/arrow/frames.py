@@ -348,6 +348,7 @@ def record_array(array: np.ndarray[Any, Any], path: str, normalize: Normalize) -
     if dtype.kind == "O":
         layout["objects"] = [normalize(cell, f"{path}[{place}]") for place, cell in enumerate(flat.tolist())]
         return Arrow("numpy.ndarray", array.shape, layout, write_arrays([]))
+    # Moments and complex numbers are written as the plain numbers that they consist of.
     values: Any = flat
     if dtype.kind in _MOMENTS:
         values = flat.view("i8")
@@ -399,6 +400,7 @@ def _array_rows(array: np.ndarray[Any, Any]) -> Any:
 
 def record_scalar(value: Any, path: str, normalize: Normalize) -> ForeignScalar:
     """Return the recorded form of a scalar of pandas or numpy that has no exact counterpart in Python."""
+    # Each scalar is recorded as its readable text first, and then as the exact number and unit from which it is built.
     if value is pd.NaT or value is pd.NA:
         return ForeignScalar(f"pandas.{'NaT' if value is pd.NaT else 'NA'}", [str(value)])
     if isinstance(value, np.datetime64 | np.timedelta64):

@@ -221,6 +221,7 @@ def _as_pandas(frame: Any) -> pd.DataFrame:
         return pd.DataFrame(frame)
     if isinstance(frame, pd.DataFrame):
         return frame
+    # polars and pyarrow have this method. A Series of them has it as well, but does not convert to a DataFrame.
     converted = frame.to_pandas() if hasattr(frame, "to_pandas") else None
     if isinstance(converted, pd.DataFrame):
         return converted

@@ -95,6 +95,7 @@ def exponent_of(least: float, greatest: float) -> int:
     if not largest:
         return _FINEST
     finest = max(math.frexp(largest)[1] - _EXACT, _FINEST)
+    # Start at a width that is certainly not too large, and double it until the bins suffice.
     half = greatest / 2 - least / 2  # the whole range may exceed the largest float
     exponent = max(finest, math.frexp(half)[1] - 5) if half else finest  # a smaller width needs more than 30 bins
     while place_of(greatest, exponent) - place_of(least, exponent) >= MOST_BINS:
@@ -175,6 +176,7 @@ class ColumnTally:
         self.text_count += sum(counts.values())
         if self.texts is None:
             return
+        # First only the keys, with 0, since long strings with the same key must be added one by one.
         self.texts = _sum_if_few(self.texts, {_key(text): 0 for text in counts}, MOST_DIFFERENT)
         if self.texts is None:
             return

@@ -40,8 +40,8 @@ from divebook.store.append import (
     PreparedBatch,
     Refusal,
     first_line,
+    fork_point_error,
     line_after,
-    no_place_to_fork,
     record_of,
 )
 from divebook.store.base import StoredRecord
@@ -336,7 +336,7 @@ class LogWriter:
         # The token is checked before the number: a process that lost its lease learns that, and not that another was
         # faster.
         if log.token != batch.token:
-            raise batch.fenced(log.token)
+            raise batch.fenced_error(log.token)
         if log.line.last_sequence != batch.expected_sequence:
             raise ConcurrentAppendError(batch.execution_id, batch.expected_sequence, log.line.last_sequence)
         batch.check_may_follow(log.line.status)
@@ -362,7 +362,7 @@ class LogWriter:
         The server refuses it if the log or the start key exists. The next round finds out which of them it was.
         """
         if batch.token:
-            raise batch.fenced(0)
+            raise batch.fenced_error(0)
         if beginning.key is not None and not is_first:
             self._refuse_used_start_key(beginning.key)
         before, shared = (0, {}) if batch.source is None else self._fork_point(batch, batch.source)
@@ -390,7 +390,7 @@ class LogWriter:
             raise self._unknown(source)
         records = list(self._reader.records(log, min(sequence, log.last_sequence)))
         if not records or records[-1].last_sequence != sequence:
-            raise no_place_to_fork(batch)
+            raise fork_point_error(batch)
         owner_key = log.rows[-1][0]
         source_place = owner_key << 32 | records[-1].sequence
         return records[-1].checksum or 0, {"source_key": owner_key, "forked_at": sequence, "source_place": source_place}
@@ -490,9 +490,9 @@ class DraftBatch:
 
     def only_extends_log(self, batch: PreparedBatch) -> bool:
         """Return True if the batch only appends events and changes no status, question, queue or large value."""
-        has_turn = batch.turn is not None or batch.wake_at is not None
+        has_status_change = batch.status_change is not None or batch.wake_at is not None
         has_more = batch.questions or batch.annotations or batch.enqueued is not None or batch.withheld is not None
-        return self.before is not None and not (has_turn or has_more or self.new_blobs)
+        return self.before is not None and not (has_status_change or has_more or self.new_blobs)
 
     def row(self) -> tuple[Any, ...]:
         """Return the columns for a batch that only extends a log: those that the server compares, and the new ones."""

@@ -29,7 +29,7 @@ PATIENCE: Final = """set_config('lock_timeout', '2s', true)"""
 Other writes of this process wait for so long as well. After that, the blocked executions report the reason, and try
 again (test_who_locks_a_row_holds_executions_up_and_these_say_so).
 """
-KEEPING: Final = 0x64697666
+BLOB_USES_LOCK: Final = 0x64697666
 """Key of the advisory lock on uses of large values: shared by commits, exclusive for deleting unused values."""
 
 # A batch is written if its execution's row has the checksums and the token that the writer has cached. Otherwise the
@@ -54,7 +54,7 @@ BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
   END IF;
   IF cardinality(_digests) > 0 THEN
-    PERFORM pg_advisory_xact_lock_shared({KEEPING});
+    PERFORM pg_advisory_xact_lock_shared({BLOB_USES_LOCK});
   END IF;
   FOR head IN SELECT * FROM json_to_recordset(_heads) AS given(
     key bigint, known_seal bigint, known_token bigint, before bigint,

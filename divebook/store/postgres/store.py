@@ -41,7 +41,7 @@ from divebook.store.append import (
     load_sound_records,
 )
 from divebook.store.base import EventStore, StoredBlob, StoredLog, StoredSummary, check_reached
-from divebook.store.embedded import close_when_dropped, weakly
+from divebook.store.embedded import close_when_dropped, weak_method
 from divebook.store.leases import THIS_PROCESS, Claim, Lease, Moment, Owner, QueuedExecution, WorkerRecord
 from divebook.store.listeners import NewsCounter, NewsListener
 from divebook.store.postgres import tables
@@ -132,7 +132,7 @@ class PostgresStore(EventStore):
         self._prepare(address)
         self._types = TypeNumbers(self._connections)
         self._reader = LogReader(self._connections, self._types)
-        self._logs = LogWriter(self._connections, self._types, self._reader, weakly(self._unknown))
+        self._logs = LogWriter(self._connections, self._types, self._reader, weak_method(self._unknown))
         self._server_news = ServerNews(self._connections, self._news_counter)
         for part in (self._connections, self._server_news):
             close_when_dropped(self, part)
@@ -207,24 +207,24 @@ class PostgresStore(EventStore):
         return self._logs.write(batches, self.durability)
 
     def _delete(self, execution_id: str) -> None:
-        with self._connections.transaction() as ask:
-            changed_ids = tables.delete_execution(ask, execution_id, self.sealing)
+        with self._connections.transaction() as execute:
+            changed_ids = tables.delete_execution(execute, execution_id, self.sealing)
         if not changed_ids:
             raise self._unknown(execution_id)
         self._logs.forget(changed_ids)
 
     def _cleanup(self, before: int) -> list[str]:
-        with self._connections.transaction() as ask:
-            ended = tables.ended_before(ask, before)
-            changed_ids = self._delete_all(ask, ended)
+        with self._connections.transaction() as execute:
+            ended = tables.ended_before(execute, before)
+            changed_ids = self._delete_all(execute, ended)
         self._logs.forget(changed_ids)
         return ended
 
-    def _delete_all(self, ask: SendStatement, execution_ids: Sequence[str]) -> list[str]:
+    def _delete_all(self, execute: SendStatement, execution_ids: Sequence[str]) -> list[str]:
         """Delete executions; return their ids and the ids of the forks that received shared events."""
         changed_ids: list[str] = []
         for execution_id in execution_ids:
-            changed_ids += tables.delete_execution(ask, execution_id, self.sealing)
+            changed_ids += tables.delete_execution(execute, execution_id, self.sealing)
         return changed_ids
 
     # --- leases and checkpoints --------------------------------------------------------------------------------------
@@ -233,15 +233,15 @@ class PostgresStore(EventStore):
         self, execution_id: str, owner: Owner, moment: Moment, until: Moment, instead_of: Lease | None
     ) -> Lease:
         try:
-            with self._connections.transaction() as ask:
-                tables.lock_execution(ask, execution_id)
-                row = tables.load_lease(ask, execution_id)
+            with self._connections.transaction() as execute:
+                tables.lock_execution(execute, execution_id)
+                row = tables.load_lease(execute, execution_id)
                 if row is not None:
                     (lease,) = row
                     if lease is not None and lease.keeps_out(moment, instead_of):
                         raise lease.held_error()
                     self._logs.forget((execution_id,))  # its token changes
-                    return tables.write_next_lease(ask, execution_id, owner, until)
+                    return tables.write_next_lease(execute, execution_id, owner, until)
         except ConnectionLostError:
             (written_lease,) = tables.load_lease(self._connections.read, execution_id) or (None,)
             if written_lease is None or (written_lease.owner, written_lease.expires_at) != (owner, until.wall):
@@ -262,13 +262,13 @@ class PostgresStore(EventStore):
         return self._required(execution_id, tables.load_lease(self._connections.read, execution_id))[0]
 
     def _put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
-        with self._connections.transaction() as ask:
-            tables.lock_execution(ask, execution_id)
-            rows = ask("SELECT key, last_sequence FROM divebook.executions WHERE id = %s", (escaped(execution_id),))
+        with self._connections.transaction() as execute:
+            tables.lock_execution(execute, execution_id)
+            rows = execute("SELECT key, last_sequence FROM divebook.executions WHERE id = %s", (escaped(execution_id),))
             if rows:
                 ((key, last),) = rows
                 check_reached(execution_id, sequence, last)
-                tables.write_checkpoint(ask, key, execution_id, sequence, data)
+                tables.write_checkpoint(execute, key, execution_id, sequence, data)
                 return
         raise self._unknown(execution_id)
 
@@ -296,9 +296,9 @@ class PostgresStore(EventStore):
         return stored or replace(message, payload=decode(self.sealing.open(payload)), number=number)
 
     def _bring(self, messages: Sequence[tuple[Message, bytes]]) -> None:
-        with self._connections.transaction() as ask:
+        with self._connections.transaction() as execute:
             for message, payload in messages:
-                if not tables.insert_message(ask, message, payload):
+                if not tables.insert_message(execute, message, payload):
                     raise self._unknown(message.execution_id)
 
     def _inbox(self, execution_id: str, after: int) -> list[Message]:
@@ -341,8 +341,8 @@ class PostgresStore(EventStore):
     # --- queues ------------------------------------------------------------------------------------------------------
 
     def _claim(self, claim: Claim, owner: Owner, moment: Moment, until: Moment) -> list[Lease]:
-        with self._connections.transaction() as ask:
-            leases = tables.claim_executions(ask, claim, owner, moment, until)
+        with self._connections.transaction() as execute:
+            leases = tables.claim_executions(execute, claim, owner, moment, until)
         self._logs.forget([lease.execution_id for lease in leases])  # their tokens change
         return leases
 
@@ -410,9 +410,9 @@ class PostgresStore(EventStore):
         return [unescaped(name) for (name,) in self._connections.read(tables.IDS)]
 
     def _stored_log(self, execution_id: str) -> StoredLog:
-        with self._lock, self._connections.transaction(writes=False) as ask:
-            ask("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-            stored = tables.load_stored(ask, self._types, execution_id)
+        with self._lock, self._connections.transaction(writes=False) as execute:
+            execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            stored = tables.load_stored(execute, self._types, execution_id)
         return self._required(execution_id, stored)
 
     def _blobs(self, without: Collection[str]) -> list[StoredBlob]:
@@ -425,15 +425,15 @@ class PostgresStore(EventStore):
         return tables.find_faults(self._connections.read)
 
     def _discard(self, execution_ids: Sequence[str], moment: Moment) -> list[str]:
-        with self._connections.transaction() as ask:
-            discarded = [name for name in execution_ids if tables.is_over(ask, name, moment)]
-            changed_ids = self._delete_all(ask, discarded)
+        with self._connections.transaction() as execute:
+            discarded = [name for name in execution_ids if tables.is_over(execute, name, moment)]
+            changed_ids = self._delete_all(execute, discarded)
         self._logs.forget(changed_ids)
         return discarded
 
     def _drop_blobs(self) -> int:
-        with self._connections.transaction() as ask:
-            return tables.drop_unused(ask)
+        with self._connections.transaction() as execute:
+            return tables.drop_unused(execute)
 
     def _close(self) -> None:
         self._server_news.close()

@@ -59,7 +59,7 @@ _ROWS_OF_LOG = "events WHERE place >= ? AND place <= ?"
 # For a fork: the parts of its log one after the other, each in the order of its places.
 _ROWS_OF_PART = "SELECT * FROM (SELECT * FROM events WHERE place >= ? AND place <= ? ORDER BY place)"
 _CHECKSUM_AT = "SELECT checksum FROM events WHERE place <= ? ORDER BY place DESC LIMIT 1"
-# The last column is 1 if the log of an execution that has not ended is longer than its row states (`Reach`).
+# The last column is 1 if the log of an execution that has not ended is longer than its row states (`LogEnd`).
 COLUMNS = """
 id, status, created_at, ended_at, last_sequence, error, size, wake_at, taken, durability,
   workflow_name, fingerprint, start_key, origin, parent, tags, note, notebook, cell, opened, seal,
@@ -200,19 +200,19 @@ def load_record(connection: sqlite3.Connection, types: EventTypes, row: tuple[An
     may_be_longer = row[-1]
     log = find(connection, line.id) if may_be_longer else None
     if log is not None:
-        reach = reach_of(connection, types, log)
-        line = line._replace(last_sequence=reach.last_sequence, size=line.size + reach.added)
+        log_end = log_end_of(connection, types, log)
+        line = line._replace(last_sequence=log_end.last_sequence, size=line.size + log_end.added)
     return record_of(line)
 
 
-class Reach(NamedTuple):
+class LogEnd(NamedTuple):
     """Present end of a log, which may be beyond the end that its execution's row states.
 
     Writing the row with each commit would cost as much as the records do. It is therefore written when a column changes
     that lists or recovery need, and otherwise every `RECORDS_PER_ROW_UPDATE` records (`log_writer`). Its
     last sequence, size and checksum are as of that moment; readers that need the present ones read the few records
-    after it. For example, the row states 40 events, and two more records of one event each follow: the reach is event
-    42, with 2 records.
+    after it. For example, the row states 40 events, and two more records of one event each follow: the log ends with
+    event 42, with 2 records.
     """
 
     last_sequence: int
@@ -224,15 +224,15 @@ class Reach(NamedTuple):
     """Number of records that were appended since the row was written."""
 
 
-def reach_of(connection: sqlite3.Connection | sqlite3.Cursor, types: EventTypes, log: Log) -> Reach:
+def log_end_of(connection: sqlite3.Connection | sqlite3.Cursor, types: EventTypes, log: Log) -> LogEnd:
     """Return the present end of a log; raise CorruptStoreError if the log is damaged."""
-    reach = Reach(log.last_sequence, log.checksum)
+    log_end = LogEnd(log.last_sequence, log.checksum)
     for record in load_records(connection, types, log, after=log.last_sequence, last=sys.maxsize):
         if record.sequence > log.last_sequence:
-            added = reach.added + len(record.payload)
-            count = reach.records + 1
-            reach = Reach(record.last_sequence, record.checksum or 0, added, count)
-    return reach
+            added = log_end.added + len(record.payload)
+            count = log_end.records + 1
+            log_end = LogEnd(record.last_sequence, record.checksum or 0, added, count)
+    return log_end
 
 
 # --- records ---
@@ -299,8 +299,8 @@ def load_records(
     ranges = log.ranges(expected, last)
     # On a new cursor: another query on the caller's cursor, such as that for a type's name, would end these rows
     # (test_a_log_that_another_process_went_on_with_in_new_types_is_followed_to_its_end).
-    own_connection = connection.connection if isinstance(connection, sqlite3.Cursor) else connection
-    for row in chain.from_iterable(own_connection.execute(_RECORDS, places) for places in ranges):
+    base_connection = connection.connection if isinstance(connection, sqlite3.Cursor) else connection
+    for row in chain.from_iterable(base_connection.execute(_RECORDS, places) for places in ranges):
         place = row[0]
         stored_checksum = row[-1]
         sequence = place & MOST
@@ -460,7 +460,7 @@ def read_columns(
 def _joined_rows(
     connection: sqlite3.Connection, types: EventTypes, log: Log, after: int, last: int
 ) -> tuple[int, Rows]:
-    """Return the rows that contain the events above `after` up to `last`, and their first sequence number, first.
+    """Return the sequence number of the first event, and the rows with the events above `after` up to `last`.
 
     Raises
     ------

@@ -31,16 +31,16 @@ from divebook.store.append import (
     PreparedBatch,
     Refusal,
     first_line,
+    fork_point_error,
     line_after,
-    no_place_to_fork,
 )
 from divebook.store.encoding import PACKED, pack_id, unpack_id, width_of
 from divebook.store.sqlite import blobs, tables
-from divebook.store.sqlite.log_reader import MOST, RECORD, Log, Reach, find, load_line, load_records, reach_of
+from divebook.store.sqlite.log_reader import MOST, RECORD, Log, LogEnd, find, load_line, load_records, log_end_of
 from divebook.store.sqlite.schema import EventTypes, place_of
 
 RECORDS_PER_ROW_UPDATE = 32
-"""Maximum number of records appended between two updates of the execution's row, so that `reach_of` stays fast."""
+"""Maximum number of records appended between two updates of the execution's row, so that `log_end_of` stays fast."""
 MAX_CACHED_LOGS = 1000
 """Maximum number of cached logs. Logs beyond that, mostly of waiting executions, are read again when needed."""
 _INSERT_EXECUTION = """
@@ -122,7 +122,7 @@ class LogWriter:
             cursor.execute(_RELEASE, (log.key,))
         if batch.questions:
             tables.write_questions(cursor, log.key, batch.questions)
-        if batch.turn is not None and (batch.questions or batch.beginning is None):
+        if batch.status_change is not None and (batch.questions or batch.beginning is None):
             _set_over(cursor, log, is_over=batch.ends)
         if batch.enqueued is not None:
             tables.put_in_queue(cursor, log.key, batch.enqueued, withheld=bool(batch.withheld))
@@ -154,15 +154,15 @@ class LogWriter:
         else:
             log = self._current(cursor, batch.execution_id)
             if log.token != batch.token:
-                raise batch.fenced(log.token)
-            if log.reach.last_sequence != batch.expected_sequence:
-                raise ConcurrentAppendError(batch.execution_id, batch.expected_sequence, log.reach.last_sequence)
+                raise batch.fenced_error(log.token)
+            if log.end.last_sequence != batch.expected_sequence:
+                raise ConcurrentAppendError(batch.execution_id, batch.expected_sequence, log.end.last_sequence)
             # Inside the transaction, since callers can only check before it. If two of them saw the execution running,
             # the second is refused (test_nothing_follows_an_end_but_what_the_table_allows,
             # tests/runtime/test_meanwhile.py).
             batch.check_may_follow(log.line.status)
             log.ids.refuse(batch.records, batch.ids, lambda: self._ids_of(cursor, batch.execution_id))
-            before = log.reach.checksum
+            before = log.end.checksum
         self._logs.pop(batch.execution_id, None)  # the log that was written last is the last key
         self._logs[batch.execution_id] = log
         return log, before
@@ -174,9 +174,9 @@ class LogWriter:
     def _begin(self, cursor: sqlite3.Cursor, batch: PreparedBatch, beginning: Beginning) -> tuple[CachedLog, int]:
         if find(cursor, batch.execution_id) is not None:
             existing = self._current(cursor, batch.execution_id)
-            raise ConcurrentAppendError(batch.execution_id, 0, existing.reach.last_sequence)
+            raise ConcurrentAppendError(batch.execution_id, 0, existing.end.last_sequence)
         if batch.token:
-            raise batch.fenced(0)
+            raise batch.fenced_error(0)
         if beginning.key is not None:
             _refuse_used_start_key(cursor, beginning.key)
         line = line_after(first_line(batch, beginning, batch.durability or self._durability), batch, batch.size)
@@ -191,7 +191,7 @@ class LogWriter:
             tables.insert_tags(cursor, key, line.created_at, beginning.tags)
         if batch.lease is not None:
             tables.insert_lease(cursor, key, batch.lease)
-        log = CachedLog(key, token, line, Reach(batch.last_sequence, checksum), self._generation)
+        log = CachedLog(key, token, line, LogEnd(batch.last_sequence, checksum), self._generation)
         if source_key is not None:
             log.ids = KnownIds(None)  # the ids that it shares are unknown, and read only if necessary
         return log, checksum_before
@@ -209,7 +209,7 @@ class LogWriter:
         for record in load_records(cursor, self._types, source_log, after=sequence - 1, last=sequence):
             last = record
         if last is None or last.last_sequence != sequence:
-            raise no_place_to_fork(batch)
+            raise fork_point_error(batch)
         owner_key = next(part.key for part in source_log.parts if part.after < sequence <= part.upto)
         return last.checksum or 0, owner_key
 
@@ -222,8 +222,8 @@ class LogWriter:
         if position is None:
             raise self._unknown(execution_id)
         line = load_line(cursor.execute(f"{RECORD} WHERE key = ?", (position.key,)).fetchone())
-        reach = reach_of(cursor, self._types, position)
-        log = CachedLog(position.key, position.token, line, reach, self._generation)
+        log_end = log_end_of(cursor, self._types, position)
+        log = CachedLog(position.key, position.token, line, log_end, self._generation)
         if cached is not None and cached.same_as(log):
             log.ids = cached.ids
         else:
@@ -245,7 +245,7 @@ class CachedLog:
     """Token of the execution's latest lease."""
     line: Line
     """Row of the execution as it is in the file."""
-    reach: Reach
+    end: LogEnd
     """Present end of the log."""
     generation: int
     """Value of `LogWriter._generation` when the log was read or written."""
@@ -253,18 +253,18 @@ class CachedLog:
 
     def same_as(self, other: CachedLog) -> bool:
         """Return True if two cached logs have the same token, row and end."""
-        return (self.token, self.line, self.reach) == (other.token, other.line, other.reach)
+        return (self.token, self.line, self.end) == (other.token, other.line, other.end)
 
     def advance(self, cursor: sqlite3.Cursor, batch: PreparedBatch, checksum: int, grown: int) -> None:
         """Set the end of the log to that of a batch, and write the execution's row if necessary.
 
         `grown` is the number of bytes of new large values.
         """
-        added = self.reach.added + batch.size
-        records = self.reach.records + len(batch.records)
-        self.reach = Reach(batch.last_sequence, checksum, added, records)
+        added = self.end.added + batch.size
+        records = self.end.records + len(batch.records)
+        self.end = LogEnd(batch.last_sequence, checksum, added, records)
         line = self.line
-        is_changed = batch.turn is not None or batch.wake_at != line.wake_at or batch.taken > line.taken
+        is_changed = batch.status_change is not None or batch.wake_at != line.wake_at or batch.taken > line.taken
         if is_changed or batch.annotations or batch.status not in (None, line.status):
             self.write_row(cursor, batch, grown)
         elif grown or records >= RECORDS_PER_ROW_UPDATE:
@@ -272,15 +272,15 @@ class CachedLog:
 
     def _update_growth(self, cursor: sqlite3.Cursor, grown: int) -> None:
         """Write only the end and the size of the log into the execution's row."""
-        last, checksum, added, _ = self.reach
+        last, checksum, added, _ = self.end
         line = self.line._replace(last_sequence=last, size=self.line.size + added + grown)
         self.line = line
-        self.reach = Reach(last, checksum)
+        self.end = LogEnd(last, checksum)
         cursor.execute(_GROW, (last, line.size, checksum, line.seal(), self.key))
 
     def write_row(self, cursor: sqlite3.Cursor, batch: PreparedBatch, grown: int) -> None:
         """Write all columns of the execution's row that a batch may change."""
-        last, checksum, added, _ = self.reach
+        last, checksum, added, _ = self.end
         line = line_after(self.line, batch, self.line.size + added + grown)
         status = (line.status, line.ended_at, line.last_sequence, line.error, line.size, line.wake_at, line.taken)
         cursor.execute(_UPDATE_ROW, (*status, checksum, line.seal(), self.key))
@@ -291,7 +291,7 @@ class CachedLog:
         if line.taken > self.line.taken:
             tables.mark_messages_taken(cursor, self.key, line.taken)
         self.line = line
-        self.reach = Reach(last, checksum)
+        self.end = LogEnd(last, checksum)
 
 
 def known_ids(cursor: sqlite3.Cursor, types: EventTypes, log: Log) -> KnownIds:

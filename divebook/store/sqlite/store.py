@@ -48,7 +48,7 @@ from divebook.store.base import (
     StoredSummary,
     check_reached,
 )
-from divebook.store.embedded import close_when_dropped, weakly
+from divebook.store.embedded import close_when_dropped, weak_method
 from divebook.store.encoding import unencodable_error, unpack_id
 from divebook.store.leases import THIS_PROCESS, Claim, Lease, Moment, Owner, QueuedExecution, WorkerRecord
 from divebook.store.sqlite import blobs, connections, tables
@@ -73,7 +73,7 @@ from divebook.store.sqlite.log_reader import (
     load_decoded_records,
     load_facts,
     load_record,
-    reach_of,
+    log_end_of,
     read_columns,
 )
 from divebook.store.sqlite.log_writer import LogWriter
@@ -143,14 +143,14 @@ class SqliteStore(EventStore):
         self._process = THIS_PROCESS.number
         self._types = EventTypes(self.location)
         self._warned: set[str] = set()
-        self._readers = Readers(weakly(self._open_reader))
+        self._readers = Readers(weak_method(self._open_reader))
         self._writer: sqlite3.Connection | None = None
         self._write_lock: WriteLock | None = None
         self._watch: tables.MessageWatch | None = None
         self._network = None if self.read_only else network(self.path)
         if self._network:
             self.durability = FULL
-        self._logs = LogWriter(self._types, self.durability, weakly(self._unknown))
+        self._logs = LogWriter(self._types, self.durability, weak_method(self._unknown))
         self._disk = DiskSync(self.path)
         with translated(self.location):
             self._open()
@@ -292,7 +292,7 @@ class SqliteStore(EventStore):
     def _put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
         with self._transaction(RELAXED) as cursor:
             log = self._find(cursor, execution_id)
-            check_reached(execution_id, sequence, reach_of(cursor, self._types, log).last_sequence)
+            check_reached(execution_id, sequence, log_end_of(cursor, self._types, log).last_sequence)
             tables.write_checkpoint(cursor, log, sequence, data)
 
     def _checkpoint(self, execution_id: str) -> tuple[int, bytes] | None:
@@ -517,7 +517,7 @@ class SqliteStore(EventStore):
 
     def _last_sequence(self, execution_id: str) -> int:
         with translated(self.location), self._readers.snapshot() as connection:
-            return reach_of(connection, self._types, self._find(connection, execution_id)).last_sequence
+            return log_end_of(connection, self._types, self._find(connection, execution_id)).last_sequence
 
     def _find(self, connection: sqlite3.Connection | sqlite3.Cursor, execution_id: str) -> Log:
         return self._required(execution_id, find(connection, execution_id))

@@ -117,9 +117,9 @@ def release_lease(cursor: sqlite3.Cursor, lease: Lease) -> None:
 # --- messages ---
 
 
-SOONEST = 0.02
+MIN_POLL_PAUSE = 0.02
 """Seconds between the first two polls for writes of other processes."""
-LATEST = 0.2
+MAX_POLL_PAUSE = 0.2
 """Maximum seconds between two polls, reached after some time without writes of other processes."""
 _SELECT = """
 SELECT executions.id, messages.kind, messages.name, payload, source, posted_at, number, messages.checksum
@@ -151,7 +151,7 @@ SELECT id FROM messages CROSS JOIN executions USING (key) WHERE name = ? AND kin
 def wait_for_news(news_counter: NewsCounter, has_news: Callable[[], bool], last_count: int, seconds: float) -> int:
     """Poll with growing pauses for writes of other processes; return at once if this process posts a message."""
     deadline = time.monotonic() + seconds
-    pause = SOONEST
+    pause = MIN_POLL_PAUSE
     while True:
         if has_news():
             news_counter.add()
@@ -160,7 +160,7 @@ def wait_for_news(news_counter: NewsCounter, has_news: Callable[[], bool], last_
         count = news_counter.wait(last_count, max(0.0, min(pause, remaining)))
         if count != last_count or remaining <= 0:
             return count
-        pause = min(LATEST, pause * 1.5)
+        pause = min(MAX_POLL_PAUSE, pause * 1.5)
 
 
 def post_message(cursor: sqlite3.Cursor, sealing: Sealing, key: int, message: Message, payload: bytes) -> Message:
@@ -522,12 +522,21 @@ def list_statement(record_filter: RecordFilter, limit: int, offset: int) -> tupl
     parameters = {name: value for name, value in asdict(record_filter).items() if value is not None}
     without_books = [] if parameters.pop("with_books") else [f"+origin IS NOT '{BOOK}'"]
     names = [name for name in _COLUMNS_OF if name in parameters]
-    leading = [] if "tag" in parameters else names[: 2 if names[:2] == ["workflow", "status"] else 1]
+    has_tag = "tag" in parameters
+    # Columns whose index SQLite may use. With a tag, the rows come from the table of tags; workflow and status share an
+    # index.
+    if has_tag:
+        leading = []
+    elif names[:2] == ["workflow", "status"]:
+        leading = names[:2]
+    else:
+        leading = names[:1]
     # +: SQLite uses no index for this column. It has no statistics to choose between two indexes.
     conditions = [f"{'' if name in leading else '+'}{_COLUMNS_OF[name]} = :{name}" for name in names]
-    source, order = (_TAGGED, "began") if "tag" in parameters else (RECORD, "created_at")
-    where = " AND ".join(["tag = :tag"] * ("tag" in parameters) + conditions + without_books)
-    order = f"ORDER BY {order} DESC, key DESC LIMIT :limit OFFSET :offset"
+    source = _TAGGED if has_tag else RECORD
+    created = "began" if has_tag else "created_at"
+    where = " AND ".join([*(["tag = :tag"] if has_tag else []), *conditions, *without_books])
+    order = f"ORDER BY {created} DESC, key DESC LIMIT :limit OFFSET :offset"
     return f"{source} {where and 'WHERE'} {where} {order}", {**parameters, "limit": limit or -1, "offset": offset}
 
 
