@@ -69,7 +69,7 @@ class Answers:
     def settle(self, execution: Execution, by: str | None = None) -> Execution:
         """Wait for an execution and answer its questions as they open; return the execution when it stops.
 
-        It stops when it has ended, or when no open question has an early answer.
+        An execution stops when it has ended, or when no open question has an early answer.
 
         Raises
         ------
@@ -183,7 +183,7 @@ def typed_answer(text: str, way: str | None = None, result: str | None = None) -
     Parameters
     ----------
     way
-        How the text is read: ``text``, ``json``, or ``auto`` (the default), which depends on the question.
+        Interpretation of the text: ``text``, ``json``, or ``auto`` (the default), which depends on the question.
     result
         JSON: the return value of a call that a person has confirmed to be done.
 

@@ -155,7 +155,7 @@ def definitions_of_notebook(text: str, source_name: str, *, code_runs: bool = Fa
     Parameters
     ----------
     code_runs
-        Whether the cells in Python are run as well. Then they cause no warning, and a notebook without
+        True if the cells in Python are run as well. Then they cause no warning, and a notebook without
         ``%%dive`` cells is allowed if it has such cells.
 
     Raises

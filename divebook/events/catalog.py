@@ -202,8 +202,8 @@ class ExecutionForked(Payload):
     awaited_by: str | None = None
     """Id of the execution that waits for the end of this one, if this is a child.
 
-    It is a what-if that requests a child workflow differently from its source, or a fork with a changed definition
-    whose child had not completed.
+    The waiting execution is a what-if that requests a child workflow differently from its source, or a fork with a
+    changed definition whose child had not completed.
     """
 
     @property

@@ -173,7 +173,7 @@ def record_instance(value: Any, path: str, normalize: Normalize) -> Recorded | N
     Raises
     ------
     UnstorableValueError
-        Its class is not allowed, or a field cannot be stored.
+        The class is not allowed, or a field cannot be stored.
     """
     cls = type(value)
     kind = kind_of(cls)

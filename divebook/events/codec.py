@@ -410,7 +410,7 @@ def valid_data(payload: Payload) -> dict[str, Any]:
 def checked_data(payload: Payload) -> dict[str, Any]:
     """Return the plain data of a payload after a check that interprets the declared types (slow, for errors).
 
-    Its errors describe the wrong field.
+    The errors describe the wrong field.
     """
     try:
         data = payload.to_data()
@@ -444,7 +444,7 @@ def checked(payload: P) -> P:
     Raises
     ------
     InvalidEventError, UnstorableValueError
-        It cannot be encoded.
+        The payload cannot be encoded.
     """
     encode(valid_data(payload), payload.event_type)
     return payload
@@ -497,7 +497,8 @@ def event_from_dict(record: dict[str, Any]) -> Event:
 def _path_and_step(record: dict[str, Any]) -> tuple[Any, Any]:
     """Return the path and the step in the plain data of an event; both are empty for facts about the execution.
 
-    Where it had no path or step, the legacy Dive dialect wrote the execution id as path and the operation id as step.
+    The legacy Dive dialect wrote the execution id in place of a missing path, and the operation id in place of a
+    missing step.
     """
     path = record.get("path") or record.get("path_id") or ""
     step = record.get("step") or record.get("step_name") or ""

@@ -90,7 +90,7 @@ class Recorded(ABC):
         Raises
         ------
         UnopenableValueError
-            Its class is not allowed in this process or has changed, or its library is missing.
+            The class of the value is not allowed in this process or has changed, or its library is missing.
         """
 
     @abstractmethod
@@ -436,7 +436,7 @@ def record_standard(value: Any, path: str) -> StandardValue | None:
     Raises
     ------
     UnstorableValueError
-        Its text cannot be written, or its time zone has no name.
+        The text of the value cannot be written, or its time zone has no name.
     """
     cls = type(value)
     package = cls.__module__.partition(".")[0]  # the module of paths is pathlib._local in Python 3.13

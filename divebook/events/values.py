@@ -137,6 +137,7 @@ class StoredFile(Recorded):
     @staticmethod
     def all_in(payload: object) -> Iterator[StoredFile]:
         """Return an iterator over the recorded files in the payload of an event."""
+        # Only events about the files of a workspace have this field: a list of rows, one for each file.
         rows: Sequence[Any] = getattr(payload, "files", None) or ()
         return (part for row in rows if isinstance(row, list) for part in row if type(part) is StoredFile)
 

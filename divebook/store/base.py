@@ -835,7 +835,7 @@ class EventStore(ABC):
         Raises
         ------
         CorruptStoreError
-            It cannot be decompressed.
+            The value cannot be decompressed.
         """
         self._check_open()
         return self._blob(digest)

@@ -469,7 +469,7 @@ def unpack_blob(packed: Packed) -> bytes:
     Raises
     ------
     CorruptStoreError
-        It cannot be decompressed.
+        The content cannot be decompressed.
     """
     try:
         return zlib.decompress(packed.data) if packed.compressed else bytes(packed.data)
@@ -561,7 +561,11 @@ def _replace_repeated(bodies: Sequence[Sequence[Body]], blobs: dict[bytes, bytes
 
 def _medium_values(value: Any) -> Iterator[bytes]:
     """Yield the JSON of every value inside an event's data that is long enough for a blob but not large."""
-    parts = value.values() if type(value) is dict else value if type(value) is list else ()
+    parts: Iterable[Any] = ()
+    if type(value) is dict:
+        parts = value.values()
+    elif type(value) is list:
+        parts = value
     for part in parts:
         content = _content(part)
         if content is not None:

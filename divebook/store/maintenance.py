@@ -233,7 +233,12 @@ def _check_rows(log: StoredLog) -> Iterator[Finding]:
         is_sound = not is_in_place or unchecked or record.checksum in expected_checksums
         if not is_sound:
             yield record.sequence, f"{_name_of(record)} not have the checksum it was written with"
-        checksums_before = {None} if unchecked else {record.checksum, *(expected_checksums if is_in_place else ())}
+        if unchecked:
+            checksums_before = {None}
+        else:
+            checksums_before = {record.checksum}
+            if is_in_place:
+                checksums_before |= expected_checksums
         expected = record.last_sequence + 1
         is_last_of_row = expected == row_last_sequence + 1
         is_old_log = checksums_before == {None} and not log.checksum  # neither events nor row have checksums
@@ -465,9 +470,9 @@ def file_content(store: EventStore, digest: str) -> bytes:
     Raises
     ------
     CorruptStoreError
-        It is missing, or does not match its hash.
+        The content is missing, or does not match its hash.
     DecryptionError
-        It was encrypted with another key, or the key is missing.
+        The content was encrypted with another key, or the key is missing.
     """
     digest_bytes = bytes.fromhex(digest)
     content = store.sealing.open_content(digest_bytes, store.blob(digest_bytes))

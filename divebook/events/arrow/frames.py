@@ -167,7 +167,7 @@ class ColumnWriter:
         Raises
         ------
         UnstorableValueError
-            Its dtype, or an object in it, cannot be stored.
+            The dtype of the column, or an object in it, cannot be stored.
         """
         if type(values) is pd.arrays.NumpyExtensionArray:
             values = values.to_numpy()

@@ -41,7 +41,7 @@ def columns_of(frame: Any) -> dict[str, list[Any]]:
     Raises
     ------
     StepError
-        It is not one of these, two columns have the same name, or column names have several levels.
+        The value is not one of these, two columns have the same name, or column names have several levels.
     """
     if isinstance(frame, list):
         _as_pandas(frame)  # raises for a row that is not a mapping

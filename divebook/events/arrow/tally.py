@@ -198,7 +198,8 @@ class ColumnTally:
             else:
                 self.endless += 1
         self.bins.add(finite)
-        self.are_whole = self.are_whole and all(map(float.is_integer, finite))
+        if not all(map(float.is_integer, finite)):
+            self.are_whole = False
         self.add_whole(Counter(map(int, finite)) if self.are_whole else None)
 
     def add_whole(self, counts: Mapping[int, int] | None) -> None:

@@ -120,8 +120,8 @@ _ESCAPED = re.compile(r"\\([0\\])")
 class Connections:
     """Connections of one store to its Postgres server.
 
-    They prepare no statements and change no settings beyond a transaction, since a pool such as PgBouncer may give each
-    transaction another session of the server.
+    The connections prepare no statements and change no settings beyond a transaction, since a pool such as PgBouncer
+    may give each transaction another session of the server.
     """
 
     def __init__(self, address: DatabaseAddress) -> None:
@@ -531,7 +531,7 @@ def translate(error: psycopg.Error, location: str) -> StoreError:
 def refusal(error: psycopg.Error, location: str) -> StoreError:
     """Return the error of divebook for a first connection that failed.
 
-    It is not a ConnectionLostError if waiting cannot help, as after a wrong password.
+    The error is not a ConnectionLostError if waiting cannot help, as after a wrong password.
     """
     message = _message_of(error)
     if not error.sqlstate and not _TEMPORARY.search(message):

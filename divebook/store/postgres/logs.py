@@ -181,8 +181,7 @@ class LogWriter:
     def begin(self, batches: Sequence[PreparedBatch], durability: Durability, notify: Notify) -> SentBatches | None:
         """Send batches without waiting for the answer; return None if they need a query before they can be sent.
 
-        It is possible for batches that only extend cached logs, so that no query is necessary before. The answer is
-        processed by `outcome`, or by the next write.
+        Batches that only extend cached logs need no query. The answer is processed by `outcome`, or by the next write.
         """
         is_one_each = len({batch.execution_id for batch in batches}) == len(batches)
         if not (is_one_each and self._connections.can_send() and all(map(self._can_send_at_once, batches))):
@@ -315,7 +314,7 @@ class LogWriter:
     def _ids(self, forked_at: int | None, latest: bytes | None, number: int | None) -> KnownIds:
         """Return the event ids of a log, from the highest id if that is sufficient.
 
-        It is not sufficient for a fork, or for ids that divebook did not create.
+        The highest id is not sufficient for a fork, or for ids that divebook did not create.
         """
         if forked_at is not None or latest is None or number is None or has_other_form(latest):
             return KnownIds(None)

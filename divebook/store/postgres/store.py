@@ -481,7 +481,7 @@ class PostgresStore(EventStore):
 class ServerNews:
     """Thread that receives the server's notifications of messages and appends.
 
-    It starts with the first wait for news.
+    The thread starts with the first wait for news.
     """
 
     def __init__(self, connections: Connections, news_counter: NewsCounter) -> None:

@@ -605,8 +605,8 @@ class Transaction:
 class WriteLock:
     """SQLite's write lock, which begins transactions as soon as no other process writes.
 
-    It releases the store's lock while it waits. SQLite's own waiting would keep that lock, and would block the engine's
-    loop for as long as another thread waits for another process
+    The store's lock is released during the wait. SQLite's own waiting would keep that lock, and would block the
+    engine's loop for as long as another thread waits for another process
     (test_a_thread_that_waits_for_the_file_does_not_hold_up_the_loop).
 
     Parameters
