@@ -31,6 +31,104 @@ from divebook.workflow.resources import ScheduleDefinition
 from divebook.workflow.servers import MCPServerDefinition
 from divebook.workflow.table import MAX_TEXT, Format
 
+# --- files and folders -----------------------------------------------------------------------------------------------
+
+NOTEBOOK = ".ipynb"
+FORMATS: dict[str, Format] = {".yaml": "yaml", ".yml": "yaml", ".json": "json"}
+
+
+def load(path: str | Path, *, dialect: Dialect = OWN, sources: Sources | None = None) -> Definitions:
+    """Read a definition file, or all files of a folder, and load the content that the definitions refer to.
+
+    The files of a folder are merged in the order of their names.
+
+    Subfolders are ignored. All files of a folder are read before an error is raised, so that one `DefinitionError` has
+    the problems of all files. Paths in definitions are relative to the folder. Web pages are fetched now.
+    """
+    path = as_path(path, "what to load")
+    is_folder = path.is_dir() or not path.suffix
+    definitions = load_folder(path, dialect=dialect) if is_folder else load_file(path, dialect=dialect)
+    return resolve_content(definitions, sources or Sources(path if is_folder else path.parent))
+
+
+def load_file(path: Path, *, dialect: Dialect = OWN) -> Definitions:
+    """Read one definition file, or the ``%%dive`` cells of a notebook; the suffix determines the format."""
+    if path.suffix.lower() == NOTEBOOK:
+        return definitions_of_notebook(text_of(path), str(path))
+    definitions = read_definitions(text_of(path), source_name=str(path), dialect=dialect, format=_format_of(path))
+    problems = syntax_problems(definitions)  # checked here, where the file of a problem is known
+    if problems:
+        raise DefinitionError(problems, str(path))
+    return definitions
+
+
+def load_folder(folder: Path, *, dialect: Dialect = OWN) -> Definitions:
+    """Read all definition files of a folder, and return their merged definitions."""
+    parts: list[Definitions] = []
+    failed: list[tuple[Path, DefinitionError]] = []
+    for path in definition_files(folder):
+        try:
+            parts.append(load_file(path, dialect=dialect))
+        except DefinitionError as error:
+            failed.append((path, error))
+    if len(failed) == 1:
+        raise failed[0][1]
+    if failed:
+        raise DefinitionError(
+            [_with_file_name(problem, path) for path, error in failed for problem in error.problems], str(folder)
+        )
+    return merge_all(parts)
+
+
+def definition_files(folder: Path) -> list[Path]:
+    """Return the paths of a folder's definition files, sorted; raise `DefinitionError` if there are none."""
+    try:
+        names = sorted(path for path in folder.iterdir() if path.suffix.lower() in FORMATS and path.is_file())
+    except OSError as error:
+        raise _unreadable(folder, f"failed to read directory: {folder}: {error.strerror}") from error
+    if not names:
+        raise _unreadable(folder, f"no yaml or json files found in directory: {folder}")
+    return names
+
+
+def save(definitions: Definitions, path: str | Path) -> None:
+    """Write definitions to a YAML or JSON file, from which `load` reads equal definitions.
+
+    The suffix of the path determines the format.
+    """
+    path = Path(path)
+    path.write_text(definitions_to_text(definitions, _format_of(path)), encoding="utf-8")
+
+
+def _format_of(path: Path) -> Format:
+    try:
+        return FORMATS[path.suffix.lower()]
+    except KeyError:
+        hint = f"use one of {', '.join(FORMATS)}"
+        raise _unreadable(path, f"unsupported file extension: {path.suffix}", hint) from None
+
+
+def text_of(path: Path) -> str:
+    """Return the text of a definition file; raise `DefinitionError` if the file is unreadable or too large."""
+    try:
+        if path.stat().st_size > 4 * MAX_TEXT:
+            raise _unreadable(path, f"failed to read file {path}: it has more than {4 * MAX_TEXT} bytes")
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _unreadable(path, f"failed to read file {path}: not UTF-8 at byte {error.start}") from error
+    except OSError as error:
+        raise _unreadable(path, f"failed to read file {path}: {error.strerror}") from error
+
+
+def _unreadable(path: Path, message: str, hint: str | None = None) -> DefinitionError:
+    return DefinitionError([Problem(message, hint=hint)], str(path))
+
+
+def _with_file_name(problem: Problem, path: Path) -> Problem:
+    where = f"{path.name}:{problem.line}:{problem.column}" if problem.line else path.name
+    return replace(problem.at(0, 0), message=f"{where}: {problem.message}", place=())
+
+
 # --- code cells of a notebook with definitions in Python: they are parsed here, and never run ------------------------
 #
 # A cell has a definition if it contains a `@workflow`, `@step` or `@action`, or calls one of `CONSTRUCTORS`. To run it,
@@ -247,104 +345,6 @@ def _first_line_options(first: str, where: str) -> Namespace:
     if unknown:
         raise DefinitionError([Problem(f"{first!r} is not understood: unexpected {' '.join(unknown)}")], where)
     return options
-
-
-# --- files and folders -----------------------------------------------------------------------------------------------
-
-NOTEBOOK = ".ipynb"
-FORMATS: dict[str, Format] = {".yaml": "yaml", ".yml": "yaml", ".json": "json"}
-
-
-def load(path: str | Path, *, dialect: Dialect = OWN, sources: Sources | None = None) -> Definitions:
-    """Read a definition file, or all files of a folder, and load the content that the definitions refer to.
-
-    The files of a folder are merged in the order of their names.
-
-    Subfolders are ignored. All files of a folder are read before an error is raised, so that one `DefinitionError` has
-    the problems of all files. Paths in definitions are relative to the folder. Web pages are fetched now.
-    """
-    path = as_path(path, "what to load")
-    is_folder = path.is_dir() or not path.suffix
-    definitions = load_folder(path, dialect=dialect) if is_folder else load_file(path, dialect=dialect)
-    return resolve_content(definitions, sources or Sources(path if is_folder else path.parent))
-
-
-def load_file(path: Path, *, dialect: Dialect = OWN) -> Definitions:
-    """Read one definition file, or the ``%%dive`` cells of a notebook; the suffix determines the format."""
-    if path.suffix.lower() == NOTEBOOK:
-        return definitions_of_notebook(text_of(path), str(path))
-    definitions = read_definitions(text_of(path), source_name=str(path), dialect=dialect, format=_format_of(path))
-    problems = syntax_problems(definitions)  # checked here, where the file of a problem is known
-    if problems:
-        raise DefinitionError(problems, str(path))
-    return definitions
-
-
-def load_folder(folder: Path, *, dialect: Dialect = OWN) -> Definitions:
-    """Read all definition files of a folder, and return their merged definitions."""
-    parts: list[Definitions] = []
-    failed: list[tuple[Path, DefinitionError]] = []
-    for path in definition_files(folder):
-        try:
-            parts.append(load_file(path, dialect=dialect))
-        except DefinitionError as error:
-            failed.append((path, error))
-    if len(failed) == 1:
-        raise failed[0][1]
-    if failed:
-        raise DefinitionError(
-            [_with_file_name(problem, path) for path, error in failed for problem in error.problems], str(folder)
-        )
-    return merge_all(parts)
-
-
-def definition_files(folder: Path) -> list[Path]:
-    """Return the paths of a folder's definition files, sorted; raise `DefinitionError` if there are none."""
-    try:
-        names = sorted(path for path in folder.iterdir() if path.suffix.lower() in FORMATS and path.is_file())
-    except OSError as error:
-        raise _unreadable(folder, f"failed to read directory: {folder}: {error.strerror}") from error
-    if not names:
-        raise _unreadable(folder, f"no yaml or json files found in directory: {folder}")
-    return names
-
-
-def save(definitions: Definitions, path: str | Path) -> None:
-    """Write definitions to a YAML or JSON file, from which `load` reads equal definitions.
-
-    The suffix of the path determines the format.
-    """
-    path = Path(path)
-    path.write_text(definitions_to_text(definitions, _format_of(path)), encoding="utf-8")
-
-
-def _format_of(path: Path) -> Format:
-    try:
-        return FORMATS[path.suffix.lower()]
-    except KeyError:
-        hint = f"use one of {', '.join(FORMATS)}"
-        raise _unreadable(path, f"unsupported file extension: {path.suffix}", hint) from None
-
-
-def text_of(path: Path) -> str:
-    """Return the text of a definition file; raise `DefinitionError` if the file is unreadable or too large."""
-    try:
-        if path.stat().st_size > 4 * MAX_TEXT:
-            raise _unreadable(path, f"failed to read file {path}: it has more than {4 * MAX_TEXT} bytes")
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise _unreadable(path, f"failed to read file {path}: not UTF-8 at byte {error.start}") from error
-    except OSError as error:
-        raise _unreadable(path, f"failed to read file {path}: {error.strerror}") from error
-
-
-def _unreadable(path: Path, message: str, hint: str | None = None) -> DefinitionError:
-    return DefinitionError([Problem(message, hint=hint)], str(path))
-
-
-def _with_file_name(problem: Problem, path: Path) -> Problem:
-    where = f"{path.name}:{problem.line}:{problem.column}" if problem.line else path.name
-    return replace(problem.at(0, 0), message=f"{where}: {problem.message}", place=())
 
 
 # --- modules ---------------------------------------------------------------------------------------------------------

@@ -30,91 +30,6 @@ from divebook.events.upcast import FORM, upcast
 from divebook.events.values import ByHash, normalize, tag, untag
 from divebook.text.format import visible
 
-# --- compiled checks of payloads ---
-#
-# `valid_data` checks each payload before it is recorded. The generic check (`checked_data`) interprets the declared
-# type of each field, which is slow. Nearly all payloads hold plain values of the declared types, so each class gets a
-# compiled function that tests each field once.
-
-
-DataFunction: TypeAlias = Callable[[Any], dict[str, Any]]
-"""Function that returns the plain data of a payload; raises InvalidEventError for a wrong field."""
-
-_CONDITIONS: Mapping[Any, str] = {
-    str: "t is not str",
-    bool: "t is not bool",
-    int: "not (t is int and -WHOLE <= v < WHOLE)",
-    float: "not (t is float and v - v == 0)",  # false for infinities and NaN: their difference is NaN
-    Mapping[str, Any]: "t is not dict",
-    Sequence[Any]: "t is not list and t is not tuple",
-}
-
-
-def compile_data_function(kind: type[Payload], fallback: DataFunction) -> DataFunction:
-    """Return a compiled function from a payload of one class to its plain data, which also checks all fields.
-
-    The compiled function calls `fallback` if a field is wrong or not of a plain type.
-
-    For a class with the fields ``name: str`` and ``visit: int | None`` it is::
-
-        def plain(payload):
-            data = {}
-            v = payload.name
-            t = type(v)
-            if t is not str: return fallback(payload)
-            data["name"] = v
-            v = payload.visit
-            if v is not None:
-                t = type(v)
-                if (not (t is int and -WHOLE <= v < WHOLE)): return fallback(payload)
-                data["visit"] = v
-            return data
-
-    The fallback is `checked_data`, which raises an error that describes the wrong field. Where the compiled function
-    returns data, both return the same (test_what_the_compiled_check_lets_pass_is_what_the_other_gives).
-    """
-    if kind is StateMutated:
-        return _state_mutated_data(fallback)
-    if kind.to_data is not Payload.to_data:
-        return fallback
-    lines = [f"def plain(payload):\n data = { ({FORM: kind.form} if kind.form else {})!r}"]
-    lines += [_field_lines(name, hint) for name, hint in declared(kind).items()]
-    names: dict[str, Any] = {"WHOLE": WHOLE, "fallback": fallback}
-    exec("\n".join([*lines, " return data"]), names)  # noqa: S102 - as dataclasses do, of our own classes
-    plain: DataFunction = names["plain"]
-    return plain
-
-
-def _field_lines(name: str, hint: Any) -> str:
-    """Return the source lines that check one field and copy it into `data`, or return the result of the fallback."""
-    read = f" v = payload.{name}"
-    copy = f"data[{name!r}] = v"
-    if hint is Any:
-        return f"{read}\n if v is not None: {copy}"
-    choices = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-    unfit = " and ".join(f"({_CONDITIONS[choice]})" for choice in choices if choice in _CONDITIONS) or "True"
-    if types.NoneType not in choices:
-        return f"{read}\n t = type(v)\n if {unfit}: return fallback(payload)\n {copy}"
-    return f"{read}\n if v is not None:\n  t = type(v)\n  if {unfit}: return fallback(payload)\n  {copy}"
-
-
-def _state_mutated_data(fallback: DataFunction) -> DataFunction:
-    """Return the data function for `StateMutated`, whose field contains `Mutation` objects."""
-
-    def plain(payload: StateMutated) -> dict[str, Any]:
-        mutations = payload.mutations
-        if type(mutations) is not tuple:
-            return fallback(payload)
-        data: list[dict[str, Any]] = []
-        for mutation in mutations:
-            if type(mutation) is not Mutation:
-                return fallback(payload)
-            data.append(mutation.to_data())
-        return {"mutations": data}
-
-    return plain
-
-
 P = TypeVar("P", bound=Payload)
 
 MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
@@ -422,6 +337,91 @@ def checked_data(payload: Payload) -> dict[str, Any]:
     return data
 
 
+# --- compiled checks of payloads ---
+#
+# `valid_data` checks each payload before it is recorded. The generic check (`checked_data`) interprets the declared
+# type of each field, which is slow. Nearly all payloads hold plain values of the declared types, so each class gets a
+# compiled function that tests each field once.
+
+
+DataFunction: TypeAlias = Callable[[Any], dict[str, Any]]
+"""Function that returns the plain data of a payload; raises InvalidEventError for a wrong field."""
+
+_CONDITIONS: Mapping[Any, str] = {
+    str: "t is not str",
+    bool: "t is not bool",
+    int: "not (t is int and -WHOLE <= v < WHOLE)",
+    float: "not (t is float and v - v == 0)",  # false for infinities and NaN: their difference is NaN
+    Mapping[str, Any]: "t is not dict",
+    Sequence[Any]: "t is not list and t is not tuple",
+}
+
+
+def compile_data_function(kind: type[Payload], fallback: DataFunction) -> DataFunction:
+    """Return a compiled function from a payload of one class to its plain data, which also checks all fields.
+
+    The compiled function calls `fallback` if a field is wrong or not of a plain type.
+
+    For a class with the fields ``name: str`` and ``visit: int | None`` it is::
+
+        def plain(payload):
+            data = {}
+            v = payload.name
+            t = type(v)
+            if t is not str: return fallback(payload)
+            data["name"] = v
+            v = payload.visit
+            if v is not None:
+                t = type(v)
+                if (not (t is int and -WHOLE <= v < WHOLE)): return fallback(payload)
+                data["visit"] = v
+            return data
+
+    The fallback is `checked_data`, which raises an error that describes the wrong field. Where the compiled function
+    returns data, both return the same (test_what_the_compiled_check_lets_pass_is_what_the_other_gives).
+    """
+    if kind is StateMutated:
+        return _state_mutated_data(fallback)
+    if kind.to_data is not Payload.to_data:
+        return fallback
+    lines = [f"def plain(payload):\n data = { ({FORM: kind.form} if kind.form else {})!r}"]
+    lines += [_field_lines(name, hint) for name, hint in declared(kind).items()]
+    names: dict[str, Any] = {"WHOLE": WHOLE, "fallback": fallback}
+    exec("\n".join([*lines, " return data"]), names)  # noqa: S102 - as dataclasses do, of our own classes
+    plain: DataFunction = names["plain"]
+    return plain
+
+
+def _field_lines(name: str, hint: Any) -> str:
+    """Return the source lines that check one field and copy it into `data`, or return the result of the fallback."""
+    read = f" v = payload.{name}"
+    copy = f"data[{name!r}] = v"
+    if hint is Any:
+        return f"{read}\n if v is not None: {copy}"
+    choices = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    unfit = " and ".join(f"({_CONDITIONS[choice]})" for choice in choices if choice in _CONDITIONS) or "True"
+    if types.NoneType not in choices:
+        return f"{read}\n t = type(v)\n if {unfit}: return fallback(payload)\n {copy}"
+    return f"{read}\n if v is not None:\n  t = type(v)\n  if {unfit}: return fallback(payload)\n  {copy}"
+
+
+def _state_mutated_data(fallback: DataFunction) -> DataFunction:
+    """Return the data function for `StateMutated`, whose field contains `Mutation` objects."""
+
+    def plain(payload: StateMutated) -> dict[str, Any]:
+        mutations = payload.mutations
+        if type(mutations) is not tuple:
+            return fallback(payload)
+        data: list[dict[str, Any]] = []
+        for mutation in mutations:
+            if type(mutation) is not Mutation:
+                return fallback(payload)
+            data.append(mutation.to_data())
+        return {"mutations": data}
+
+    return plain
+
+
 class _DataFunctions(dict[type, DataFunction]):
     """Compiled data functions by payload class, each compiled when the first payload of its class is checked."""
 
@@ -448,6 +448,9 @@ def checked(payload: P) -> P:
     """
     encode(valid_data(payload), payload.event_type)
     return payload
+
+
+# --- whole events ---
 
 
 def event_to_dict(event: Event) -> dict[str, Any]:
