@@ -34,7 +34,7 @@ from divebook.errors import (
 from divebook.runtime.driver import Driver
 from divebook.store.leases import WORKER_SECONDS, Owner, WorkerRecord
 from divebook.text.arguments import describe
-from divebook.text.ranges import COUNT, SECONDS
+from divebook.text.ranges import COUNT, SECONDS, wait_limit
 from divebook.text.redaction import logger
 from divebook.workflow.definition import Definitions
 from divebook.workflow.resources import ScheduleDefinition
@@ -193,12 +193,14 @@ class Worker:
     def wait_until_idle(self, timeout: float | None = None) -> bool:
         """Wait until it drives nothing and its queues have no execution for it.
 
-        `timeout` is in seconds. Return False after it, or if the worker takes no more executions.
+        `timeout` is in seconds. Return False after it, or if the worker takes no more executions. Raises ValueError for
+        a timeout that is not a number.
         """
+        limit = wait_limit(timeout)
         with self._checked:
             last_check = self._checks
             self._news.set()
-            self._checked.wait_for(lambda: self._idle_check > last_check or not self.is_running, timeout)
+            self._checked.wait_for(lambda: self._idle_check > last_check or not self.is_running, limit)
             return self._idle_check > last_check
 
     def drain(self, patience: float = PATIENCE) -> None:

@@ -1,10 +1,10 @@
 """All checks: ``python -m tests [--fast] [--campaigns] [--browser] [--all-pythons] [pytest arguments]``.
 
-Style, types, import contracts, the front end (built once, for every Python), the suite on the other Pythons of this
-machine if asked for, the suite on this Python, and, if asked for, the tests that drive a browser or build environments
-of their own: one at a time, since they would slow each other down. Campaigns that attack divebook for minutes, and
-tests that wait for kernels, containers and other processes, run if asked for. With ``DIVEBOOK_REQUIRE=all``, as in
-continuous integration, everything runs. Stops at the first failure.
+Style, types, import contracts, the front end (built once, for every Python), parts of the suite on the other Pythons of
+this machine if asked for, the suite on this Python, and, if asked for, the tests that drive a browser or build
+environments of their own: one at a time, since they would slow each other down. Campaigns that attack divebook for
+minutes, and tests that wait for kernels, containers and other processes, run if asked for. With
+``DIVEBOOK_REQUIRE=all``, as in continuous integration, everything runs. Stops at the first failure.
 
 ``--fast`` is for development: style, types and contracts, and the tests of the packages that differ from the branch
 ``main`` (on ``main`` itself: from the commit before), uncommitted changes included, without those that take long.
@@ -77,6 +77,9 @@ CAMPAIGNS = (*ATTACKS, *PROCESSES)
 and other processes."""
 ON_ONE_PYTHON = tuple(f"--ignore={place}" for place in (*CAMPAIGNS, *TEXTS))
 """What is the same on every Python: campaigns, and tests that read the project's own text."""
+ON_EVERY_PYTHON = ("tests/engine", "tests/events", "tests/runtime", "tests/scripting", "tests/text", "tests/workflow")
+"""Tests of code that depends on the version: syntax trees, annotations, tasks, encoders and names of errors. Of the
+other tests, each further Python runs its share."""
 TESTS_OF = {
     "environment": ("tests/test_environment.py", "tests/test_taking_in.py"),
     "interrupts.py": ("tests/test_interrupts.py",),
@@ -141,14 +144,23 @@ def find_python(version):
     return None
 
 
-def run_on(version, python, arguments):
-    """Run the suite on another interpreter, in an environment of its own."""
+def other_files(version, versions):
+    """Return the test files that one of several other Pythons leaves to the rest, so that each file runs on one."""
+    files = sorted(str(file.relative_to(ROOT)) for file in (ROOT / "tests").rglob("test_*.py"))
+    files = [file for file in files if not file.startswith(ON_EVERY_PYTHON)]
+    share = versions.index(version)
+    return [file for number, file in enumerate(files) if number % len(versions) != share]
+
+
+def run_on(version, python, versions, arguments):
+    """Run a part of the suite on another interpreter, one of several versions, in an environment of its own."""
     place = ROOT / ".venvs" / version
     inside = place / "bin" / "python"
     if not inside.exists():
         run(f"environment for Python {version}", [python, "-m", "venv", str(place)])
     run(f"install on Python {version}", [str(inside), "-m", "pip", "install", "-q", "-e", ".[test]"], quiet=True)
-    command = [str(inside), "-m", "pytest", "-q", "-x", *PARALLEL, *ON_ONE_PYTHON, *arguments]
+    ignored = [f"--ignore={file}" for file in other_files(version, versions)]
+    command = [str(inside), "-m", "pytest", "-q", "-x", *PARALLEL, *ON_ONE_PYTHON, *ignored, *arguments]
     run(f"tests on Python {version}", command, quiet=True)
 
 
@@ -205,7 +217,8 @@ def main():
         "--all-pythons",
         action="store_true",
         default=os.environ.get("DIVEBOOK_REQUIRE") == "all",
-        help="run the suite on every supported Python of this machine (always so with DIVEBOOK_REQUIRE=all)",
+        help="run a part of the suite on each other supported Python of this machine (always so with "
+        "DIVEBOOK_REQUIRE=all)",
     )
     parser.add_argument(
         "--browser",
@@ -228,8 +241,9 @@ def main():
         for check in [threads.submit(run, name, command, quiet=True) for name, command in checks().items()]:
             check.result()
     if options.all_pythons:
-        for version, python in other_pythons().items():
-            run_on(version, python, arguments)
+        pythons = other_pythons()
+        for version, python in pythons.items():
+            run_on(version, python, list(pythons), arguments)
     if named:  # tests that somebody chose run as they are named
         raise SystemExit(suite(*arguments))
     left_out = () if options.campaigns else tuple(f"--ignore={place}" for place in CAMPAIGNS)

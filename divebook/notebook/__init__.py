@@ -1,1 +1,1 @@
-"""The Jupyter face: magics, the session that they work in, and runs that show themselves."""
+"""Integration with Jupyter: the magics ``%dive`` and ``%%dive``, the session of a notebook, and the display of runs."""

@@ -1,4 +1,4 @@
-"""Errors in cells, shown as a few lines instead of a traceback: the error, its place in the cell, and the next step."""
+"""Short display of errors in cells: instead of a traceback, the error, its line in the cell, and the next step."""
 
 from __future__ import annotations
 
@@ -21,13 +21,17 @@ CARD_WIDTH = 110
 
 @contextmanager
 def located(line: tuple[int, str] | None) -> Iterator[None]:
-    """Add the number and text of a line of the cell to errors of the block; `line` is None if the cell has one line."""
+    """Add the number and text of a line in the cell to errors that are raised in the block.
+
+    `line` is None for a cell of one line; errors then stay unchanged.
+    """
     try:
         yield
     except UsageError as error:
         where = "" if line is None else f"cell line {line[0]}: "
         raise UsageError(shared().text(f"{where}{error}")) from None
     except DivebookError as error:
+        # An error with a short form already states its place.
         if line is not None and not hasattr(error, "_render_traceback_"):
             name = type(error).__name__
             message = error_lines(error)[0].removeprefix(f"{name}: ")
@@ -37,7 +41,9 @@ def located(line: tuple[int, str] | None) -> Iterator[None]:
 
 @contextmanager
 def short_errors(cell: Sequence[str] = (), positions: Positions | None = None) -> Iterator[None]:
-    """Show errors of divebook from the block as a few lines instead of a traceback. They are raised, so the cell fails.
+    """Display errors of divebook that are raised in the block as a few lines instead of a traceback.
+
+    The errors are raised again, so that the cell fails.
 
     Parameters
     ----------
@@ -55,12 +61,16 @@ def short_errors(cell: Sequence[str] = (), positions: Positions | None = None) -
 
 
 def show_as(error: BaseException, lines: Sequence[str]) -> None:
-    """Make IPython show an error as these lines, without secrets."""
+    """Replace the traceback that IPython shows for an error by these lines; secrets are removed."""
+    # IPython calls this method of an error, if it exists, instead of formatting the traceback.
     error.__dict__["_render_traceback_"] = lambda: [shared().text(line) for line in lines]
 
 
 def error_lines(error: DivebookError, cell: Sequence[str] = (), positions: Positions | None = None) -> list[str]:
-    """Return an error as lines of text; a `DefinitionError` with each problem and its place in the cell."""
+    """Return the lines that a cell shows for an error.
+
+    A `DefinitionError` is shown with each of its problems, and with the lines of the cell that contain them.
+    """
     kind = type(error).__name__
     if isinstance(error, SetupError) and error.place and positions:
         problem = Problem(str(error)).at(*nearest_position(error.place, positions))
@@ -78,17 +88,21 @@ def error_lines(error: DivebookError, cell: Sequence[str] = (), positions: Posit
 
 
 def problem_text(problem: Problem) -> str:
-    """Return a problem of a cell as one line: ``cell line 3, column 5: unknown key 'Promt' (...)``."""
+    """Return one problem of a definition as a line: ``cell line 3, column 5: unknown key 'Promt' (...)``."""
     where = f"cell line {problem.line}, column {problem.column}: " if problem.line else ""
     hint = f" ({problem.hint})" if problem.hint else ""
     return visible(f"{where}{problem.message}{hint}")
 
 
 def _pointer(problem: Problem, cell: Sequence[str]) -> list[str]:
-    """Return the line of a problem with a mark below its column; nothing if the line is unknown or too long."""
+    """Return the line of the cell that contains a problem, and a line with a mark below the column.
+
+    The list is empty if the line number is unknown, or the line is too long.
+    """
     if not 1 <= problem.line <= len(cell):
         return []
     line = cell[problem.line - 1]
+    # The mark would be at the wrong column if cleaning changed the line.
     if not line.strip() or len(line) > CARD_WIDTH or one_line(line, CARD_WIDTH) != " ".join(line.split()):
         return []
     return [f"    {line}", f"    {' ' * (problem.column - 1)}^"]

@@ -1,4 +1,4 @@
-"""Cells that define agents and workflows (``%%dive``), and code cells of a notebook that run without a kernel."""
+"""Cells with definitions (``%%dive``), and execution of the code cells of a notebook without a kernel."""
 
 from __future__ import annotations
 
@@ -36,20 +36,23 @@ USAGE = (
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell with definitions. Its first line determines how the lines below are read."""
+    """Text of a ``%%dive`` cell with definitions, and the settings of its first line."""
 
     text: str
-    """The lines below the first one."""
+    """The lines of the cell below the first line."""
     body: Body = "file"
     name: str | None = None
     dialect: Dialect = OWN
     lines_above: int = 1
-    """Lines of the cell before the text."""
+    """Number of lines of the cell before `text`."""
     number: int = 0
-    """Number of its execution, 0 if unknown."""
+    """Execution count of the cell; 0 if unknown."""
 
     def read(self) -> Definitions:
-        """Return its definitions. Line numbers of a `DefinitionError` count from the top of the cell."""
+        """Parse the definitions of the cell.
+
+        Line numbers of a `DefinitionError` count from the top of the cell.
+        """
         return read_definitions(
             self.text,
             source_name=f"Cell [{self.number}]" if self.number else "cell",
@@ -61,12 +64,15 @@ class Cell:
 
     @property
     def lines(self) -> Sequence[str]:
-        """The lines of the whole cell, with those above the text empty."""
+        """The lines of the whole cell; the lines before `text` are empty."""
         return [""] * self.lines_above + self.text.splitlines()
 
 
 def parse_cell(line: str, text: str, lines_above: int = 1, scope: Names | None = None, number: int = 0) -> Cell:
-    """Return the cell of a first line (without ``%%dive``) and a body; raise `UsageError` if the line is wrong."""
+    """Parse the first line of a ``%%dive`` cell (without ``%%dive``), and return the cell.
+
+    `UsageError` is raised if the line is invalid.
+    """
     arguments = parse(split(line), {}, {"--dialect": "dialect"}, inputs=False, names=scope)
     dialect = arguments.options.get("dialect", OWN)
     if dialect not in DIALECTS:
@@ -81,7 +87,10 @@ def parse_cell(line: str, text: str, lines_above: int = 1, scope: Names | None =
 
 
 def scripted_agent(line: str) -> str | None:
-    """Return the agent of ``%%dive script AGENT``, from the line without ``%%dive``; None for a cell of definitions."""
+    """Return the agent name of the first line ``%%dive script AGENT``; None for a cell with definitions.
+
+    `line` is the first line without ``%%dive``.
+    """
     kind, *names = split(line) or ("",)
     if kind != SCRIPT:
         return None
@@ -91,7 +100,7 @@ def scripted_agent(line: str) -> str | None:
 
 
 def define_cell(session: Session, line: str, text: str, lines_above: int, names: Names, *, number: int) -> None:
-    """Add the agents and workflows of a cell to the session, or the script of an agent, and print the changes.
+    """Add the definitions of a ``%%dive`` cell to the session, or set the script of an agent; print the changes.
 
     Parameters
     ----------
@@ -119,7 +128,7 @@ def define_cell(session: Session, line: str, text: str, lines_above: int, names:
 
 
 def confirmation(change: Defined) -> str:
-    """Return the lines that list what a cell defined and replaced, with its warnings."""
+    """Return the text that a ``%%dive`` cell prints: the added and replaced definitions, and warnings."""
     lines = []
     if change.defined:
         lines.append(f"defined {', '.join(change.defined)}")
@@ -132,13 +141,15 @@ def confirmation(change: Defined) -> str:
 # --- code cells that run without a kernel ----------------------------------------------------------------------------
 
 CELL_FILE_PREFIX = "<ipython-input"
-"""Beginning of the file names under which IPython compiles cells."""
+"""Prefix of the file names under which IPython compiles cells."""
 
 
 def run_cells(cells: Iterable[tuple[int, str]], path: Path) -> list[Any]:
-    """Run numbered code cells of a notebook in a shell of this process; return the values of the variables they set.
+    """Run code cells of a notebook in an IPython shell of this process; return the values of all variables that they
+    set.
 
-    Their output goes to stderr, so that it does not mix with results on stdout.
+    `cells` are pairs of the number and the code of a cell. Their output goes to stderr, so that it does not mix with
+    results on stdout.
 
     Raises
     ------
@@ -168,7 +179,7 @@ def _run(shell: InteractiveShell, source: str, where: str) -> None:
 
 @contextlib.contextmanager
 def _without_tracebacks(shell: InteractiveShell) -> Iterator[None]:
-    """Stop a shell from printing tracebacks of errors that are raised anyway."""
+    """Stop a shell from printing tracebacks in the block. The errors are raised by `_run` anyway."""
     names = ("showtraceback", "showsyntaxerror")
     for name in names:
         setattr(shell, name, lambda *_, **__: None)
@@ -180,9 +191,9 @@ def _without_tracebacks(shell: InteractiveShell) -> Iterator[None]:
 
 
 def _line(error: BaseException, source: str) -> int | None:
-    """Return the line of the cell that raised an error; None if no frame is in a cell.
+    """Return the number of the line in a cell that raised an error; None if the traceback contains no cell.
 
-    IPython counts without the empty lines at the top of a cell.
+    IPython does not count the empty lines at the top of a cell, so they are added.
     """
     above = source[: len(source) - len(source.lstrip())].count("\n")
     if isinstance(error, SyntaxError):

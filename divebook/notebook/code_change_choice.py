@@ -1,7 +1,7 @@
-"""Buttons in a cell whose code changed since its last run: run again, keep the old run, or reuse completed calls.
+"""Buttons for a cell whose code has changed since its last run: run again, keep the old run, or reuse completed calls.
 
-The cell waits until a button is pressed. Where no browser shows the buttons, or the kernel is interrupted, the cell
-fails with a `CodeChangedError` that names the commands.
+The cell waits until a person presses a button. If no browser shows the buttons, or the kernel is interrupted, the cell
+fails with a `CodeChangedError` that names the equivalent options of ``%dive run``.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 LABELS = {AGAIN: "Run again", KEEP: "Keep the old run", REUSE: "Reuse and run"}
 CHOICE_TIMEOUT = 15.0
-"""Seconds after which a cell takes the default choice, if there is one, so that Run All reaches its end."""
+"""Seconds after which the default choice is made, if there is one. Run All is then not blocked for ever."""
 
 
 async def await_choice(error: CodeChangedError) -> Run:
-    """Show the choices of an error, await one, and return the run that it starts or keeps.
+    """Show the choices of an error as buttons, and await a choice; return the run of the choice.
 
     Raises
     ------
@@ -40,6 +40,7 @@ async def await_choice(error: CodeChangedError) -> Run:
         No browser shows the buttons and there is no default choice, or the kernel was interrupted.
     """
     with _buttons(error) as output:
+        # Without a browser no button can be pressed, and the cell would wait for ever.
         if not await browser_shows(output):
             return _run_of_default(error)
         deadline = _deadline(error)
@@ -49,7 +50,10 @@ async def await_choice(error: CodeChangedError) -> Run:
 
 
 def wait_for_choice(error: CodeChangedError) -> Run:
-    """Wait for a choice like `await_choice`, but block."""
+    """Show the choices of an error as buttons, and block until a choice; return the run of the choice.
+
+    Raises the same errors as `await_choice`.
+    """
     with _buttons(error) as output:
         if not interruptible_wait(output.view.greeted, GREETING_TIMEOUT):
             return _run_of_default(error)
@@ -61,11 +65,11 @@ def wait_for_choice(error: CodeChangedError) -> Run:
 
 
 class ChoiceOutput:
-    """The buttons of a `CodeChangedError` in the present cell."""
+    """Output of the current cell that shows the choices of a `CodeChangedError` as buttons."""
 
     def __init__(self, error: CodeChangedError) -> None:
         self.choice = ""
-        """Name of the first button that was pressed; empty before."""
+        """Name of the button that was pressed first; empty if none was pressed yet."""
         choices = [
             Choice(name=name, label=LABELS[name], told=description) for name, description in error.choices.items()
         ]
@@ -76,14 +80,14 @@ class ChoiceOutput:
 
     @property
     def is_watched(self) -> bool:
-        """True if a browser shows the buttons, and its messages arrive."""
+        """True if a browser shows the buttons and the kernel receives its messages."""
         return self.view.greeted.is_set()
 
     def _choose(self, name: str) -> None:
         self.choice = self.choice or name
 
     def remove(self) -> None:
-        """Remove the buttons. The cell then shows the run, or the error."""
+        """Remove the buttons from the cell, which then shows the run or the error."""
         self._output.update(NOTHING, raw=True)
         self.view.retire()
 
@@ -95,7 +99,10 @@ def _text(error: CodeChangedError) -> str:
 
 
 def static_bundle(error: CodeChangedError) -> dict[str, str]:
-    """Return the text and HTML that a page without a kernel shows: the choices as options of ``%dive run``."""
+    """Return the choices as text and HTML, by MIME type, for pages without a kernel.
+
+    The choices are shown as options of ``%dive run``.
+    """
     items = [
         f"<li><code>--changed {html.escape(name)}</code>: {html.escape(description)}</li>"
         for name, description in error.choices.items()
@@ -106,7 +113,7 @@ def static_bundle(error: CodeChangedError) -> dict[str, str]:
 
 @contextmanager
 def _buttons(error: CodeChangedError) -> Iterator[ChoiceOutput]:
-    """Show the buttons while the block runs; an interrupt in the block raises the error itself."""
+    """Show the choices of an error as buttons during the block. An interrupt in the block raises the error."""
     output = ChoiceOutput(error)
     try:
         yield output
@@ -117,19 +124,19 @@ def _buttons(error: CodeChangedError) -> Iterator[ChoiceOutput]:
 
 
 def _deadline(error: CodeChangedError) -> float:
-    """Return the time at which the default choice is made; infinite where a person must choose."""
+    """Return the monotonic time at which the default choice is made; infinite without a default choice."""
     return math.inf if error.default is None else time.monotonic() + CHOICE_TIMEOUT
 
 
 def _run_of_default(error: CodeChangedError) -> Run:
-    """Return the run of the default choice; raise the error where a person must choose."""
+    """Return the run of the default choice; raise the error if none exists."""
     if error.default is None:
         raise error
     return _run_of(error, error.default)
 
 
 def _run_of(error: CodeChangedError, choice: str) -> Run:
-    """Return the run that a choice starts or keeps, and print its remark."""
+    """Make a choice: return the run that it starts or keeps, and print the remark of the run."""
     run: Run = error.begin(choice)
     if run.remark:
         print_answer(run.remark)

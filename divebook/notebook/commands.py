@@ -1,6 +1,7 @@
-"""Sub-commands of ``%dive``, and the parser for their words, options, inputs and Python expressions.
+"""Sub-commands of ``%dive``, and the parser for the words, options, inputs and Python expressions of a line.
 
-A sub-command is a method with the decorator `command`. Its docstring is its help and declares its syntax:
+A sub-command is a method with the decorator `command`. The docstring of the method is its help text. It also declares
+the syntax of the sub-command:
 
 - a line that starts with ``--name`` declares an option, with a value if a word follows after one space (``--tag TAG``);
   ``-n,`` before it declares a short spelling;
@@ -39,16 +40,19 @@ _NAME = re.compile(r"[^\W\d]\w*")
 _CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
 _REPLACED_BY_IPYTHON = re.compile(r"\$(?:[^\W\d]|[(\[{$])|(?<!\{)\{[^\W\d][^{}:]*\}(?!\})")
 _MAX_SHOWN = 60
-"""Characters of a text or message in an error."""
+"""Maximum number of characters of a text or message that an error quotes."""
 
 
 def is_expression(text: str) -> bool:
-    """Return whether a word is a Python expression."""
+    """Return whether a word of a line is a Python expression (``$name``, ``$(...)``)."""
     return _EXPRESSION_START.match(text) is not None
 
 
 def expression_end(line: str, start: int) -> int:
-    """Return the end of the expression that starts at a ``$``: the first white space outside brackets and quotes."""
+    """Return the index behind a Python expression that starts with ``$`` at `start`.
+
+    The expression ends at the first white space outside brackets and quotes.
+    """
     expected: list[str] = []
     position = start + 1
     while position < len(line) and (expected or not line[position].isspace()):
@@ -67,7 +71,7 @@ def expression_end(line: str, start: int) -> int:
 
 
 def _string_end(line: str, start: int) -> int:
-    """Return the end of the Python string that starts at a quote."""
+    """Return the index behind a Python string that starts with a quote at `start`."""
     quote = line[start]
     string = re.compile(rf"{quote}(?:\\.|[^\\{quote}])*{quote}").match(line, start)
     if string is None:
@@ -77,14 +81,14 @@ def _string_end(line: str, start: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The variables that expressions may use."""
+    """The variables that Python expressions of a line may use."""
 
     variables: Mapping[str, Any] = field(default_factory=dict)
     user_names: Sequence[str] | None = None
-    """The names to suggest in errors: those of the user, without IPython's own. None suggests all."""
+    """Names to suggest in errors: the user's variables, without IPython's. None: suggest all variables."""
 
     def value(self, what: str, text: str) -> Any:
-        """Return the value of ``$expression``.
+        """Evaluate a Python expression, written as ``$expression``.
 
         Parameters
         ----------
@@ -118,7 +122,10 @@ class Names:
 
 
 def as_word(what: str, text: str, value: Any) -> str:
-    """Return the value of an expression as a word: a string, number or path, or the ``id`` or ``name`` of an object."""
+    """Convert the value of an expression to a word of the line.
+
+    The value is a string, number or path, or an object with an ``id`` or ``name``. Other values raise `UsageError`.
+    """
     for candidate in (value, getattr(value, "id", None), getattr(value, "name", None)):
         if isinstance(candidate, str):
             return candidate
@@ -130,14 +137,17 @@ def as_word(what: str, text: str, value: Any) -> str:
 
 
 def refuse_inside(what: str, text: str) -> None:
-    """Raise `UsageError` for a text in which IPython would replace something. Single quotes around it allow it."""
+    """Raise `UsageError` if IPython would replace variables inside a text, such as ``{name}``.
+
+    A text in single quotes is allowed.
+    """
     if not any(_REPLACED_BY_IPYTHON.search(part) for part in _unquoted_parts(text)):
         return
     raise UsageError(f"{what}: nothing is replaced inside {one_line(text, _MAX_SHOWN)}; {_advice(text)}")
 
 
 def _advice(text: str) -> str:
-    """Return the form to write in place of a text that looks like Python."""
+    """Return the advice of an error: the correct form of a text that looks like Python."""
     match = re.fullmatch(r"\$?\{([^{}]+)\}", text) or re.fullmatch(r"[\"]?\$+([\w.]+)[\"]?", text)
     if match:
         return f"write ${match[1]} for the value, or '{text.strip(chr(34))}' for that text"
@@ -149,7 +159,10 @@ def _advice(text: str) -> str:
 
 
 def _unquoted_parts(text: str) -> Iterable[str]:
-    """Yield the parts outside single quotes. Quotes count at the start of a text or, in brackets, of a value."""
+    """Yield the parts of a text that are not in single quotes.
+
+    A quote counts only at the start of the text or, in brackets, at the start of a value.
+    """
     if text[:1] == "'":
         return
     if text[:1] not in {"[", "{"}:
@@ -163,36 +176,40 @@ def _unquoted_parts(text: str) -> Iterable[str]:
 
 _KEY = re.compile(r"([^\W\d][\w.-]*)=")
 _LONG_KEY = re.compile(r"(?:--)?[^\W\d][\w.:-]*=")
-"""A key as in `_KEY`, the second question of a step (``step:2=``), or an option."""
+"""Pattern of the start of a word with a value: ``key=``, ``step:2=`` (second question of a step) or ``--option=``."""
 REPEATED = ("answer", "include", "input", "label", "prompt", "result", "set", "tag", "untag")
-"""Options that may be repeated. Their values are joined by line breaks."""
+"""Options that a line may contain several times. Their values are joined by line breaks."""
 _TEXT_TYPES = ("string", "str", "text")
 
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """The words, options and values that follow a sub-command."""
+    """The parsed words, options and inputs that follow a sub-command of ``%dive``."""
 
     words: tuple[str, ...] = ()
     inputs: Mapping[str, str] = field(default_factory=dict)
-    """Values of ``key=value`` as text, not parsed yet."""
+    """The text of each ``key=value`` by key. The values are not parsed yet."""
     options: Mapping[str, str] = field(default_factory=dict)
-    """By long name; a flag has the value ``""``."""
+    """The value of each option by its long name; empty for an option without a value."""
     data: Mapping[int, Any] = field(default_factory=dict)
-    """By position: the values of words of the form ``$expression`` that may be any object."""
+    """Values of Python expressions that may be any object, by the position of the word."""
     names: Names = Names()
-    """The variables that expressions may use."""
+    """The variables that Python expressions of the line may use."""
 
     def has(self, flag: str) -> bool:
-        """Return whether the line has an option."""
+        """Return whether the line contains an option."""
         return flag in self.options
 
     def several(self, name: str) -> list[str]:
-        """Return all values of an option that may be repeated."""
+        """Return all values of an option that a line may contain several times."""
         return [value for value in self.options.get(name, "").split("\n") if value]
 
     def only_word(self, what: str, advice: str = "") -> str:
-        """Return the one word; raise `UsageError`, which ends with the advice, if there is not exactly one."""
+        """Return the only word of the line.
+
+        If the line has no word or several words, raise `UsageError` with `what` as the name of the word and `advice` at
+        the end.
+        """
         if len(self.words) != 1:
             words = " ".join(self.words) or "nothing"
             raise UsageError(f"one {what} is needed here, found {words}{advice}")
@@ -200,9 +217,10 @@ class Arguments:
 
 
 def split(line: str) -> list[str]:
-    """Return the words of a line. Quotes and brackets keep a word together as in YAML, or after ``$`` as in Python.
+    """Split a line into words.
 
-    A quote counts only at the start of a word or value, so that ``name=O'Brien`` is one word.
+    Quotes and brackets keep a word together, as in YAML, or after ``$`` as in Python. A quote counts only at the start
+    of a word or value, so that ``name=O'Brien`` is one word.
 
     >>> split("run audit names=[a, 'b c'] title='two words' who=O'Brien")
     ['run', 'audit', "names=[a, 'b c']", "title='two words'", "who=O'Brien"]
@@ -220,7 +238,7 @@ def split(line: str) -> list[str]:
 
 
 def _word_end(line: str, start: int) -> int:
-    """Return the end of the word that starts at a position."""
+    """Return the index behind the word that starts at `start`."""
     key = _LONG_KEY.match(line, start)
     position = key.end() if key else start
     if is_expression(line[position:]):
@@ -235,7 +253,10 @@ def _word_end(line: str, start: int) -> int:
 
 
 def _quote_end(line: str, start: int) -> int:
-    r"""Return the end of a YAML string. Inside, ``''`` (in single quotes) and ``\"`` (in double quotes) are quotes."""
+    r"""Return the index behind a YAML string that starts at `start`.
+
+    ``''`` inside single quotes, and ``\"`` inside double quotes, do not end the string.
+    """
     quote = line[start]
     position = start + 1
     while position < len(line):
@@ -250,7 +271,7 @@ def _quote_end(line: str, start: int) -> int:
 
 
 def _bracket_end(line: str, start: int) -> int:
-    """Return the end of a YAML list or mapping in brackets."""
+    """Return the index behind a YAML list or mapping in brackets that starts at `start`."""
     expected = [BRACKETS[line[start]]]
     position = start + 1
     while position < len(line):
@@ -277,7 +298,7 @@ def parse(
     names: Names | None = None,
     data_word: int | None = None,
 ) -> Arguments:
-    """Return the words of a line as options, inputs and plain words.
+    """Parse the words of a line into options, inputs and plain words.
 
     Parameters
     ----------
@@ -321,7 +342,7 @@ def parse(
 
 
 def _text(what: str, word: str, names: Names | None) -> str:
-    """Return a word without its quotes, or the value of its expression as text."""
+    """Return a word as text: without its quotes, or the value of its Python expression."""
     if names is not None and is_expression(word):
         return as_word(what, word, names.value(what, word))
     if names is not None:
@@ -332,7 +353,10 @@ def _text(what: str, word: str, names: Names | None) -> str:
 def _option(
     spelling: str, value: str | None, remaining: Iterable[str], flags: Mapping[str, str], valued: Mapping[str, str]
 ) -> tuple[str, str]:
-    """Return the long name of an option and its value, which may be the next of the `remaining` words."""
+    """Return the long name and the value of an option.
+
+    If the value does not follow after ``=``, it is the next of the `remaining` words.
+    """
     if spelling in flags and value is None:
         return flags[spelling], ""
     if spelling not in valued:
@@ -357,7 +381,7 @@ def values(
     variables: Mapping[str, Any],
     user_names: Iterable[str] | None = None,
 ) -> dict[str, Any]:
-    """Return the values of inputs.
+    """Parse the inputs of a line, each as YAML or as a Python expression; return the values by name.
 
     Parameters
     ----------
@@ -375,7 +399,7 @@ def values(
 
 
 def _value(name: str, text: str, declared: str | None, names: Names) -> Any:
-    """Return the value of one input; `declared` is its type."""
+    """Parse the value of one input; `declared` is its type in the workflow."""
     what = f"input {name!r}"
     if is_expression(text):
         return names.value(what, text)
@@ -400,28 +424,30 @@ _WORD = re.compile(r"^[A-Z]+ ", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A sub-command of ``%dive``."""
+    """A sub-command of ``%dive`` with its syntax and help."""
 
     usage: str
     method: Method
     help: str
-    """The docstring of the method."""
+    """Help text: the docstring of the method."""
     flags: Mapping[str, str]
     valued: Mapping[str, str]
-    """Long names of the options without and with a value, by spelling (``-b``, ``--background``)."""
+    """`flags` are the options without a value, `valued` the options with a value: long names by spelling (``-b``,
+    ``--background``).
+    """
     max_words: int
     inputs: bool
-    """True if it takes ``key=value``."""
+    """True if the sub-command takes inputs (``key=value``)."""
     data_word: int | None
-    """Position of the word whose expression may have any value."""
+    """Position of the word whose Python expression may have any value; None if there is no such word."""
 
     @property
     def whole_help(self) -> str:
-        """The usage and the help."""
+        """Usage line and help text."""
         return f"%dive {self.usage}\n\n{self.help}"
 
     def parse(self, words: list[str], names: Names | None = None) -> Arguments:
-        """Return the arguments after the sub-command; raise `UsageError` for words that it would ignore."""
+        """Parse the words after the sub-command. Words that the sub-command does not use raise `UsageError`."""
         arguments = parse(words, self.flags, self.valued, inputs=self.inputs, names=names, data_word=self.data_word)
         extra = " ".join(arguments.words[self.max_words :])
         name = self.usage.split()[0]
@@ -435,7 +461,7 @@ class Command:
 
 
 def command(usage: str, *, data_word: int | None = None) -> Callable[[Method], Command]:
-    """Return a decorator that turns a method with the parameter `Arguments` into a sub-command.
+    """Return a decorator that registers a method as a sub-command of ``%dive``.
 
     Parameters
     ----------
@@ -461,7 +487,7 @@ def command(usage: str, *, data_word: int | None = None) -> Callable[[Method], C
 
 
 def help_with(word: str, commands: Mapping[str, Command]) -> str:
-    """Return the help of a sub-command or of a key of definitions; raise `UsageError` if there is neither."""
+    """Return the help for a word: a sub-command, or a key of definitions. Other words raise `UsageError`."""
     from divebook.errors import NotFoundError
     from divebook.workflow.schema import help_about
 
@@ -478,7 +504,7 @@ def help_with(word: str, commands: Mapping[str, Command]) -> str:
 
 
 def command_called(name: str, commands: Mapping[str, Command]) -> Command:
-    """Return the sub-command of a name; raise `UsageError` if there is none."""
+    """Return the sub-command with this name; raise `UsageError` if it does not exist."""
     if name not in commands:
         close = nearest(name, commands)
         advice = f"did you mean %dive {close}?" if close else f"there are: {', '.join(commands)}"
@@ -487,5 +513,5 @@ def command_called(name: str, commands: Mapping[str, Command]) -> Command:
 
 
 def print_answer(text: str) -> None:
-    """Print the text that a magic answers with, without secrets and control characters."""
+    """Print the text that a magic shows, without secrets and control characters."""
     sys.stdout.write(visible(shared().text(text)) + "\n")

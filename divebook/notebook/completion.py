@@ -1,8 +1,8 @@
-"""Completion and help at the cursor for ``%dive`` and ``%%dive``, in any front end.
+"""Tab completion and Shift+Tab help for ``%dive`` lines and ``%%dive`` cells, for all front ends of IPython.
 
-`DiveMatcher` determines the part of the cell at the cursor (a line of ``%dive``, the first line of a ``%%dive`` cell,
-or its body) and passes it to `divebook.notebook.line_completion`, which is imported at the first completion.
-`HelpAtCursor` answers Shift+Tab. Both look only at an existing session and an existing store, and create neither.
+`DiveMatcher` determines which part of the cell contains the cursor: a line of ``%dive``, the first line of a ``%%dive``
+cell, or its body. It passes the part to `divebook.notebook.line_completion`, which is imported at the first completion.
+`HelpAtCursor` answers Shift+Tab. Both use an existing session and store, but never create them.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _TRY = "try"
 
 
 class DiveMatcher:
-    """Matcher for the completer of one IPython shell."""
+    """Matcher of IPython's completer: it completes words in ``%dive`` lines and ``%%dive`` cells."""
 
     def __init__(self, shell: InteractiveShell) -> None:
         self._shell = shell
 
     @context_matcher(identifier="divebook")  # type: ignore[untyped-decorator]
     def match(self, context: CompletionContext) -> SimpleMatcherResult:
-        """Return the completions of the word before the cursor; none outside the magics of divebook."""
+        """Return the completions of the word before the cursor; an empty result outside ``%dive`` and ``%%dive``."""
         from divebook.errors import StoreError
 
         try:
@@ -63,12 +63,15 @@ class DiveMatcher:
 
 
 def _top(lines: Sequence[str]) -> int:
-    """Return the number of the first line that is not blank."""
+    """Return the index of the first line that is not blank."""
     return next((number for number, line in enumerate(lines) if line.strip()), 0)
 
 
 def body_at(lines: Sequence[str], row: int, column: int) -> CellWithCursor | None:
-    """Return the body of a ``%%dive`` cell with the cursor; None for other cells, or a cursor in the first line."""
+    """Return the body of a ``%%dive`` cell, divided at the cursor.
+
+    None for cells without ``%%dive``, and if the cursor is in the first line.
+    """
     top = _top(lines)
     cell = _CELL.match(f"{lines[top]} ") if row > top else None
     if cell is None:
@@ -88,26 +91,29 @@ def body_at(lines: Sequence[str], row: int, column: int) -> CellWithCursor | Non
 
 
 def _kind_of_body(word: str) -> str:
-    """Return the table of keys of a body: ``step`` below ``%%dive try``, ``workflow``, ``agent``, or a whole file."""
+    """Return the name of the table of keys that a body may contain: ``step``, ``workflow``, ``agent`` or ``file``.
+
+    ``step`` is for ``%%dive try``, and ``file`` for a cell with several definitions.
+    """
     if word == _TRY:
         return "step"
     return word if word in _BODIES else "file"
 
 
 def line_before(head: str) -> str | None:
-    """Return the part of a line after ``%dive``; None for a line without it."""
+    """Return the text between ``%dive`` and the cursor; None for a line without ``%dive``."""
     line = _LINE.match(head)
     return None if line is None else head[line.end() :]
 
 
 def install_completion(shell: InteractiveShell) -> None:
-    """Add the matcher to a shell."""
+    """Add a `DiveMatcher` to the completer of a shell."""
     completer: Any = shell.Completer
     completer.custom_matchers.append(DiveMatcher(shell).match)
 
 
 def remove_completion(shell: InteractiveShell) -> None:
-    """Remove the matcher from a shell."""
+    """Remove the `DiveMatcher` from the completer of a shell."""
     completer: Any = shell.Completer
     matchers = completer.custom_matchers
     matchers[:] = [entry for entry in matchers if not isinstance(getattr(entry, "__self__", None), DiveMatcher)]
@@ -125,12 +131,14 @@ def _first_line(before: str, shell: InteractiveShell) -> Completions:
     from divebook.notebook.cells import DIALECTS
     from divebook.notebook.line_completion import Candidate, KnownNames, matching
 
+    # ``%%dive try`` takes the same words and options as the line ``%dive try``.
     if before.lstrip().startswith(f"{_TRY} "):
         return _in_line(before, shell)
     names = KnownNames(shell)
     *words, fragment = before.split(" ")
     previous = [word for word in words if word]
     is_option = fragment.startswith("-")
+    # The first line is: %%dive [workflow|agent|script|try] [NAME] [--dialect DIALECT]
     if previous[-1:] == ["--dialect"]:
         return matching(fragment, (Candidate(name, "dialect") for name in DIALECTS))
     if not previous and not is_option:
@@ -166,13 +174,16 @@ _WORD = re.compile(r"\w*")
 
 
 class HelpAtCursor:
-    """Replacement of a kernel's ``do_inspect``."""
+    """Replacement of the kernel method ``do_inspect``, which answers Shift+Tab, with help for ``%dive``.
+
+    Outside ``%dive`` and ``%%dive`` the original method answers.
+    """
 
     def __init__(self, original: Callable[..., Any]) -> None:
         self._original = original
 
     def __call__(self, code: str, cursor_pos: int, detail_level: int = 0, omit_sections: Iterable[str] = ()) -> Any:
-        """Return the reply to an ``inspect_request``."""
+        """Return the reply to an ``inspect_request`` message."""
         text = help_at(code, cursor_pos)
         if text is None:
             return self._original(code, cursor_pos, detail_level, omit_sections)
@@ -180,21 +191,21 @@ class HelpAtCursor:
 
 
 def install_inspection(shell: InteractiveShell) -> None:
-    """Replace ``do_inspect`` of a shell's kernel; do nothing in a terminal, which has no kernel."""
+    """Replace ``do_inspect`` of a shell's kernel. A terminal has no kernel; nothing changes there."""
     kernel = getattr(shell, "kernel", None)
     if kernel is not None:
         kernel.do_inspect = HelpAtCursor(kernel.do_inspect)
 
 
 def remove_inspection(shell: InteractiveShell) -> None:
-    """Restore the original ``do_inspect``."""
+    """Restore the original ``do_inspect`` of a shell's kernel."""
     kernel = getattr(shell, "kernel", None)
     if kernel is not None and isinstance(vars(kernel).get("do_inspect"), HelpAtCursor):
         del kernel.do_inspect
 
 
 def help_at(code: str, cursor: int) -> str | None:
-    """Return the help for the key or sub-command at an offset in a cell; None where there is neither."""
+    """Return the help for the key or sub-command at an offset in a cell; None if the offset is at neither of them."""
     lines = code.split("\n")
     row = code.count("\n", 0, cursor)
     column = cursor - (code.rfind("\n", 0, cursor) + 1)

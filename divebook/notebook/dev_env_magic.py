@@ -1,4 +1,6 @@
-"""The magics ``%dev_env`` and ``%%dev_env``: the shell command ``dev_env``, with its output as Python values."""
+"""The magics ``%dev_env`` and ``%%dev_env``, which run the shell command ``dev_env`` and return its output as a
+value.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,14 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_exp
 from divebook.errors import DevEnvError
 
 _PROGRAM = (sys.executable, "-c", "from divebook.cli.dev_env import main; main()")
-"""A process of its own: Ctrl+C ends its commands as in a shell, and it does not use the event loop of the kernel."""
+"""The command runs in a separate process: Ctrl+C ends it as in a shell, and it does not use the kernel's event loop."""
 _PIECE = 1 << 16
-"""Bytes that are read from the process at a time."""
+"""Number of bytes that are read from the process at a time."""
 
 
 @magics_class
 class DevEnvMagics(Magics):
-    """The magic ``%dev_env`` of one shell."""
+    """The magics ``%dev_env`` and ``%%dev_env`` of one shell."""
 
     @no_var_expand
     @line_cell_magic
@@ -53,9 +55,10 @@ class DevEnvMagics(Magics):
 
 
 def _value_of(words: list[str]) -> Any:
-    """Run a command; return its JSON output as data and a path as a string, and print any other output.
+    """Run the command ``dev_env`` and return its output as a Python value.
 
-    Output of commands inside an environment (``execute``, ``logs``) is printed as it arrives.
+    JSON output is parsed, a path is returned as a string, and other output is printed. Output of programs inside an
+    environment (``execute``, ``logs``) is printed as it arrives.
     """
     is_streamed = ("execute" in words or "logs" in words) and "--json" not in words
     code, output, errors = _run(words or ["--help"], is_streamed=is_streamed)
@@ -66,6 +69,7 @@ def _value_of(words: list[str]) -> Any:
         return json.loads(output)
     except ValueError:
         text = output.rstrip("\n")
+    # One line that begins with a slash is the path of an environment or file.
     if text.startswith("/") and "\n" not in text:
         return text
     if text:
@@ -74,9 +78,10 @@ def _value_of(words: list[str]) -> Any:
 
 
 def _run(words: list[str], *, is_streamed: bool) -> tuple[int, str, str]:
-    """Run a command; return its exit code, its output unless it was streamed, and its errors, which are printed too.
+    """Run the command ``dev_env``; return its exit code, its output, and its error output.
 
-    Two pipes are read as their data arrives, so that neither fills up and blocks the process.
+    The error output is also printed. With `is_streamed` the output is printed as it arrives and not returned. Both
+    pipes are read as data arrives, so that the process never blocks on a full pipe.
     """
     with (
         subprocess.Popen(
@@ -94,6 +99,7 @@ def _run(words: list[str], *, is_streamed: bool) -> tuple[int, str, str]:
                     if not piece:
                         streams.unregister(key.fileobj)
                         continue
+                    # Errors are printed and also kept, because the last line becomes the text of `DevEnvError`.
                     is_error = key.fileobj is process.stderr
                     if is_error or not is_streamed:
                         buffers[key.fileobj] += piece

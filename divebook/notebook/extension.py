@@ -1,15 +1,15 @@
-"""The IPython extension: ``%load_ext divebook`` and ``%unload_ext divebook``.
+"""The IPython extension, loaded by ``%load_ext divebook`` and removed by ``%unload_ext divebook``.
 
-Loading registers the magics, completion, help at the cursor, and two changes to the text of cells:
+Loading registers the magics, completion, help at the cursor, and two transformations of the text of cells:
 
-- ``%dive run?`` becomes ``%dive help run``, since IPython alone would look for an object called ``run``;
+- ``%dive run?`` becomes ``%dive help run``, because IPython would search for an object called ``run``;
 - ``%dive run x`` is awaited, so that it waits without blocking the kernel.
 
-IPython awaits what a cell awaits, but not what a magic returns. So the text of a cell is changed before it runs:
-``%dive run x``, which IPython has turned into ``get_ipython().run_line_magic('dive', 'run x')``, becomes ``await
-get_ipython().run_line_magic('dive', 'await run x')``, also after ``r =``. Where that is impossible (in a function,
-inside ``%%time`` or ``%%capture``) the call stays as it is, and the magic blocks.
-`tests/notebook/test_awaiting.py` lists the texts that are changed, and those that are not.
+IPython awaits the ``await`` expressions of a cell, but not the value that a magic returns. The text of a cell is
+therefore changed before it runs. IPython has already turned ``%dive run x`` into ``get_ipython().run_line_magic('dive',
+'run x')``. This becomes ``await get_ipython().run_line_magic('dive', 'await run x')``, also after ``r =``. Inside a
+function, ``%%time`` or ``%%capture`` no ``await`` is possible. The text then stays unchanged, and the magic blocks.
+`tests/notebook/test_awaiting.py` lists texts that are changed and texts that are not.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Transform: TypeAlias = Callable[[list[str]], list[str]]
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """Register everything that the extension adds, and print which executions were interrupted.
+    """Register the magics, completion, help and transformations, and print which executions were interrupted.
 
     Loading twice has the same effect as loading once.
     """
@@ -54,7 +54,10 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
-    """Remove everything that loading added, and close the session. Runs that have not ended can be resumed later."""
+    """Remove everything that loading registered, and close the session.
+
+    Runs that have not ended can be resumed later.
+    """
     from divebook.notebook.session import close_session  # loading the extension must be quick
 
     _remove_all(shell)
@@ -85,20 +88,23 @@ def _remove(transforms: list[Transform], is_ours: Callable[[Transform], bool]) -
 
 
 class AwaitWherePossible:
-    """Transformation of a cell's lines that awaits long calls. Bound to a shell, since not every cell can await."""
+    """Transformation of the text of cells that puts ``await`` before ``%dive`` lines that take long.
+
+    It belongs to one shell, because the text is changed only if the shell can await.
+    """
 
     def __init__(self, shell: InteractiveShell) -> None:
         self._shell = shell
 
     def __call__(self, lines: list[str]) -> list[str]:
-        """Return the lines with long calls awaited, unless the shell would run them without an event loop."""
+        """Return the changed lines; unchanged if the shell runs the cell without an event loop."""
         if not self._shell.autoawait or runs_inside(InteractiveShell.run_code.__code__):
             return lines
         return await_magics(lines)
 
 
 def await_magics(lines: list[str]) -> list[str]:
-    """Put ``await`` before the calls of a cell that take long; return text with a syntax error unchanged."""
+    """Put ``await`` before each magic of a cell that takes long. Text with a syntax error stays unchanged."""
     if not any(_CALL in line for line in lines):
         return lines
     try:
@@ -117,7 +123,7 @@ def await_magics(lines: list[str]) -> list[str]:
 
 
 def _calls(tree: ast.AST) -> Iterator[tuple[ast.Call, int]]:
-    """Yield the calls to await, each with the byte offset of its sub-command in the line, in the order of the text."""
+    """Yield the function calls to await in the order of the text, each with the byte offset of its sub-command."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, _FUNCTION_SCOPES):
             continue
@@ -129,7 +135,10 @@ def _calls(tree: ast.AST) -> Iterator[tuple[ast.Call, int]]:
 
 
 def _offset_of_command(call: ast.Call) -> int | None:
-    """Return the byte offset of the sub-command in a call of ``%dive`` that is to be awaited; None for other calls."""
+    """Return the byte offset of the sub-command in a function call that runs ``%dive``.
+
+    None for other function calls, and for sub-commands that need not be awaited.
+    """
     if not (isinstance(call.func, ast.Attribute) and call.func.attr == "run_line_magic" and len(call.args) == 2):
         return None
     magic, line = call.args
@@ -151,7 +160,7 @@ def help_for_commands(lines: list[str]) -> list[str]:
 
 
 def runs_inside(code: CodeType) -> bool:
-    """Return whether `code` is on the call stack of this thread."""
+    """Return whether the code object `code` is on the Python call stack of this thread."""
     frame = sys._getframe()  # noqa: SLF001 - the public way, inspect.stack, reads every source file
     while frame.f_back is not None:
         frame = frame.f_back

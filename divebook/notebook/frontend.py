@@ -1,4 +1,6 @@
-"""The front end that runs the present cell: its abilities, and the cell, as the request to the kernel states them."""
+"""Properties of the front end that runs the current cell, and the identity of the cell, read from the request to the
+kernel.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ _PATH_VARIABLES = ("__vsc_ipynb_file__", "PAPERMILL_INPUT_PATH")
 
 @dataclass(frozen=True, slots=True)
 class FrontEnd:
-    """The program that runs the present cell.
+    """Front end that runs the current cell: JupyterLab, VS Code, a terminal, papermill, ...
 
     Attributes
     ----------
@@ -37,12 +39,15 @@ class FrontEnd:
 
     @property
     def shows_widgets(self) -> bool:
-        """True to send live views. Programs that run notebooks would store a view, and show nothing else."""
+        """True if the front end shows live views.
+
+        Programs that run notebooks would store the view but not show it.
+        """
         return self.has_kernel and self.takes_input
 
 
 def shows_widgets() -> bool:
-    """Return whether the front end that runs the present code shows widgets; true outside of IPython, as in marimo."""
+    """Return whether the front end of the current code shows widgets; True outside IPython, as in marimo."""
     from IPython import get_ipython
 
     shell = get_ipython()
@@ -50,10 +55,11 @@ def shows_widgets() -> bool:
 
 
 def present_front_end(shell: Any) -> FrontEnd:
-    """Return the front end of the cell that is running in a shell."""
+    """Return the front end that runs the current cell of a shell."""
     kernel = getattr(shell, "kernel", None)
     if kernel is None:
         return FrontEnd(takes_input=_is_terminal(shell), count=getattr(shell, "execution_count", 0))
+    # The message that asked the kernel to run the cell. JupyterLab and VS Code put the id of the cell into it.
     request = kernel.get_parent() or {}
     content = request.get("content") or {}
     source = str(content.get("code", ""))
@@ -72,10 +78,11 @@ def present_front_end(shell: Any) -> FrontEnd:
 
 
 def notebook_of(shell: Any) -> str:
-    """Return the path of the notebook, as VS Code, papermill or Jupyter provide it; empty if none of them does.
+    """Return the path of the notebook, as VS Code, papermill or Jupyter provide it; empty if it is unknown.
 
-    papermill provides it with ``--inject-input-path``.
+    papermill provides it only with ``--inject-input-path``.
     """
+    # VS Code and papermill set a variable in the kernel, Jupyter an environment variable.
     variables = {} if shell is None else shell.user_ns
     for name in _PATH_VARIABLES:
         if variables.get(name):
@@ -84,5 +91,5 @@ def notebook_of(shell: Any) -> str:
 
 
 def _is_terminal(shell: Any) -> bool:
-    """Return whether a person types at IPython's terminal shell. Other shells run cells for programs."""
+    """Return whether a person types at IPython's terminal shell. Programs that run cells use other shells."""
     return hasattr(shell, "simple_prompt") and sys.stdin is not None and sys.stdin.isatty()

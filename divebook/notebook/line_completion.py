@@ -1,7 +1,8 @@
-"""Completions in a line of ``%dive`` (commands, names, inputs, options, ids) and in a ``%%dive`` cell (keys, values).
+"""Candidates for tab completion: names, inputs, options and ids in a ``%dive`` line, keys and values in a ``%%dive``
+cell.
 
 `complete` handles a line and `complete_cell` the body of a cell. The tables of keys in `divebook.workflow.schema`
-determine what a cell may contain; `divebook.notebook.outline` finds the place of the cursor in the unfinished YAML.
+define what a cell may contain. `divebook.notebook.outline` finds the position of the cursor in the unfinished YAML.
 `divebook.notebook.completion` imports this module at the first completion.
 """
 
@@ -45,7 +46,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One completion: text in place of the word before the cursor, and its kind (``workflow``, ``option`` ...)."""
+    """One completion: the text that replaces the word before the cursor, and its kind (``workflow``, ``option``,
+    ...).
+    """
 
     text: str
     type: str
@@ -53,10 +56,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Completions:
-    """The completions of the word before the cursor, best first."""
+    """The completions of the word before the cursor, the best first."""
 
     fragment: str
-    """The part of the word that they replace."""
+    """The part of the word that the completions replace."""
     candidates: tuple[Candidate, ...] = ()
 
 
@@ -64,7 +67,7 @@ NOTHING = Completions("")
 
 
 def matching(fragment: str, candidates: Iterable[Candidate]) -> Completions:
-    """Return the candidates that start with the fragment, ignoring case."""
+    """Return the candidates that start with `fragment`, ignoring case."""
     start = fragment.casefold()
     matches = tuple(entry for entry in candidates if entry.text.lstrip().casefold().startswith(start))
     return Completions(fragment, matches)
@@ -72,18 +75,18 @@ def matching(fragment: str, candidates: Iterable[Candidate]) -> Completions:
 
 @dataclass(frozen=True, slots=True)
 class CellWithCursor:
-    """The body of a cell, divided at the cursor."""
+    """The body of a ``%%dive`` cell, divided at the cursor."""
 
     above: str
-    """The lines above the line of the cursor."""
+    """The lines above the cursor's line."""
     head: str
-    """The line of the cursor, before the cursor."""
+    """The part of the cursor's line before the cursor."""
     tail: str
-    """The line of the cursor, after the cursor."""
+    """The part of the cursor's line after the cursor."""
     below: str
-    """The lines below the line of the cursor."""
+    """The lines below the cursor's line."""
     body: str = "file"
-    """Table of keys of the body, a key of `TABLES`."""
+    """Name of the table of keys that the body may contain, a key of `TABLES`."""
     dialect: Dialect = OWN
 
 
@@ -91,7 +94,7 @@ RESUMABLE = (PENDING, ENQUEUED, RUNNING, WAITING, FAILED, CANCELLED)
 CANCELLABLE = (PENDING, ENQUEUED, RUNNING, WAITING)
 TRUTH = ("true", "false")
 LATEST = 50
-"""Maximum number of executions that are offered."""
+"""Maximum number of executions that are suggested."""
 
 
 def present_environment() -> Environment | None:
@@ -103,7 +106,9 @@ def present_environment() -> Environment | None:
 
 
 def _workflow(name: str | None) -> Workflow | None:
-    """Return the workflow of a name, or without a name the one that was defined last; None if it is not defined."""
+    """Return the workflow with this name, or without a name the workflow that was defined last; None if it is not
+    defined.
+    """
     from divebook.notebook.session import current_session
 
     environment = present_environment()
@@ -113,33 +118,33 @@ def _workflow(name: str | None) -> Workflow | None:
 
 
 class KnownNames:
-    """Names in the session, its store and the shell. Each method looks them up when it is called."""
+    """Names that can be completed, from the session, its store and the shell. Each method reads the current names."""
 
     def __init__(self, shell: InteractiveShell) -> None:
         self._shell = shell
 
     def workflows(self) -> Iterable[str]:
-        """Return the names of the workflows."""
+        """Return the names of the defined workflows."""
         environment = present_environment()
         return () if environment is None else tuple(environment.workflows)
 
     def agents(self) -> Iterable[str]:
-        """Return the names of the agents."""
+        """Return the names of the defined agents."""
         environment = present_environment()
         return () if environment is None else tuple(environment.agents)
 
     def inputs(self, workflow: str | None) -> Iterable[InputDefinition]:
-        """Return the inputs of a workflow, or of the one that was defined last."""
-        found = _workflow(workflow)
-        return () if found is None else found.inputs
+        """Return the inputs of a workflow; without a name, of the workflow that was defined last."""
+        definition = _workflow(workflow)
+        return () if definition is None else definition.inputs
 
     def asking_steps(self, workflow: str | None) -> Iterable[str]:
-        """Return the steps with a question of a workflow, or of the one that was defined last."""
-        found = _workflow(workflow)
-        return () if found is None else (step.name for step in found.steps if step.ask)
+        """Return the steps of a workflow that ask a question; without a name, of the workflow that was defined last."""
+        definition = _workflow(workflow)
+        return () if definition is None else (step.name for step in definition.steps if step.ask)
 
     def steps(self, run: str | None) -> Iterable[str]:
-        """Return the steps of the workflow of a run, or of the newest one."""
+        """Return the steps of the workflow of a run; without an id, of the newest run."""
         environment = present_environment()
         if environment is None:
             return ()
@@ -150,7 +155,7 @@ class KnownNames:
             return ()
 
     def executions(self) -> Iterable[ExecutionRecord]:
-        """Return the latest executions, newest first."""
+        """Return the records of the latest executions, the newest first."""
         from divebook.notebook.recovery import existing_store
 
         environment = present_environment()
@@ -158,12 +163,12 @@ class KnownNames:
         return () if store is None else store.records(limit=LATEST)
 
     def questions(self) -> Iterable[tuple[str, Question]]:
-        """Return the open questions, with the ids of their executions."""
+        """Return the open questions, each with the id of its execution."""
         environment = present_environment()
         return () if environment is None else environment.interrupts()
 
     def classes(self) -> Iterable[str]:
-        """Return the names of the user's classes that an answer may be an instance of."""
+        """Return the names of the user's classes that can be the type of an answer."""
         from divebook.events.classes import kind_of
 
         variables = {name: self._shell.user_ns[name] for name in self.variables()}
@@ -177,7 +182,7 @@ class KnownNames:
 
 
 def complete(before: str, commands: Mapping[str, Command], names: KnownNames) -> Completions:
-    """Return the completions in a line; `before` is the text between ``%dive`` and the cursor."""
+    """Return the completions for a ``%dive`` line; `before` is the text between ``%dive`` and the cursor."""
     fragment = _fragment(before)
     try:
         words = split(before[: len(before) - len(fragment)])
@@ -190,17 +195,17 @@ def complete(before: str, commands: Mapping[str, Command], names: KnownNames) ->
 
 
 def _fragment(before: str) -> str:
-    """Return the word that the cursor ends."""
+    """Return the unfinished word before the cursor."""
     return re.split(r"\s", before)[-1]
 
 
 def _after_command(
     command: Command, words: list[str], fragment: str, commands: Mapping[str, Command], names: KnownNames
 ) -> Completions:
-    """Return the completions after a sub-command.
+    """Return the completions for a line after its sub-command.
 
-    The first of these that applies: the value of an option, the name of an option, the value of an input, the words of
-    the sub-command. Where it takes no more words, its options.
+    The cursor is, in this order of precedence, at the value of an option, the name of an option, the value of an input,
+    or a word of the sub-command. If the sub-command takes no more words, its options are suggested.
     """
     option, rest = _option(command, words[1:], fragment)
     arguments = parse(rest, command.flags, command.valued, inputs=command.inputs)
@@ -215,13 +220,14 @@ def _after_command(
     candidates = list(_WORDS.get(words[0], _no_words)(arguments, names))
     if words[0] == "help" and not arguments.words:
         candidates = [*_commands(commands), *(Candidate(quoted(name), "key") for name in key_names())]
+    # An empty list would hide that the sub-command has options.
     if not candidates and not fragment:
         candidates = list(_options(command, arguments))
     return matching(fragment, candidates)
 
 
 def _option(command: Command, words: list[str], fragment: str) -> tuple[str, list[str]]:
-    """Return the option whose value the cursor is in (empty if none), and the words without it."""
+    """Return the option whose value contains the cursor (empty if none), and the words without this option."""
     if words and words[-1] in command.valued:
         return command.valued[words[-1]], words[:-1]
     spelled, equals, _ = fragment.partition("=")
@@ -295,7 +301,9 @@ def _try(arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
 
 
 def _executions(*statuses: str) -> Callable[[Arguments, KnownNames], Iterator[Candidate]]:
-    """Return a function that yields the ids of executions in these statuses, as the first word."""
+    """Return a function that yields the ids of executions with one of these statuses, if the cursor is at the first
+    word.
+    """
 
     def candidates(arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
         if arguments.words:
@@ -308,7 +316,7 @@ def _executions(*statuses: str) -> Callable[[Arguments, KnownNames], Iterator[Ca
 
 
 def _answer(arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
-    """Yield the open questions as the first word, and the choices of the question as the second."""
+    """Yield the ids of open questions for the first word, and the choices of the question for the second word."""
     if not arguments.words:
         for execution_id, question in names.questions():
             yield Candidate(address_of(execution_id, question), question.kind)
@@ -340,14 +348,14 @@ _WORDS: Mapping[str, Callable[[Arguments, KnownNames], Iterator[Candidate]]] = {
 
 
 _OPEN_EXPRESSION = re.compile(r"\$[{(][^{}]*$")
-"""An expression that is not closed before the cursor."""
+"""Pattern of a ``${...}`` expression that is not closed before the cursor."""
 _NAME = re.compile(r"(?:[A-Za-z_][\w.]*)?$")
 _CODE_KEYS = frozenset({"Script", "Condition", "Dynamic"})
-"""Keys whose texts are code as a whole."""
+"""Keys whose value is code."""
 
 
 def names_at(document: CellWithCursor) -> Completions | None:
-    """Return the completions of the name before the cursor; None if the cursor is not in code of a workflow."""
+    """Return the completions of a variable name in code of a workflow; None if the cursor is not in code."""
     place = _place(document)
     if place is None or "Steps" not in place:
         return None
@@ -359,7 +367,7 @@ def names_at(document: CellWithCursor) -> Completions | None:
 
 
 def _place(document: CellWithCursor) -> Place | None:
-    """Return the place of the text that the cursor is in."""
+    """Return the position in the YAML structure of the text that contains the cursor; None if it is not in a text."""
     outline = Outline(document.above)
     block = outline.block_text(document.head)
     if block is not None:
@@ -388,13 +396,13 @@ def _names(outline: Outline, place: Place) -> Iterator[Candidate]:
 
 TABLES = {"file": schema.DEFINITIONS, "workflow": schema.WORKFLOW, "agent": schema.AGENT, "step": schema.STEP}
 _REST = re.compile(r"\w*")
-"""The part of a word after the cursor."""
+"""Pattern of the part of a word after the cursor."""
 SERVER_TYPES = ("stdio", "http")
 
 
 @dataclass(frozen=True, slots=True)
 class DefinedNames:
-    """Names that are defined outside the cell."""
+    """Names of agents, actions and workflows that are defined outside the cell."""
 
     agents: Collection[str] = ()
     actions: Collection[str] = ()
@@ -402,7 +410,7 @@ class DefinedNames:
 
 
 def complete_cell(document: CellWithCursor, defined: DefinedNames) -> Completions:
-    """Return the completions at the cursor of a cell: names in code, keys, items of a list, or values."""
+    """Return the completions in the body of a ``%%dive`` cell: variables in code, keys, list items, or values."""
     names = names_at(document)
     if names is not None:
         return names
@@ -413,6 +421,7 @@ def complete_cell(document: CellWithCursor, defined: DefinedNames) -> Completion
     if resolved is None:
         return NOTHING
     holder, key = resolved
+    # The cursor is in a mapping (complete its keys), in a list (begin an item), or at the value of a key.
     if key is None:
         return NOTHING if spot.after_key else matching(spot.fragment, _keys(holder.keys, spot, document))
     if isinstance(key.kind, Many):
@@ -423,7 +432,10 @@ def complete_cell(document: CellWithCursor, defined: DefinedNames) -> Completion
 
 
 def key_at(document: CellWithCursor) -> tuple[Table, Key] | None:
-    """Return the key at the cursor, or the key of the value at the cursor, with its table; None if there is none."""
+    """Return the key at the cursor, or the key whose value contains the cursor, with its table; None if there is
+    none.
+    """
+    # The cursor may be in the middle of a word, and help is about the whole word.
     rest = _REST.match(document.tail)
     spot = Outline(document.above).spot(document.head + (rest[0] if rest else ""))
     if spot is None:
@@ -443,10 +455,11 @@ def key_at(document: CellWithCursor) -> tuple[Table, Key] | None:
 
 
 def _resolved(table: Table, place: Place) -> tuple[Table, Key | None] | None:
-    """Return the table whose keys are allowed at a place; at a value, the table of its mapping and its key.
+    """Return the table of the keys that are valid at a position in the YAML structure of a cell.
 
-    A place is a path of keys and list positions, such as ``("Workflows", 0, "Steps", 1, "Type")``. Each part leads from
-    a table to a key, or from a key to the table of its value. None if the tables have no such place.
+    A position is a sequence of keys and list indexes, such as ``("Workflows", 0, "Steps", 1, "Type")``. Each part leads
+    from a table to a key, or from a key to the table of its value. At the value of a key, the key is returned with the
+    table that contains it. None if the tables have no such position.
     """
     holder = table
     key = None
@@ -477,7 +490,7 @@ def _keys(keys: Iterable[Key], spot: Spot, document: CellWithCursor) -> Iterator
 
 
 def _colons(names: Iterable[str], spot: Spot, document: CellWithCursor) -> Iterator[Candidate]:
-    """Yield the names that the mapping does not have yet, with a colon unless one follows the cursor."""
+    """Yield the names that the mapping does not contain yet, with a colon unless a colon follows the cursor."""
     column = len(document.head) - len(spot.fragment)
     present = {*spot.keys, *keys_below(document.below, column)}
     colon = "" if document.tail.lstrip().startswith(":") else ": "
@@ -485,7 +498,7 @@ def _colons(names: Iterable[str], spot: Spot, document: CellWithCursor) -> Itera
 
 
 def _first_keys(kind: Many, document: CellWithCursor) -> Iterator[Candidate]:
-    """Yield a new item of a list, with the first key of its table."""
+    """Yield the start of a new list item: a dash and the first key of its table."""
     dash = "{" if document.head.rstrip().endswith("[") else "- "
     return (Candidate(f"{dash}{key.name}: ", "item") for key in kind.table.keys[:1])
 
@@ -493,11 +506,11 @@ def _first_keys(kind: Many, document: CellWithCursor) -> Iterator[Candidate]:
 # --- values --------------------------------------------------------------------------------------------------------
 
 NameSource = Callable[[Outline, Place, DefinedNames], Iterable[str]]
-"""Function that returns the names allowed at a place: from the cell itself, and from the session."""
+"""Function that returns the valid names at a position, from the cell itself and from the session."""
 
 
 def _step_names(outline: Outline, place: Place, _defined: DefinedNames) -> Iterable[str]:
-    """Return the names of the steps of the workflow that the place belongs to."""
+    """Return the names of the steps of the workflow that contains the cursor."""
     steps = place[: place.index("Steps") + 1]
     return [text for where, text in outline.values.items() if where[:-2] == steps and where[-1] == "Name"]
 
@@ -507,12 +520,12 @@ def _agent_names(outline: Outline, _place: Place, defined: DefinedNames) -> Iter
 
 
 def _names_of(outline: Outline, key: str) -> list[str]:
-    """Return the names of the items of a list at the top of the cell, ``Agents`` or ``Workflows``."""
+    """Return the names of the items of a top-level list of the cell: ``Agents`` or ``Workflows``."""
     return [text for where, text in outline.values.items() if where[:1] == (key,) and where[2:] == ("Name",)]
 
 
 def _other_agents(outline: Outline, place: Place, defined: DefinedNames) -> Iterable[str]:
-    """Return all agents except the one whose definition contains the place."""
+    """Return the names of all agents except the agent whose definition contains the cursor."""
     name_place: Place = (*place[:2], "Name") if place[:1] == ("Agents",) else ("Name",)
     this_agent = outline.values.get(name_place)
     return [name for name in _agent_names(outline, place, defined) if name != this_agent]
@@ -523,7 +536,7 @@ def _action_names(_outline: Outline, _place: Place, defined: DefinedNames) -> It
 
 
 def _workflow_names(outline: Outline, place: Place, defined: DefinedNames) -> Iterable[str]:
-    """Return all workflows except the one whose definition contains the place."""
+    """Return the names of all workflows except the workflow whose definition contains the cursor."""
     this_workflow = outline.values.get((*place[:2], "Name")) if place[:1] == ("Workflows",) else None
     names = dict.fromkeys([*_names_of(outline, "Workflows"), *defined.workflows])
     return [name for name in names if name != this_workflow]
@@ -557,7 +570,7 @@ VALUES: Mapping[tuple[str, str], tuple[str, NameSource]] = {
     ("agent", "Subordinates"): ("agent", _other_agents),
     ("MCP server", "Type"): ("type", _words(*SERVER_TYPES)),
 }
-"""By table and key: the kind of the values in the list of completions, and their names."""
+"""Sources of valid values, by table and key: the kind that the list of completions shows, and the function."""
 
 
 def _values(holder: Table, key: Key, spot: Spot, document: CellWithCursor, defined: DefinedNames) -> Completions:
@@ -569,7 +582,7 @@ def _values(holder: Table, key: Key, spot: Spot, document: CellWithCursor, defin
 
 
 def _fixed(key: Key) -> NameSource:
-    """Return the fixed values of a key: ``true`` and ``false``, its choices, or none."""
+    """Return a source of the values that a key always allows: ``true`` and ``false``, its choices, or none."""
     if isinstance(key.kind, Flag):
         return _words("true", "false")
     return _words(*key.kind.choices) if isinstance(key.kind, Text) else _words()

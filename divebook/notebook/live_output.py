@@ -1,4 +1,4 @@
-"""The output of a run in a cell: its live view, with a saved form that is updated until the run ends."""
+"""Output of a run in a cell: a live view with a saved form, which is updated until the run ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from divebook.widgets.publisher import Publisher, publisher_of
 from divebook.widgets.recording import MAX_EVENTS
 
 SAVE_PAUSE = 20
-"""Pause between two saves of a running run, as a multiple of the time that the last save took."""
+"""Minimum pause between two saves of a running run, as a multiple of the time that the last save took."""
 
 
 class LiveOutput:
@@ -33,11 +33,13 @@ class LiveOutput:
         self.view = view_of(run)
         self._lock = threading.Lock()
         self._saved_end = 0
-        """Number of the last event when the end was saved; 0 before. A failed run can be continued from the page."""
+        """Sequence number of the last event when the end of the run was saved; 0 before. A failed run can be continued
+        from the page, and then ends again.
+        """
         self._last_status: tuple[str, bool] | None = None
-        """Status, and whether the run was live, in the last delta."""
+        """Status and liveness of the run in the last delta."""
         self._next_save_at = 0.0
-        """Monotonic time before which nothing is saved."""
+        """Monotonic time before which the run is not saved again."""
         self._is_save_due = False
         self._output = ViewOutput(self.view, run.static_bundle(with_data=False))
         self._detach: Callable[[], None] = self._publisher.add(self._on_delta, self._save_if_due)
@@ -45,18 +47,18 @@ class LiveOutput:
 
     @property
     def is_watched(self) -> bool:
-        """True if a browser shows the view, and its messages arrive."""
+        """True if a browser shows the view and the kernel receives its messages."""
         return self.view.greeted.is_set()
 
     @property
     def is_hosting_undecided(self) -> bool:
-        """True if the pages of this kernel have not stated yet that they host views."""
+        """True until it is known whether pages show a view and its saved form in one output (`view_output.Pages`)."""
         return PAGES.host_views is None and not self.view.is_hosted
 
     def leave(self) -> None:
-        """End the cell: save a form of the run that needs no kernel.
+        """Save the run in a form that needs no kernel, because the cell ends.
 
-        For a long run that takes seconds. Where a page shows the view, the publisher's thread does it, and the cell
+        For a long run this takes seconds. If a page shows the view, the publisher's thread saves the run, and the cell
         does not wait (``python -m benchmarks.ending``).
         """
         if PAGES.host_views is None and self.is_watched:
@@ -64,13 +66,16 @@ class LiveOutput:
         state = self.run.refresh().execution.state
         finish = self._save_end if state.is_over else self._save
         may_wait = self._output.is_kept or (self.is_watched and state.is_over)
+        # A page that shows the view needs no saved form yet.
         if may_wait and state.last_sequence > MAX_EVENTS:
             self._publisher.post(finish, urgent=False)
         else:
             finish()
 
     def _follow(self, publisher: Publisher[Feed]) -> None:
-        """Save the run of another publisher from now on: the page has started a new run in this output."""
+        """Save the run of another publisher from now on, because a button in the page has started a new run in this
+        output.
+        """
         self._detach()
         self._publisher = publisher
         self._last_status = None
@@ -78,7 +83,10 @@ class LiveOutput:
         self._detach = publisher.add(self._on_delta, self._save_if_due)
 
     def _on_delta(self, delta: Delta) -> int:
-        """Save the run when it stops or ends. Called for every delta, on the publisher's thread; returns 0."""
+        """Save the run if its status in a message from the publisher has changed to stopped or ended.
+
+        Called for every `Delta`, on the publisher's thread; returns 0, because no message is sent.
+        """
         status = delta["header"]["status"]
         is_live = delta["header"]["live"]
         before = self._last_status
@@ -92,24 +100,31 @@ class LiveOutput:
         return 0
 
     def _save_if_due(self) -> None:
-        """Save the state of a run that has stopped, unless the last save is too recent.
+        """Save a run that has stopped but not ended, unless the last save is too recent.
 
-        The publisher calls this with each heartbeat, so that a postponed save is made later.
+        The publisher calls this method at each heartbeat, so that a postponed save is made later.
         """
         if self._is_save_due and self._output.is_lasting and time.monotonic() >= self._next_save_at:
             self._is_save_due = False
             self._save()
 
     def _save(self) -> None:
-        """Save the present state. Of two threads that save, the later one has the newer state."""
+        """Save the current state of the run.
+
+        The lock ensures that of two threads the later one saves the newer state.
+        """
         with self._lock:
             start = time.monotonic()
             self._output.save(self.run.refresh().static_bundle())
             now = time.monotonic()
+            # Saving a long run takes seconds, so the pause grows with the time that saving takes.
             self._next_save_at = now + SAVE_PAUSE * (now - start)
 
     def _save_end(self) -> None:
-        """Save the final form, once for each end: a failed run can be continued from the page and end again."""
+        """Save the final form of the run, once for each end.
+
+        A failed run can be continued from the page, and then ends again.
+        """
         with self._lock:
             last = self.run.refresh().execution.state.last_sequence
             if last == self._saved_end:

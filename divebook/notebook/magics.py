@@ -1,13 +1,13 @@
-"""The magics ``%dive`` and ``%%dive``: parse a line, run its sub-command and show the run that it returns.
+"""The magics ``%dive`` and ``%%dive``: they parse a line, run its sub-command and show the run that it returns.
 
-Each sub-command is a method of `DiveMagics` with the decorator `command`. Its docstring is its help, and declares its
-words and options (`divebook.notebook.commands`). `DiveMagics.dive` receives every line and every cell:
+Each sub-command is a method of `DiveMagics` with the decorator `command`. The docstring of the method is its help text,
+and declares its words and options (`divebook.notebook.commands`). `DiveMagics.dive` receives every line and every cell:
 
-- a cell (``%%dive``) goes to `divebook.notebook.cells.define_cell`, or tries a step (``%%dive try STEP``);
-- a line goes to the method of its first word. A method that has the option ``--background`` returns a run, which
+- a cell (``%%dive``) goes to `divebook.notebook.cells.define_cell`, or runs a trial of a step (``%%dive try STEP``);
+- a line goes to the method of its first word. A method with the option ``--background`` returns a run, which
   `divebook.notebook.run_in_cell` then shows and waits for.
 
-Imports in methods keep ``%load_ext divebook`` quick.
+Methods import heavy modules when they run, because ``%load_ext divebook`` must be quick.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 Result: TypeAlias = Any
 
 AWAIT = "await"
-"""Sub-command before another one: return a coroutine instead of blocking."""
+"""Word before a sub-command that makes the magic return a coroutine instead of blocking."""
 TRY = "try"
 LISTED = "; %dive runs lists them"
 OVERVIEW = """\
@@ -62,15 +62,15 @@ OVERVIEW = """\
       ... --dialect dive          the same, in the legacy Dive dialect"""
 _NO_WORKER = "no worker is there; begin one in a shell: divebook worker FILE"
 _RUN_OPTIONS = ("store", "durability", "model", "note")
-"""Options of ``run`` and ``ask`` that `Session.start` takes under the same name."""
+"""Options of ``run`` and ``ask`` that are passed to `Session.start` under the same name."""
 
 
 @magics_class
 class DiveMagics(Magics):
-    """The magic ``%dive`` of one shell, with all its sub-commands.
+    """The magics ``%dive`` and ``%%dive`` of one shell, with all sub-commands.
 
-    The methods with `command` are the sub-commands, in the order of ``%dive help``. Their docstrings are the help that
-    people read, and `command` reads the words and options from them.
+    The methods with `command` are the sub-commands, in the order of ``%dive help``. Their docstrings are the help texts
+    for people, from which `command` also reads the words and options.
     """
 
     @no_var_expand
@@ -96,7 +96,7 @@ class DiveMagics(Magics):
             return self._run_command(line, self._names(local_ns))
 
     def _names(self, local: Mapping[str, Any] | None) -> Names:
-        """Return the variables that expressions on the line may use, including local ones of a function."""
+        """Return the variables that Python expressions of the line may use, including local variables of a function."""
         from divebook.notebook.commands import Names
 
         if self.shell is None:
@@ -105,9 +105,9 @@ class DiveMagics(Magics):
         return Names(variables, tuple(user_variables(self.shell)))
 
     def _position_of_cell(self, text: str) -> tuple[int, int]:
-        """Return the number of lines of the cell before its body, and the number of the cell (0 if unknown).
+        """Return the number of lines of the cell above its body, and the execution count of the cell (0 if unknown).
 
-        Some versions of IPython count a cell before it runs, so the number is looked up in the history.
+        Some versions of IPython increase the count before the cell runs, so the number is read from the history.
         """
         history = getattr(self.shell, "history_manager", None)
         cells = [] if history is None else history.input_hist_raw
@@ -119,7 +119,7 @@ class DiveMagics(Magics):
         return 1 + written.count("\n", 0, blank), len(cells) - 1
 
     def _run_cell(self, line: str, text: str, names: Names) -> StepTrial | None:
-        """Add the definitions of a cell to the session, or try a step with the keys of the cell; return the trial."""
+        """Add the definitions of a cell to the session; for ``%%dive try`` run a trial of a step and return it."""
         from divebook.notebook.cell_errors import short_errors
         from divebook.notebook.cells import define_cell
         from divebook.notebook.commands import split
@@ -136,13 +136,14 @@ class DiveMagics(Magics):
     def _run_command(self, line: str, names: Names) -> Result:
         """Run the sub-command of a line, and wait for the run that it returns.
 
-        With `AWAIT` as the first word the result is a coroutine, which the cell awaits. Interrupts are deferred until
-        the run is shown: from then on an interrupt of the kernel pauses the run.
+        If the first word is `AWAIT`, the result is a coroutine, which the cell awaits. Interrupts are deferred until
+        the run is shown. After that, an interrupt of the kernel pauses the run.
         """
         from divebook.notebook.commands import split
         from divebook.notebook.run import Run
 
         words = split(line)
+        # The cell awaits the result, so that also a result that is ready must be returned by a coroutine.
         is_awaited = words[:1] == [AWAIT]
         name, *rest = words[is_awaited:] or ("help",)
         sub_command = command_called(name, COMMANDS)
@@ -154,6 +155,7 @@ class DiveMagics(Magics):
             return sub_command.method(self, arguments)
         front_end = present_front_end(self.shell)
         self._session.streams_text = front_end.shows_widgets
+        # An interrupt between the start of the run and its display would leave a run that no cell refers to.
         with INTERRUPTS.deferred():
             result = self._run_or_choice(sub_command, arguments, front_end)
             if not isinstance(result, Run | CodeChangedError):
@@ -165,9 +167,9 @@ class DiveMagics(Magics):
             return wait_in_cell(result, arguments, front_end)
 
     def _run_or_choice(self, sub_command: Command, arguments: Arguments, front_end: FrontEnd) -> Result:
-        """Return the result of a sub-command, or a `CodeChangedError` whose choices the cell offers as buttons.
+        """Run a sub-command; return its result, or a `CodeChangedError` whose choices the cell shows as buttons.
 
-        Where no buttons can be shown, the default choice is made; without a default the error is raised.
+        If no buttons can be shown, the default choice is made; without a default the error is raised.
         """
         try:
             return sub_command.method(self, arguments)
@@ -338,7 +340,7 @@ class DiveMagics(Magics):
         return Run(environment.resume(execution_id, bounds, definition=NEW), environment, answers)
 
     def _start(self, workflow: Workflow, inputs: Mapping[str, Any], arguments: Arguments) -> Run:
-        """Start a run, or continue the one that this cell started before (`divebook.notebook.rerun`)."""
+        """Start a run, or continue the run that this cell started before (`divebook.notebook.rerun`)."""
         from divebook.notebook.rerun import edit_policy
 
         options: dict[str, Any] = {name: arguments.options.get(name) for name in _RUN_OPTIONS}
@@ -360,7 +362,7 @@ class DiveMagics(Magics):
         return run
 
     def _workflow_of(self, arguments: Arguments) -> Workflow:
-        """Return the workflow of the first word; without one, the workflow that was defined last."""
+        """Return the workflow that the first word names; without a word, the workflow that was defined last."""
         return self._session.workflow(arguments.words[0] if arguments.words else None)
 
     def _resume_each(self, arguments: Arguments) -> pd.DataFrame:
@@ -559,7 +561,7 @@ class DiveMagics(Magics):
         return run.environment.what_if(run.id, change, at, repeat=repeat, **options)
 
     def _run_of_word(self, arguments: Arguments, position: int = 0) -> Run:
-        """Return the run that the word at a position identifies; without that word, the newest run."""
+        """Return the run whose id is the word at a position; without this word, the newest run."""
         execution_id = arguments.words[position] if len(arguments.words) > position else None
         return self._session.run_or_newest(execution_id, store=arguments.options.get("store"))
 
@@ -674,7 +676,7 @@ class DiveMagics(Magics):
         return try_step(self._session, arguments)
 
     def _try_with_keys(self, arguments: Arguments, text: str, lines_above: int, number: int) -> StepTrial:
-        """Try a step like `try_`, with keys from the body of a ``%%dive try`` cell in place of its own."""
+        """Run a trial of a step like `try_`, with changed keys from the body of a ``%%dive try`` cell."""
         from divebook.notebook.session import try_step
         from divebook.workflow.reader import with_keys
 
@@ -976,14 +978,14 @@ class DiveMagics(Magics):
 
 
 COMMANDS = {entry.usage.split()[0]: entry for entry in vars(DiveMagics).values() if isinstance(entry, Command)}
-"""The sub-commands by name, in the order of ``%dive help``."""
+"""The sub-commands of ``%dive`` by name, in the order of ``%dive help``."""
 
 
 # --- values of options ---------------------------------------------------------------------------------------------
 
 
 def _inputs(arguments: Arguments, workflow: Workflow) -> dict[str, Any]:
-    """Return the values of ``KEY=VALUE``, with the declared types of the workflow's inputs."""
+    """Return the inputs of the line (``KEY=VALUE``), parsed according to the types that the workflow declares."""
     from divebook.notebook.commands import values
 
     types = {definition.name: definition.type for definition in workflow.inputs}
@@ -1005,21 +1007,24 @@ def _change(arguments: Arguments, model: str | None = None) -> Change:
 
 
 def _bounds(arguments: Arguments) -> Bounds | None:
-    """Return the value of ``--bounds``; None without the option."""
+    """Return the budget of the option ``--bounds``; None without the option."""
     from divebook.config.answers import bounds_from
 
     return bounds_from(arguments.options.get("bounds"))
 
 
 def _answers(arguments: Arguments) -> Answers:
-    """Return the answers of ``--answer``, ``--answers`` and ``DIVEBOOK_ANSWERS``."""
+    """Return the answers up front from ``--answer``, ``--answers`` and the variable ``DIVEBOOK_ANSWERS``."""
     from divebook.config.answers import answers_from
 
     return answers_from(arguments.several("answer"), arguments.options.get("answers"))
 
 
 def _number(arguments: Arguments, option: str, of: str) -> int | None:
-    """Return the integer value of an option; None without the option. Errors state that it counts `of`."""
+    """Return the integer value of an option; None without the option.
+
+    `of` names the counted things in the error about an invalid value.
+    """
     text = arguments.options.get(option)
     if text is None:
         return None
@@ -1029,7 +1034,7 @@ def _number(arguments: Arguments, option: str, of: str) -> int | None:
 
 
 def _priority(text: str) -> int:
-    """Return the value of ``--priority``, which may be negative."""
+    """Return the integer value of ``--priority``, which may be negative."""
     from divebook.errors import InputError
 
     try:

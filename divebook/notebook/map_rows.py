@@ -1,4 +1,4 @@
-"""`divebook.map`: call a function for each row of a frame, in the environment of the session."""
+"""The function `divebook.map`, which calls a function for each row of a table in the environment of the session."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def map(  # noqa: A001 - it is `divebook.map`
 
 
 def display_rows(rows: MappedRows) -> None:
-    """Display the run that calls the function, live while it makes calls."""
+    """Display the run that calls the function for each row, with a live view while it is running."""
     from IPython.core.getipython import get_ipython
     from IPython.display import display
 

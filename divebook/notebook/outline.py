@@ -1,15 +1,16 @@
-"""Outline of an unfinished YAML text: the keys that lead to the cursor, and the values elsewhere in the text.
+"""Outline of an unfinished YAML text: the keys that lead to the cursor, and the values in the text.
 
-A YAML parser rejects a text that is still being written. `Outline` reads it line by line instead, with a stack of the
-mappings and lists that are still open. It understands the parts that definitions use: mappings and lists by indentation
-or in brackets, quoted texts, block texts and comments. For the lines ::
+A YAML parser rejects text that is still being written. `Outline` therefore reads the text line by line, with a stack of
+the mappings and lists that are still open. It understands the parts of YAML that definitions use: mappings and lists by
+indentation or in brackets, quoted texts, block texts and comments. For the lines ::
 
     Steps:
       - Name: plan
         Type: |
 
-the stack at the cursor is the mapping at column 0 with the key ``Steps``, the list at column 2 at position 0, and the
-mapping at column 4 with the key ``Type``: the place is ``("Steps", 0, "Type")``.
+the stack at the cursor contains the mapping at column 0 with the key ``Steps``, the list at column 2 with the index 0,
+and the mapping at column 4 with the key ``Type``. The keys and indexes of the stack are the position of the cursor:
+``("Steps", 0, "Type")``.
 """
 
 from __future__ import annotations
@@ -28,33 +29,33 @@ _QUOTES = "\"'"
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Position of the cursor in the outline."""
+    """Position of the cursor in the outline of a text."""
 
     place: Place
-    """The keys and list positions that lead to the mapping, list or value at the cursor."""
+    """The keys and list indexes that lead from the top to the mapping, list or value at the cursor."""
     fragment: str
-    """The part of a word before the cursor."""
+    """The part of the current word before the cursor."""
     after_key: bool
-    """True if a key comes before the cursor on the same level, so that a value is expected."""
+    """True if the cursor is behind a key, so that a value is expected."""
     keys: frozenset[str] = frozenset()
-    """The keys that the mapping has above the cursor."""
+    """The keys above the cursor in the same mapping."""
 
 
 @dataclass(slots=True)
 class _Open:
-    """A mapping or list that has not ended yet."""
+    """A mapping or list of the text that is still open at the current line."""
 
     column: int
     is_list: bool = False
     is_flow: bool = False
-    """True if it is written in brackets."""
+    """True if the mapping or list is written in brackets."""
     key: str | None = None
     index: int = 0
     keys: set[str] = field(default_factory=set)
 
     @property
     def part(self) -> str | int | None:
-        """Its present position in a place: a key of a mapping, an index of a list."""
+        """Current key of the mapping, or current index of the list."""
         return self.index if self.is_list else self.key
 
 
@@ -69,13 +70,13 @@ class Outline:
 
     def __init__(self, text: str) -> None:
         self.values: dict[Place, str] = {}
-        """The plain values of keys, by place."""
+        """The plain values of keys, by their position (keys and list indexes from the top)."""
         self._open: list[_Open] = []
         """The open mappings and lists, outermost first."""
         self._text_below: int | None = None
         """Column of the key whose block text is being read; None outside a block text."""
         self._token = 0
-        """In brackets: position in the line at which the present word starts."""
+        """Index at which the current word starts in a line inside brackets."""
         for line in text.splitlines():
             self._read(line)
 
@@ -93,7 +94,10 @@ class Outline:
             self._entry(line, start)
 
     def spot(self, head: str) -> Spot | None:
-        """Return the position of a cursor after `head`, the start of the next line; None in a block text or comment."""
+        """Return the position of a cursor; None in a block text or comment.
+
+        `head` is the part of the cursor's line before the cursor.
+        """
         if self._in_flow:
             return self._spot_in_flow(head, 0)
         column = _indent(head)
@@ -111,13 +115,19 @@ class Outline:
         return self._spot_here(head[start:], after_key=key is not None, column=start)
 
     def block_text(self, head: str) -> Place | None:
-        """Return the place of the block text that contains a line starting with `head`; None outside block texts."""
+        """Return the position of the block text that contains the cursor; None outside block texts.
+
+        `head` is the part of the cursor's line before the cursor.
+        """
         return self._place if not self._in_flow and self._is_text(head, _indent(head)) else None
 
     # --- by indentation --------------------------------------------------------------------------------------------
 
     def _is_text(self, line: str, column: int) -> bool:
-        """Return whether the line belongs to a block text, which ends at the first line that is not deeper."""
+        """Return whether a line belongs to the open block text.
+
+        A line that is not indented more than the key of the text ends the text.
+        """
         if self._text_below is None:
             return False
         if column > self._text_below or not line.strip():
@@ -126,7 +136,7 @@ class Outline:
         return False
 
     def _items(self, line: str, start: int) -> int:
-        """Open a list item for each dash at the start; return the column of the rest."""
+        """Open a list item for each dash at the start of a line; return the column behind the dashes."""
         while dash := _DASH.match(line, start):
             while self._open and self._open[-1].column > start:
                 self._open.pop()
@@ -155,13 +165,14 @@ class Outline:
 
     def _take_key(self, key: str, column: int) -> None:
         self._close_to(column)
+        # A key that is indented more than the open mapping, or that follows a dash, begins a new mapping.
         if not self._open or self._open[-1].is_list or self._open[-1].column < column:
             self._open.append(_Open(column))
         self._open[-1].key = key
         self._open[-1].keys.add(key)
 
     def _close_to(self, column: int) -> None:
-        """Close the mappings and lists that a key at this column ends."""
+        """Close the mappings and lists that end before a key at this column."""
         while self._open and (
             self._open[-1].column > column or (self._open[-1].is_list and self._open[-1].column == column)
         ):
@@ -177,7 +188,10 @@ class Outline:
     # --- in brackets -----------------------------------------------------------------------------------------------
 
     def _end_forgotten_flow(self, line: str, column: int) -> None:
-        """Close brackets that a person forgot to close: the line is not indented below the mapping around them."""
+        """Close brackets that a person forgot to close.
+
+        Such brackets exist if the line is not indented more than the mapping around the brackets.
+        """
         outside = next((frame for frame in reversed(self._open) if not frame.is_flow), None)
         if outside is None or column > outside.column or line.strip()[:1] in ("", "}", "]", "#"):
             return
@@ -193,6 +207,7 @@ class Outline:
         position = start
         while position < len(line):
             character = line[position]
+            # A quote counts only at the start of a word. Brackets inside a quoted text have no meaning.
             if character in _QUOTES and not line[self._token : position].strip():
                 end = line.find(character, position + 1)
                 position = len(line) if end < 0 else end + 1
@@ -247,7 +262,7 @@ class Outline:
 
 
 def keys_below(tail: str, column: int) -> Iterator[str]:
-    """Yield the keys at this column in the lines that follow, up to the end of their mapping."""
+    """Yield the keys at `column` in the lines below the cursor, up to the end of their mapping."""
     for line in tail.splitlines():
         indent = _indent(line)
         if not line.strip() or indent > column:

@@ -1,6 +1,7 @@
-"""Interrupted executions: print them when the extension is loaded, and resume them if the settings say ``auto``.
+"""Executions that were interrupted when a kernel ended: list them, and resume them if the settings say ``auto``.
 
-``%load_ext divebook`` imports this module, so it loads the store and the session only where they are needed.
+``%load_ext divebook`` imports this module. It therefore imports the store and the session only in the functions that
+need them.
 """
 
 from __future__ import annotations
@@ -20,17 +21,22 @@ if TYPE_CHECKING:  # loading the extension must be quick
     from divebook.store import EventStore, ExecutionRecord
 
 MAX_LINES = 5
-"""Executions that are named one by one after an automatic recovery."""
+"""Maximum number of executions that are listed one by one after an automatic recovery."""
 MAX_LISTED = 50
-"""Executions on one page of ``%dive recover``."""
+"""Number of executions on one page of ``%dive recover``."""
 STORE_VARIABLE = "DIVEBOOK_STORE"
 STORE_FILE = ".divebook/executions.db"
 RECOVER_VARIABLE = "DIVEBOOK_RECOVER"
-"""As in `divebook.store.registry` and `divebook.config.answers`, which would load SQLite and the engine."""
+"""These names equal those in `divebook.store.registry` and `divebook.config.answers`, which would load SQLite and the
+engine.
+"""
 
 
 def print_interrupted() -> None:
-    """Print a line if the default store has interrupted executions; do nothing if its file does not exist."""
+    """Print a line if the default store contains interrupted executions.
+
+    If the file of the store does not exist, nothing happens.
+    """
     if os.environ.get(RECOVER_VARIABLE) == "off" or not _store_exists():
         return
     try:
@@ -42,7 +48,7 @@ def print_interrupted() -> None:
 
 
 def existing_store() -> EventStore | None:
-    """Return the default store; None if its file does not exist."""
+    """Open the default store; return None if its file does not exist."""
     from divebook.store import open_store
 
     return open_store() if _store_exists() else None
@@ -78,7 +84,7 @@ def _count_line(count: int) -> str:
 
 
 def lines_after_defining(session: Session) -> list[str]:
-    """Resume executions that new definitions allow, if the settings say ``auto``; return the lines to print."""
+    """Resume executions whose definitions are now complete, if the settings say ``auto``; return the lines to print."""
     from divebook.config.answers import AUTO, recovery_mode
 
     if recovery_mode(session.environment.config) != AUTO:
@@ -87,7 +93,10 @@ def lines_after_defining(session: Session) -> list[str]:
 
 
 def _recovered_lines(recovered: Recovered) -> list[str]:
-    """Return a line for each execution that was resumed automatically or needs a person; one line if there are many."""
+    """Return a line for each execution that was resumed automatically or needs a person.
+
+    If there are many executions, return one line with their numbers.
+    """
     count = len(recovered.resumed)
     needs_person = [str(error) for _, error in recovered.refused if type(error) is NeedsPersonError]
     if count <= MAX_LINES:
@@ -103,7 +112,9 @@ def _recovered_lines(recovered: Recovered) -> list[str]:
 
 
 def lines_after_recovering(recovered: Recovered) -> list[str]:
-    """Return the lines that ``%dive recover`` prints: of each kind the first ones, and the number of further ones."""
+    """Return the lines that ``%dive recover`` prints: the first resumed and refused executions, and the number of
+    further ones.
+    """
     lines = [*_first(resumed_lines(recovered), "resumed"), *_first(refused_lines(recovered), "not resumed")]
     return lines or ["nothing to recover"]
 
@@ -122,7 +133,7 @@ def resumed_lines(recovered: Recovered) -> list[str]:
 
 
 def refused_lines(recovered: Recovered) -> list[str]:
-    """Return a line for each execution that cannot be resumed, with the reason."""
+    """Return a line with the reason for each execution that cannot be resumed."""
     from divebook.text.redaction import one_line
 
     return [
@@ -131,7 +142,7 @@ def refused_lines(recovered: Recovered) -> list[str]:
 
 
 def listing(records: Sequence[ExecutionRecord], page: int = 1) -> str:
-    """Return a page of the interrupted executions as text, newest first, with the commands that resume them."""
+    """Return one page of the interrupted executions as text, the newest first, with the commands that resume them."""
     from divebook.text.format import local_time
     from divebook.text.redaction import one_line
 

@@ -1,4 +1,4 @@
-"""Views that replay a log as the value of a cell: of a run in a store, and of a saved run."""
+"""Widgets that replay a log as the value of a cell: the log of a run in a store, or of a run in a saved notebook."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from divebook.widgets.views import ReplayPictures, ReplayView
 
 
 class RunReplay(ReplayView, LogWalk):
-    """Replay of a run: a view, and the methods of a `divebook.replay.replayer.Replayer`.
+    """Replay of a run: a widget that also has the methods of `divebook.replay.replayer.Replayer`.
 
-    View and methods share one position. After a move in the page, the methods continue from there; after a call of a
-    method, the page shows the new position.
+    Widget and methods share one position. If a person moves the replay in the page, the methods continue from there. If
+    a method moves the replay, the page shows the new position.
 
     Parameters
     ----------
@@ -37,12 +37,12 @@ class RunReplay(ReplayView, LogWalk):
     ) -> None:
         self._positions = positions_of(execution)
         self._workflow = execution.workflow
-        beside = ReplayPictures.of(lambda: source_of(execution))
+        pictures = ReplayPictures.of(lambda: source_of(execution))
         super().__init__(
             SteppedLog(self._positions),
             name,
             saved,
-            beside=beside,
+            pictures=pictures,
             moves=moves,
             on_filled=self._show_position,
             on_position=self._set_position,
@@ -58,7 +58,7 @@ class RunReplay(ReplayView, LogWalk):
         self.send(GoTo(type="go", sequence=self._position))
 
     def _show_position(self) -> None:
-        """Move a page that has just loaded all events to the current position."""
+        """Send the current position to a page that has just loaded all events."""
         if self._position:
             self._moved()
 
@@ -71,7 +71,7 @@ class SavedRunReplay(ReplayView):
 
 
 def display_replay(view: ReplayView, wait_for_page: Callable[[], None], *, shows_widgets: bool) -> None:
-    """Display a replay with its saved form below it.
+    """Display a replay, and its saved form as a second output below it.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""Report of a run without a kernel: as HTML that sanitizers accept, and as text for terminals.
+"""Report of a run that needs no kernel: as HTML that sanitizers accept, and as text for terminals.
 
-`report_of` collects the texts of a run in a `Report`, without secrets. `as_text` and `as_html` render it.
+`report_of` collects the texts of a run in a `Report`, without secrets. `as_text` and `as_html` render the report.
 
-Front ends remove ``<style>``, ``<svg>`` and ``<script>`` from untrusted output, and some remove every style. Therefore
+Front ends remove ``<style>``, ``<svg>`` and ``<script>`` from untrusted output, and some remove all styles. Therefore
 the table comes first and contains everything, styles are inline and set no background, and the timeline is an image.
 Text of models, scripts and users is escaped, cut, and cleaned of control characters (`divebook.text.format`).
 """
@@ -69,7 +69,7 @@ LISTING_WIDTH = 96
 
 
 def contents(environment: Environment) -> str:
-    """Return the workflows, agents and actions of an environment."""
+    """Return a text that lists the workflows, agents and actions of an environment."""
     workflows = [_workflow_line(workflow) for workflow in environment.workflows.values()]
     agents = [f"{one_line(agent.name, 40)}  {agent.model_name}" for agent in environment.agents.values()]
     actions = textwrap.wrap(", ".join(environment.actions), LISTING_WIDTH)
@@ -77,13 +77,16 @@ def contents(environment: Environment) -> str:
 
 
 def questions(environment: Environment, store: str | None = None) -> str:
-    """Return the open questions with the commands that answer them; `store` is the value of ``--store`` for these."""
+    """Return a text that lists the open questions with the commands that answer them.
+
+    `store` is the value of ``--store`` in these commands.
+    """
     blocks = ["\n    ".join(lines) for lines in open_questions(environment, store)]
     return "\n".join(_section("questions", blocks or ["none"]))
 
 
 def open_questions(environment: Environment, store: str | None = None) -> list[list[str]]:
-    """Return the lines of each open question, newest execution first."""
+    """Return the lines about each open question of an environment, the newest execution first."""
     blocks = []
     for execution_id, question in environment.interrupts():
         badge = badge_of(environment.store.record(execution_id))
@@ -92,7 +95,10 @@ def open_questions(environment: Environment, store: str | None = None) -> list[l
 
 
 def rules(environment: Environment, revoked: str | None = None) -> str:
-    """Return the rules that people made when they approved calls; `revoked` is the id of a rule to revoke first."""
+    """Return a text that lists the approval rules that people have made.
+
+    `revoked` is the id of a rule to revoke first.
+    """
     if revoked is not None:
         environment.revoke(revoked)
     lines = [f"{rule.rule_id}  {rule_in_words(rule, name)}" for name, rule in environment.rules()]
@@ -101,7 +107,9 @@ def rules(environment: Environment, revoked: str | None = None) -> str:
 
 
 def question_lines(execution_id: str, question: Question, store: str | None = None, badge: str = "") -> Iterable[str]:
-    """Yield the lines of one question: its run and step, text, valid answers, expiry, and the command to answer."""
+    """Yield the lines about one question: run and step, text, valid answers, expiry, and the command that answers
+    it.
+    """
     run = f"{badge} {execution_id}".lstrip()
     yield f"{question.id}  {question.kind}  ({run}, step {one_line(question.step, 40)})"
     yield one_line(shared().text(question.question), 200)
@@ -113,24 +121,26 @@ def question_lines(execution_id: str, question: Question, store: str | None = No
 
 
 def answer_line(execution_id: str, question: Question, store: str | None = None) -> str:
-    """Return the magic that answers a question."""
+    """Return the magic command that answers a question."""
     words = [address_of(execution_id, question), example_answer(question)]
     return in_notebook("answer", words, [] if store is None else ["--store", store])
 
 
 def settled_text(words: str, by: str | None, at_us: int | None) -> str:
-    """Return the answer or end of a question on one line, with the person and the time."""
+    """Return one line about a closed question: the answer or other end, the person and the time."""
     at = "" if at_us is None else f" at {local_time(to_datetime(at_us))}"
     return one_line(words, 120) + (f" (by {one_line(by, 60)}{at})" if by else "")
 
 
 def signal_line(execution_id: str, awaited: AwaitedSignal, store: str | None = None) -> str:
-    """Return the magic that sends a signal."""
+    """Return the magic command that sends a signal."""
     return in_notebook("signal", [execution_id, awaited.name], [] if store is None else ["--store", store])
 
 
 def waiting_lines(execution: Execution) -> list[str]:
-    """Return a line for each question and signal that an execution waits for, with the magic that provides it."""
+    """Return a line for each question and signal that an execution waits for, with the magic command that provides
+    it.
+    """
     state = execution.state
     if state.paused is not None:
         resume = in_notebook("resume", [execution.id])
@@ -144,7 +154,7 @@ def waiting_lines(execution: Execution) -> list[str]:
 
 
 def ways_on(execution: Execution) -> list[str]:
-    """Return the questions and signals that an execution waits for, with the magic and the shell command for each."""
+    """Return lines about the questions and signals that an execution waits for, with magic and shell commands."""
     store = execution.store
     lines = []
     for question in execution.interrupts:
@@ -179,31 +189,33 @@ def _input_text(definition: InputDefinition) -> str:
 
 
 FIRST_ROWS = 24
-"""Rows of steps that a report shows at once."""
+"""Number of rows of steps that a report shows unfolded."""
 MAX_ROWS = 200
-"""Rows that a table shows when it is unfolded."""
+"""Maximum number of rows of an unfolded table."""
 MAX_CELL = 120
-"""Characters of a cell of a table."""
+"""Maximum number of characters of a table cell."""
 MAX_VALUES = 20
-"""Variables, questions or answers that a report shows."""
+"""Maximum number of variables, questions or answers in a report."""
 MAX_VALUE = 4000
-"""Characters of a value."""
+"""Maximum number of characters of a value."""
 MAX_VALUE_UNFINISHED = 300
-"""Characters of a value in the text of a run that has not completed, so that its questions or error stay visible."""
+"""Maximum number of characters of a value in the text of a run that has not completed. Its questions or error then stay
+visible.
+"""
 MAX_OPEN_VALUES = 1200
-"""Characters of all values together up to which they are shown unfolded."""
+"""Maximum number of characters of all values together that are shown unfolded."""
 MAX_ERROR = 8000
-"""Characters of an error or question."""
+"""Maximum number of characters of an error or question."""
 MAX_FILES = 50
-"""Changed files of a workspace."""
+"""Maximum number of changed files of a workspace."""
 MAX_DIFFERENCES = 60_000
-"""Characters of their differences."""
+"""Maximum number of characters of all differences of files."""
 MAX_RECORD_FIELDS = 8
-"""Fields of records that are shown as a table."""
+"""Maximum number of fields of records that are shown as a table."""
 MAX_RECORDS = 50
-"""Rows of such a table."""
+"""Maximum number of rows of a table of records."""
 MAX_RECORD_CELL = 40
-"""Characters of a cell of such a table."""
+"""Maximum number of characters of a cell in a table of records."""
 SIGNS = {
     COMPLETED: "✓",
     FAILED: "✕",
@@ -220,19 +232,19 @@ _UNITS = {"$": "US dollars"}
 
 
 class ReportedFailures(NamedTuple):
-    """The failures of a run in its report; all empty if nothing has failed."""
+    """The failures of a run as texts for its report. All texts are empty if nothing has failed."""
 
     last: Failure | None = None
-    """The failure that ended the run; None if the run continued after its failures."""
+    """The failure that ended the run; None if the run continued after all failures."""
     other_failures: str = ""
-    """The other failures in one line; empty if there are none."""
+    """One line about all other failures; empty if there are none."""
     kept_results: str = ""
-    """Summary of the results that a resumed run keeps."""
+    """Text about the results that a resumed run reuses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The texts that a report of an execution shows, without markup."""
+    """The texts of a report about an execution, without markup."""
 
     name: str
     id: str
@@ -240,36 +252,40 @@ class Report:
     facts: tuple[str, ...]
     spans: tuple[Span, ...]
     rows: tuple[tuple[str, ...], ...]
-    """Rows with the columns `COLUMNS`, of the most informative steps."""
+    """Rows about the most informative steps, with the columns `COLUMNS`."""
     more_title: str = ""
     more_rows: tuple[tuple[str, ...], ...] = ()
-    """The same for more steps, shown folded; empty if `rows` has all steps."""
+    """Rows about more steps, shown folded; empty if `rows` contains all steps."""
     turns: tuple[tuple[str, ...], ...] = ()
-    """Rows with the columns `TURN_COLUMNS`: requests and tool calls of agents."""
+    """Rows about requests and tool calls of agents, with the columns `TURN_COLUMNS`."""
     spreads: tuple[str, ...] = ()
-    """Distributions of the results of rows and items, a line for each column."""
+    """Distributions of the results of rows and items, one line for each result column."""
     values_title: str = ""
     values: tuple[tuple[str, str], ...] = ()
     questions: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Open questions, each with the commands that answer it."""
     files: tuple[ChangedFiles, ...] = ()
-    """Changed files of its workspaces."""
+    """Changed files of the workspaces of the execution."""
     signals: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Awaited signals, each with the commands that send it."""
     answers: tuple[tuple[str, str], ...] = ()
-    """Questions with their answers, and the people who answered."""
+    """Closed questions with their answers and the people who answered."""
     error: str = ""
     failures: ReportedFailures = ReportedFailures()
     clean: Redactor = field(default_factory=shared, repr=False)
     next: str = ""
-    """Command that continues or shows the run; empty if there is none."""
+    """Command that continues or shows the run; empty if no command is needed."""
 
 
 def report_of(execution: Execution, log: Sequence[Event]) -> Report:
-    """Return the report of an execution and its log, without secrets (`divebook.text.redaction`)."""
+    """Collect the texts of a report about an execution from its log.
+
+    Secrets are removed (`divebook.text.redaction`).
+    """
     redactor = shared().fresh()
     redactor.learn({**execution.state.inputs, **execution.state.variables})
     shared().learn({**execution.state.inputs, **execution.state.variables})
+    # One pass over the log provides the spans, the activity and the distributions.
     read = ReadLog.of(log)
     spans = tuple(clean_span(span, redactor) for span in read.shown_spans)
     status = execution.state.shown_status
@@ -302,12 +318,12 @@ def report_of(execution: Execution, log: Sequence[Event]) -> Report:
 
 
 def _as_stopped(step: Span, status: str) -> Span:
-    """Return a step of a waiting or paused execution with that status, if its span is still open."""
+    """Return the span of a step with the status of the execution, if the execution waits or is paused in this step."""
     return replace(step, status=status) if step.status == RUNNING else step
 
 
 def clean_span(span: Span, redactor: Redactor) -> Span:
-    """Return a span without secrets in its error, reason and result."""
+    """Return a copy of a span without secrets in its error, reason and result."""
     if span.error is None and span.reason is None and not isinstance(span.result, str):
         return span  # most calls of a long run
     texts = {"error": span.error, "reason": span.reason, "result": span.result}
@@ -321,7 +337,7 @@ def clean_span(span: Span, redactor: Redactor) -> Span:
 
 
 def _error_text(execution: Execution) -> str:
-    """Return the damage of the log, or the error of a failed execution; otherwise an empty text."""
+    """Return the text of the error of a failed execution, or of the damage of its log; empty if there is neither."""
     if execution.damage is not None:
         note = f"the log is damaged; this is what its first {execution.state.last_sequence} events say. "
         return cut(readable(f"{note}{execution.damage}"), MAX_ERROR)
@@ -331,7 +347,10 @@ def _error_text(execution: Execution) -> str:
 
 
 def _next(execution: Execution) -> str:
-    """Return the command that shows a running execution or resumes one that has stopped; empty if there is none."""
+    """Return the command that shows a running execution or resumes a stopped execution; empty if no command is
+    needed.
+    """
+    # The commands that answer or send what the execution waits for are shown with the questions and signals.
     waits = not execution.state.is_over and (execution.interrupts or awaited_signals(execution.state))
     if execution.damage is not None or waits or execution.state.is_rolled_back:
         return ""
@@ -343,7 +362,7 @@ def _next(execution: Execution) -> str:
 
 
 def _values(execution: Execution, redactor: Redactor) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Return the outputs, or the variables where the workflow declares no outputs, with a title."""
+    """Return the title and the values of a report: the declared outputs, else the variables."""
     kind = "output"
     values: Mapping[str, Any] = execution.state.outputs
     if not values:
@@ -360,7 +379,7 @@ def _values(execution: Execution, redactor: Redactor) -> tuple[str, tuple[tuple[
 def _value(name: str, value: Any, redactor: Redactor) -> str:
     """Return a value as text, without secrets; a list of records as a table.
 
-    The name of the variable, and the names of fields, may mark a value as a secret.
+    The name of the variable, and the names of fields, can mark a value as a secret.
     """
     records = records_of(value)
     if records is None:
@@ -377,7 +396,7 @@ def _value(name: str, value: Any, redactor: Redactor) -> str:
 
 
 def as_text(report: Report) -> str:
-    """Return a report as text for a terminal."""
+    """Render a report as text for a terminal."""
     lines = [f"{report.name}: {SIGNS.get(report.status, '')} {report.status}", f"  {report.id}"]
     lines += [f"  {', '.join(report.facts)}", "", *_text_table(COLUMNS, report.rows), *_text_of_items(report)]
     # Each part follows an empty line, and is left out if it has nothing to show.
@@ -403,7 +422,7 @@ def as_text(report: Report) -> str:
 
 
 def _text_of_items(report: Report) -> Iterable[str]:
-    """Yield the requests and calls of agents, and the distributions of results."""
+    """Yield lines about the requests and tool calls of agents, and about the distributions of results."""
     if report.turns:
         yield from ("", f"{_turns_title(report)}:", *_text_table(TURN_COLUMNS, report.turns))
     if report.spreads:
@@ -416,7 +435,10 @@ def _turns_title(report: Report) -> str:
 
 
 def _without_empty_columns(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Return the header and the rows without empty columns; the first and the last column always stay."""
+    """Remove the empty columns of a table; the first and the last column always stay.
+
+    Return the header and the rows.
+    """
     last = len(columns) - 1
     kept_columns = [index for index in range(len(columns)) if index in (0, last) or any(row[index] for row in rows)]
     return [[row[index] for index in kept_columns] for row in (columns, *rows)]
@@ -443,7 +465,7 @@ def _text_values(values: Iterable[tuple[str, str]], limit: int) -> Iterable[str]
 
 
 def _purpose(report: Report) -> str:
-    """Return the label of the next command."""
+    """Return the label of the command that a report suggests."""
     shows = report.status in (RUNNING, WAITING, PENDING) and "show" in report.next
     return "to look again" if shows else "to continue"
 
@@ -451,9 +473,9 @@ def _purpose(report: Report) -> str:
 # --- HTML ----------------------------------------------------------------------------------------------------------
 
 MAX_WORD = 30
-"""Characters of a word after which it may be broken."""
+"""Number of characters above which a word may be broken into two lines."""
 MAX_NAME = 16
-"""Characters of a step's name after which it may be broken."""
+"""Number of characters above which the name of a step may be broken into two lines."""
 _LINE = f"border:0;border-bottom:1px solid {LIGHT['rule']}"
 _CELL = f"text-align:left;vertical-align:top;padding:3px 10px 3px 0;overflow-wrap:anywhere;min-width:7em;{_LINE}"
 _NARROW = f"text-align:left;vertical-align:top;padding:3px 10px 3px 0;white-space:nowrap;{_LINE}"
@@ -462,7 +484,7 @@ _PRE = f"{_WRAPPED};margin:2px 0 8px 0;padding:0;background:none;color:inherit"
 
 
 def as_html(report: Report) -> str:
-    """Return a report as HTML with inline styles only."""
+    """Render a report as HTML with inline styles only."""
     has_card = report.failures.last is not None
     parts = [
         failure_card(report.failures, _hint(report) if has_card else "", report.clean),
@@ -527,7 +549,8 @@ def _table_row(cells: Sequence[str]) -> str:
 
 
 def _breakable(text: str, longest: int = MAX_WORD) -> str:
-    """Return a text with ``<wbr>`` in long words: untrusted notebooks lose the styles that allow line breaks."""
+    """Add ``<wbr>`` to long words of a text, because untrusted notebooks lose the styles that allow line breaks."""
+    # A piece of exactly `longest` characters is followed by more of its word, so a break is allowed behind it.
     pieces = re.findall(rf"\S{{1,{longest}}}(?=\S)|.", text, re.DOTALL)
     return "".join(f"{_safe(piece)}<wbr>" if len(piece) == longest else _safe(piece) for piece in pieces)
 
@@ -553,7 +576,7 @@ def _details(report: Report) -> str:
 
 
 def _questions(report: Report) -> str:
-    """Return the answered and the open questions, and the awaited signals."""
+    """Return HTML about the closed questions, the open questions and the awaited signals."""
     paragraphs = [
         f'<p style="margin:6px 0"><strong>Asked:</strong> {_safe(question)}<br>Answered: {_safe(answer)}</p>'
         for question, answer in report.answers
@@ -592,7 +615,10 @@ _ROW = "margin:2px 0;overflow-wrap:anywhere"
 
 
 def failures_in(execution: Execution, log: ReadLog) -> ReportedFailures:
-    """Return the failures of a run; none for a damaged log, whose damage the report shows instead."""
+    """Return the failures of a run for its report.
+
+    For a damaged log there are none; the report shows the damage instead.
+    """
     if execution.damage is not None or not any(span.is_failure for span in log.spans):
         return ReportedFailures()
     last = execution.failure_in(log)
@@ -603,7 +629,7 @@ def failures_in(execution: Execution, log: ReadLog) -> ReportedFailures:
 
 
 def text_lines(failures: ReportedFailures, redactor: Redactor) -> Iterator[str]:
-    """Yield the lines that follow the error in a text."""
+    """Yield the lines that follow the error in the text form of a report."""
     if failures.last is not None:
         yield from (f"  {line}" for line in redactor.text(failures.last.details).splitlines())
     if failures.other_failures:
@@ -613,7 +639,9 @@ def text_lines(failures: ReportedFailures, redactor: Redactor) -> Iterator[str]:
 
 
 def failure_card(failures: ReportedFailures, hint: str, redactor: Redactor) -> str:
-    """Return the failure as HTML: error, meaning, place, arguments, source line, calls, kept results and `hint`."""
+    """Return HTML about a failure: error, meaning, code location, arguments, source line, calls, reused results and
+    `hint`.
+    """
     if failures.last is None:
         return (
             f'<p style="margin:6px 0">✕ {_safe(redactor.text(failures.other_failures))}</p>'
@@ -639,7 +667,7 @@ def failure_card(failures: ReportedFailures, hint: str, redactor: Redactor) -> s
 
 
 def _source_lines(failure: Failure, redactor: Redactor) -> str:
-    """Return the source lines around a failure, with its line in bold."""
+    """Return HTML of the source lines around a failure. The failed line is bold."""
     lines = []
     for text, (number, _) in zip(redactor.text(failure.lines).splitlines(), failure.source, strict=True):
         lines.append(f"<strong>{_safe(text)}</strong>" if number == failure.line else _safe(text))
@@ -663,11 +691,12 @@ def _safe(text: str) -> str:
 
 
 def rows_of(steps: Sequence[Span], limit: int = MAX_ROWS) -> tuple[tuple[str, ...], ...]:
-    """Return the rows of at most `limit` steps, with a row for each gap that counts the steps in it.
+    """Return table rows about at most `limit` steps, and a row for each gap with the number of omitted steps.
 
-    Steps that did not complete come first in the selection, then the last third, then the first ones. The rows are in
+    Steps that did not complete have priority, then the steps of the last third, then the first steps. The rows are in
     the order of the steps.
     """
+    # False sorts before True: first the steps that did not complete, then the last third.
     last = len(steps) - limit // 3
     ranked = sorted(range(len(steps)), key=lambda index: (steps[index].status == COMPLETED, index < last))
     selected = sorted(ranked[:limit])
@@ -702,7 +731,7 @@ def _cells(step: Span) -> tuple[str, ...]:
 
 
 def _outcome(step: Span) -> str:
-    """Return the number of items of a step and its result."""
+    """Return a text about the number of items of a step and about its result."""
     items = plural(step.items, "item") if step.items else ""
     text = one_line(step.headline or step.result or "", MAX_CELL)
     return ": ".join(part for part in (items, text) if part)
@@ -712,7 +741,10 @@ def _outcome(step: Span) -> str:
 
 
 def turn_rows(spans: Sequence[Span], redactor: Redactor) -> tuple[tuple[str, ...], ...]:
-    """Return the rows of requests of agents that call tools, each followed by its calls; of many rows the last ones."""
+    """Return table rows about agents: each request of an agent that calls tools, followed by its tool calls.
+
+    If there are too many rows, the last rows are returned.
+    """
     calls: dict[int, list[ToolCallView]] = {}
     for call in tool_calls_in(spans):
         calls.setdefault(call.view.span.index, []).append(call)
@@ -727,7 +759,9 @@ def turn_rows(spans: Sequence[Span], redactor: Redactor) -> tuple[tuple[str, ...
 
 
 def _request_rows(view: RequestView, calls: Sequence[ToolCallView]) -> Iterator[tuple[str, ...]]:
-    """Yield the row of a request (cost, cache, answer or error), and the rows of its tool calls."""
+    """Yield the row of a model request (cost, cache, answer or error) and the rows of the tool calls that it
+    requested.
+    """
     blocks = answer_blocks(view)
     outputs = output_names(view)
     answers = [str(block["text"]) for block in blocks if block.get("type") == "text"]
@@ -764,7 +798,7 @@ def _took(span: Span | None) -> str:
 
 
 def records_of(value: Any) -> list[Mapping[str, Any]] | None:
-    """Return the items of a list if all are mappings with the same few fields; None for other values.
+    """Return the items of a list if all items are mappings with the same few fields; None for other values.
 
     >>> records_of([{"bird": "owl"}, {"bird": "wren"}])
     [{'bird': 'owl'}, {'bird': 'wren'}]
@@ -780,9 +814,9 @@ def records_of(value: Any) -> list[Mapping[str, Any]] | None:
 
 
 def as_table(records: Sequence[Mapping[str, Any]], total: int | None = None) -> str:
-    """Return records as lines of aligned columns. The last line counts the records that are not shown.
+    """Return the lines of a table of records with aligned columns. The last line counts the omitted records.
 
-    `total` is the number of all records, if `records` are only the first of them.
+    `total` is the number of all records, if `records` contains only the first records.
 
     >>> print(as_table([{"bird": "owl", "seen": 2}, {"bird": "wren"}]))
     bird  seen
@@ -807,7 +841,9 @@ def as_table(records: Sequence[Mapping[str, Any]], total: int | None = None) -> 
 
 
 def facts_of(execution: Execution, log: ReadLog) -> Iterable[str]:
-    """Yield start, working and waiting time, model calls, and each budget with the amount spent."""
+    """Yield the key facts of a report: start, working and waiting time, model calls, and each budget with the spent
+    amount.
+    """
     blocked_reason = execution.held_up
     if blocked_reason is not None:
         yield blocked_reason
@@ -820,7 +856,7 @@ def facts_of(execution: Execution, log: ReadLog) -> Iterable[str]:
 
 
 def spreads_of(log: ReadLog) -> Iterable[str]:
-    """Yield the distribution of each result column of the latest steps: ``label: praise 812, blame 164``."""
+    """Yield the distribution of each result column of the latest steps as text: ``label: praise 812, blame 164``."""
     log.spreads.count()
     latest = log.spreads.latest(log.activity.progress)
     for step, spreads in latest.items():
@@ -829,7 +865,7 @@ def spreads_of(log: ReadLog) -> Iterable[str]:
 
 
 def changed_files_of(execution: Execution, log: Sequence[Event]) -> tuple[ChangedFiles, ...]:
-    """Return the changed files of each workspace that has some, up to `MAX_FILES` and `MAX_DIFFERENCES`."""
+    """Return the changed files of each workspace, limited to `MAX_FILES` and `MAX_DIFFERENCES`."""
     changes = []
     for name, workspace in sorted(execution.state.workspaces.items()):
         if workspace.tree != workspace.first:
@@ -839,7 +875,7 @@ def changed_files_of(execution: Execution, log: Sequence[Event]) -> tuple[Change
 
 
 def _budget(execution: Execution) -> Iterable[str]:
-    """Yield each bound with the amount spent."""
+    """Yield each bound of the budget with the spent amount."""
     for spent in spent_of(execution.state):
         if spent.unit == "s":
             yield f"{seconds(float(spent.amount))} of {_span(float(spent.limit))}"
@@ -849,17 +885,17 @@ def _budget(execution: Execution) -> Iterable[str]:
 
 
 def _span(limit: float) -> str:
-    """Return a bound of time: ``1 h``, ``2.5 s``."""
+    """Return the limit of a time bound as text: ``1 h``, ``2.5 s``."""
     return in_parts(int(limit)) if limit.is_integer() else seconds(limit)
 
 
 def _amount(value: float | Decimal) -> str:
-    """Return a number with thousands separators and without trailing zeros: ``100,000``, ``1.4``."""
+    """Return a number as text with thousands separators and without trailing zeros: ``100,000``, ``1.4``."""
     return f"{value:,f}".rstrip("0").rstrip(".") if isinstance(value, float) else f"{value:,}"
 
 
 def questions_of(execution: Execution) -> Iterable[tuple[str, tuple[str, ...]]]:
-    """Yield each open question with the commands that answer it."""
+    """Yield a text about each open question with the commands that answer it."""
     for question in execution.interrupts[:MAX_VALUES]:
         choices = (question.data or {}).get("choices")
         argument = one_line(" or ".join(map(repr, choices)), MAX_CELL) if choices else "..."
@@ -870,7 +906,7 @@ def questions_of(execution: Execution) -> Iterable[tuple[str, tuple[str, ...]]]:
 
 
 def signals_of(execution: Execution) -> Iterable[tuple[str, tuple[str, ...]]]:
-    """Yield each awaited signal with the commands that send it."""
+    """Yield a text about each awaited signal with the commands that send it."""
     if execution.state.is_over:
         return
     for awaited in awaited_signals(execution.state)[:MAX_VALUES]:
@@ -878,7 +914,7 @@ def signals_of(execution: Execution) -> Iterable[tuple[str, tuple[str, ...]]]:
 
 
 def answers_of(execution: Execution) -> Iterable[tuple[str, str]]:
-    """Yield the latest closed questions, each with its answer, the person and the time."""
+    """Yield a text about each of the latest closed questions: answer, person and time."""
     closed = [question for question in execution.asked.values() if not question.is_open]
     closed.sort(key=lambda question: (question.settled_us or question.raised_us, question.id))
     for question in closed[-MAX_VALUES:]:

@@ -1,18 +1,21 @@
-"""Running a cell again: find the execution that the cell started before, so that Run All repeats no completed call.
+"""Repeated execution of a cell: find the run that the cell started before, so that Run All repeats no completed call.
 
-An execution that a cell starts records its cell (``identity.cell``): the notebook and the cell as far as the front end
-names them, a digest of the cell's text, and a number, since a loop starts several runs in one cell (`CellPlace`). The
-same cell with the same workflow and inputs finds that execution (`earlier_run`):
+When a cell starts an execution, the log records the identity of the cell (``identity.cell``, `CellPlace`): the notebook
+and the cell id as far as the front end provides them, a digest of the cell's text, and a number, because a loop can
+start several runs in one cell. If the same cell runs again with the same workflow and inputs, `earlier_run` finds this
+execution. Then there are five cases:
 
-- completed: it is shown;
-- not completed: it is resumed;
-- the definition or the inputs have changed, and it has ended: a new run starts. For a changed definition,
-  `ChangedDefinition` offers to reuse the calls that the new definition makes too;
-- the definition or the inputs have changed, and it has not ended: a person must decide (`changed_error`);
-- functions have changed that it called: `ChangedFunctions` offers to run again from the first such call, or to keep it.
+- It has completed: the cell shows it.
+- It has not completed: the cell resumes it.
+- It has ended, and the definition or the inputs have changed: a new run starts. For a changed definition,
+  `ChangedDefinition` offers to reuse the calls that the new definition makes too.
+- It has not ended, and the definition or the inputs have changed: a person must decide (`changed_error`).
+- Functions that it called have changed: `ChangedFunctions` offers to run again from the first call that is affected, or
+  to keep the execution.
 
-Front ends that run notebooks for programs name neither notebook nor cell. The earlier run is then used only if
-definition, inputs and functions are equal, and the note names its notebook (`tests/notebook/test_edits.py`).
+Front ends that run notebooks for programs provide neither the notebook nor the cell id. The earlier run is then used
+only if definition, inputs and functions are equal. The note about the run contains the name of its notebook
+(`tests/notebook/test_edits.py`).
 """
 
 from __future__ import annotations
@@ -46,40 +49,41 @@ if TYPE_CHECKING:
 
 
 MAX_CANDIDATES = 200
-"""Executions of a workflow, newest first, among which the earlier run of a cell is looked for."""
+"""Number of the newest executions of a workflow that are searched for the earlier run of a cell."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellPlace:
-    """Identity of a run within a notebook: its cell, and its number among the runs of one workflow in that cell."""
+    """Identity of a run within a notebook: its cell, and its number among the runs of one workflow in this cell."""
 
     cell: Mapping[str, str]
     """The keys ``cell``, ``notebook``, ``kernel`` and ``source`` (`divebook.notebook.frontend.FrontEnd.cell`)."""
     ordinal: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the form that the log records."""
+        """Return the identity as plain data, which the log records."""
         return {**self.cell, "ordinal": self.ordinal}
 
     @property
     def shared(self) -> dict[str, Any]:
-        """The part that is equal in all kernels that run this cell."""
+        """The part of the identity that is equal in all kernels that run this cell."""
         return {name: value for name, value in self.to_dict().items() if name != "kernel"}
 
     @property
     def name(self) -> str:
-        """Id of the cell, or the digest of its text, and the number of the run."""
+        """Name of the run: the id of the cell (or the digest of its text) and the number of the run."""
         return f"{self.cell.get('cell') or self.cell['source']}/{self.ordinal}"
 
     @property
     def start_options(self) -> StartOptions:
-        """Options of `Environment.start` that record the place."""
+        """Options of `Environment.start` that record this identity in the log."""
         return {"identity": {CELL: self.to_dict()}, "cell": self.name, "notebook": self.cell["notebook"] or None}
 
     def matches(self, recorded: Mapping[str, Any]) -> bool:
-        """Return whether an earlier run may have been started here. Values that a front end does not name are ignored.
+        """Return whether an earlier run, by its recorded identity, may have been started by this cell.
 
-        Cells are compared by id, or by text where one of both has no id.
+        Cells are compared by id, or by text if one of both has no id. Values that a front end does not provide are
+        ignored.
         """
         if recorded.get("ordinal") != self.ordinal:
             return False
@@ -95,16 +99,20 @@ class CellPlace:
         return bool(recorded.get("source") == self.cell["source"])
 
     def is_same_notebook(self, recorded: Mapping[str, Any]) -> bool:
-        """Return whether the notebook is certainly the same: by its name, or by the kernel, which runs one notebook."""
+        """Return whether an earlier run was certainly started in this notebook.
+
+        The path of the notebook or the id of the kernel is equal, or the notebook was renamed.
+        """
         for key in ("notebook", "kernel"):
             if recorded.get(key) and recorded[key] == self.cell.get(key):
                 return True
         return self._was_renamed_since(recorded)
 
     def _was_renamed_since(self, recorded: Mapping[str, Any]) -> bool:
-        """Return whether the notebook of an earlier run was renamed: its file is gone, and the id of the cell is equal.
+        """Return whether the notebook was renamed after an earlier run.
 
-        A copy of a notebook has equal ids too, but the file of the original still exists.
+        Then the file of the earlier run no longer exists, and the id of the cell is equal. A copy of a notebook has
+        equal ids too, but the file of the original still exists.
         """
         old = str(recorded.get("notebook") or "")
         cell = recorded.get("cell")
@@ -112,14 +120,14 @@ class CellPlace:
 
 
 class Ordinals:
-    """Numbers of the runs of each workflow within one execution of a cell, so that a loop can start several."""
+    """Counters of the runs of each workflow that one execution of a cell has started. A loop can start several."""
 
     def __init__(self) -> None:
         self._count = -1
         self._runs = dict[str, int]()
 
     def next(self, front_end: FrontEnd, workflow: str) -> CellPlace | None:
-        """Return the place of a run that starts now; None where the front end names no cell."""
+        """Return the identity of a run that starts now; None if the front end provides no cell."""
         if front_end.cell is None:
             return None
         if front_end.count != self._count:
@@ -131,31 +139,33 @@ class Ordinals:
 
 @dataclass(frozen=True, slots=True)
 class PreviousRun:
-    """The run that a cell started before."""
+    """The earlier run of a cell, compared with the current cell."""
 
     record: ExecutionRecord
     changed: tuple[str, ...]
-    """The parts that differ now: ``definition``, ``inputs``."""
+    """The changed parts: ``definition``, ``inputs``."""
     notebook: str | None = None
-    """The notebook that started it, where it may be another one than this; empty if unknown. None for this notebook."""
+    """Path of the notebook that started the run, if it may be a different notebook; empty if unknown. None for this
+    notebook.
+    """
     is_rolled_back: bool = False
-    """True if its effects were rolled back, so that it cannot be resumed."""
+    """True if the side effects of the run were rolled back. It cannot be resumed then."""
 
     @property
     def is_over(self) -> bool:
-        """True if it has ended."""
+        """True if the run has ended."""
         return self.record.status in TERMINAL
 
     @property
     def is_superseded(self) -> bool:
-        """True if its cell starts a new run."""
+        """True if the cell must start a new run instead of resuming this run."""
         return self.is_rolled_back or (bool(self.changed) and self.is_over)
 
 
 def earlier_run(
     environment: Environment, workflow: Workflow, inputs: Mapping[str, Any], place: CellPlace
 ) -> PreviousRun | None:
-    """Return the newest execution of the workflow that was started at a place; None if there is none.
+    """Return the newest run of a workflow that this cell started before; None if there is none.
 
     If it is not certain that the notebook is the same, definition, inputs and functions must be equal.
     """
@@ -183,9 +193,9 @@ def start_key(
     place: CellPlace,
     earlier: PreviousRun | None,
 ) -> str:
-    """Return the start key of the next run of a cell, so that two kernels, or two clicks, start it once.
+    """Return the start key of the next run of a cell. Two kernels, or two clicks, then start the run only once.
 
-    The key contains the id of the run before, so that a cell can start one run after another.
+    The key contains the id of the earlier run, so that a cell can start one run after another.
     """
     bound = storable(bind_inputs(workflow, inputs), "inputs")
     parts = {
@@ -207,7 +217,7 @@ def _opening(environment: Environment, record: ExecutionRecord) -> ExecutionStar
 
 
 def _changes(opening: ExecutionStarted, workflow: Workflow, inputs: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return which of ``definition`` and ``inputs`` differ from those that a log records."""
+    """Return the parts that differ from the recorded start of a run: ``definition``, ``inputs``, both or none."""
     bound = storable(bind_inputs(workflow, inputs), "inputs")
     changed = [] if opening.fingerprint == workflow.fingerprint else ["definition"]
     if canonical_hash(dict(opening.inputs), "inputs") != canonical_hash(dict(bound), "inputs"):
@@ -216,7 +226,7 @@ def _changes(opening: ExecutionStarted, workflow: Workflow, inputs: Mapping[str,
 
 
 def note_of(execution: Execution, earlier: PreviousRun) -> str:
-    """Return the note beside a completed run that the cell shows instead of running it again."""
+    """Return the note for a completed run that the cell shows instead of running it again."""
     from divebook.text.format import local_time
 
     ended = f" at {local_time(execution.ended_at)}" if execution.ended_at else ""
@@ -225,7 +235,10 @@ def note_of(execution: Execution, earlier: PreviousRun) -> str:
 
 
 def run_label(earlier: PreviousRun) -> str:
-    """Return the name of a run in notes: "this cell's run", or that of an equal cell, perhaps in another notebook."""
+    """Return the name of an earlier run for notes.
+
+    The name is "this cell's run", or it describes the run of an equal cell in another notebook.
+    """
     if earlier.notebook is None:
         return f"this cell's run {earlier.record.execution_id}"
     notebook = earlier.notebook or "a notebook that this front end does not name"
@@ -233,12 +246,12 @@ def run_label(earlier: PreviousRun) -> str:
 
 
 def elsewhere_note(execution_id: str) -> str:
-    """Return the note beside a run that another process runs."""
+    """Return the note for a run that another process is running."""
     return f"this cell's run {execution_id} runs in another process, and is not run twice: %dive show {execution_id}"
 
 
 def changed_error(earlier: PreviousRun) -> ExecutionError:
-    """Return the error for a run that has not ended, while the definition or inputs of its cell have changed."""
+    """Return the error for a run that has not ended although the definition or inputs of its cell have changed."""
     execution_id = earlier.record.execution_id
     changed = " and ".join(earlier.changed)
     with_new = ""
@@ -258,8 +271,9 @@ def changed_error(earlier: PreviousRun) -> ExecutionError:
 
 
 EditPolicy: TypeAlias = Literal["ask", "again", "keep", "reuse"]
-"""Reaction to an edit: ask a person, run again from the first affected call, keep the old run, or, where the definition
-was edited, reuse all calls that the new definition makes too."""
+"""Reaction to an edit: ``ask`` a person, run ``again`` from the first affected call, ``keep`` the old run, or ``reuse``
+all calls that an edited definition makes too.
+"""
 AGAIN: Final = "again"
 KEEP: Final = "keep"
 REUSE: Final = "reuse"
@@ -268,21 +282,26 @@ CHOICES = (AGAIN, KEEP, REUSE)
 
 @dataclass(frozen=True, slots=True)
 class ChangedFunctions:
-    """The functions that were edited since a run, and the part of the run that the edit does not affect."""
+    """The functions that were edited since a run, and the number of calls that the edit does not affect."""
 
     execution_id: str
     functions: tuple[ChangedFunction, ...]
     until: int
-    """Number of events before the first affected call, which a fork shares; 0 if no call completed in them."""
+    """Number of events before the first affected call, which a fork can share; 0 if no call completed in these
+    events.
+    """
     calls: int
-    """Number of calls that completed in these events."""
+    """Number of calls that completed in the first `until` events."""
     completed_calls: int
     """Number of calls that completed in the whole run."""
     has_completed: bool
-    """True if the run has completed, so that there is nothing to resume."""
+    """True if the run has completed and cannot be resumed."""
 
     def error(self, begin: Callable[[str], Run]) -> CodeChangedError:
-        """Return the error that lets a person choose; `begin` gets the choice and returns its run."""
+        """Return an error with choices for a person.
+
+        `begin` is called with the name of a choice and returns the run of this choice.
+        """
         repeated = plural(self.completed_calls - self.calls, "completed call")
         if self.until:
             start = f"from the first call that this can reach, and reuses {plural(self.calls, 'call')}"
@@ -300,7 +319,7 @@ class ChangedFunctions:
         return CodeChangedError(message, choices, begin)
 
     def note(self, new_id: str) -> str:
-        """Return the note beside the run that replaces it."""
+        """Return the note for the new run that replaces the old run."""
         if self.until:
             relation = f"reuses its first {plural(self.calls, 'call')}, and continues with the present code"
         else:
@@ -319,18 +338,18 @@ _CHANGE_TEXTS = {"changed": "changed", "new": "is new", "gone": "is gone"}
 
 
 def edit_policy(word: str | None) -> EditPolicy | None:
-    """Return the policy that ``--changed`` names; None without the option, UsageError for another word."""
+    """Return the value of the option ``--changed``; None without the option. Other words raise `UsageError`."""
     if word is not None and word not in CHOICES:
         raise UsageError(f"--changed cannot be {word!r}; one of {', '.join(CHOICES)}")
     return cast("EditPolicy | None", word)
 
 
 def changed_functions(environment: Environment, execution: Execution) -> ChangedFunctions | None:
-    """Return the functions that were edited since a run, if the run has called one of them; otherwise None.
+    """Return the functions that were edited since a run; None if no recorded call is affected.
 
-    The log has an epoch for each set of function versions that the run used (a resumed run may have several). The
-    functions are compared for each epoch, and the first event that an edit can affect is looked up. An edit of the
-    workflow function itself affects everything.
+    A run that was resumed with edited functions has several epochs: parts of the log, each with the versions of
+    functions that it used. The functions are compared with the versions of each epoch. Then the first event that an
+    edit can affect is searched. An edit of the workflow function itself affects everything.
     """
     events = execution.history()
     name = execution.state.workflow_name
@@ -362,28 +381,32 @@ def changed_functions(environment: Environment, execution: Execution) -> Changed
 
 @dataclass(frozen=True, slots=True)
 class ChangedDefinition:
-    """The plan for reusing a cell's run with its edited definition."""
+    """Plan for a new run of a cell with an edited definition, which reuses calls of the earlier run."""
 
     plan: ResumePlan
     has_ended: bool
-    """True if that run has ended. One that has not is not cancelled without a question."""
+    """True if the earlier run has ended. A run that has not ended is not replaced without a person's choice."""
 
     def error(self, begin: Callable[[str], Run]) -> CodeChangedError:
-        """Return the error that lets a person choose; the default is a new run."""
+        """Return an error with choices for a person. The default is a new run without reused calls.
+
+        `begin` is called with the name of a choice and returns the run of this choice. A run that has not ended has no
+        default.
+        """
         message = f"The definition of {self.plan.workflow!r} changed since this cell's run {self.plan.source}."
         choices = {REUSE: str(self.plan), AGAIN: "runs all of it, as a new run"}
         return CodeChangedError(message, choices, begin, AGAIN if self.has_ended else None)
 
     @property
     def advice(self) -> str:
-        """The note beside a new run."""
+        """The note for a new run that reuses no calls."""
         return (
             f"the definition changed since this cell's run {self.plan.source}, so that this is a new run; "
             f"--changed {REUSE} would have continued it: {self.plan}"
         )
 
     def run_again(self, environment: Environment, answers: Answers | None, options: StartOptions) -> Run:
-        """Start a run that reuses the calls which the new definition makes too."""
+        """Start a run that reuses all calls of the earlier run that the new definition makes too."""
         from divebook.notebook.run import Run
 
         run = Run(environment.run_again(self.plan.source, **options), environment, answers)
@@ -391,7 +414,7 @@ class ChangedDefinition:
         return run
 
     def note(self, new_id: str) -> str:
-        """Return the note beside the run that replaces it."""
+        """Return the note for the new run that replaces the earlier run."""
         return (
             f"the definition changed since this cell's run {self.plan.source}; {new_id} continues from event "
             f"{self.plan.at} of it: {self.plan}. To run all of it: --new"
@@ -401,7 +424,10 @@ class ChangedDefinition:
 def changed_definition(
     environment: Environment, workflow: Workflow, earlier: PreviousRun | None
 ) -> ChangedDefinition | None:
-    """Return the plan for an earlier run whose definition alone has changed; None if reusing it saves nothing."""
+    """Return the plan for reusing the earlier run of a cell whose definition was edited.
+
+    None if more than the definition has changed, or if nothing would be saved.
+    """
     if earlier is None or earlier.changed != ("definition",):
         return None
     defined = environment.workflows.get(workflow.name)

@@ -1,4 +1,4 @@
-"""`Run`: the handle of one execution in notebooks and scripts, with its display and its saved data."""
+"""The class `Run`: handle of one execution in notebooks and scripts, with its display and its saved data."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 VARIABLE = "DIVEBOOK_NOTEBOOK_DATA"
 ON, OFF = NOTEBOOK_DATA
 POLL_INTERVAL = 0.1
-"""Seconds between two checks while a run is awaited: an idle event loop does not notice interrupts of the kernel."""
+"""Seconds between two checks while a run is awaited. Without checks, an idle event loop would not notice interrupts."""
 
 
 # --- the data of a run in its output ---------------------------------------------------------------------------------
@@ -66,7 +66,10 @@ POLL_INTERVAL = 0.1
 def data_of(
     execution: Execution, log: Sequence[Event], config: Config, *, next_step: str = "", enabled: bool | None = None
 ) -> dict[str, Any]:
-    """Return the data of a run by MIME type; empty if they are switched off. `enabled` overrides the settings."""
+    """Return the data of a run for a notebook by MIME type; empty if this data is switched off.
+
+    `enabled` overrides the settings.
+    """
     if enabled is False or (enabled is None and _data_setting(config) == OFF):
         return {}
     if execution.damage is not None or not execution.state.last_sequence:
@@ -75,7 +78,10 @@ def data_of(
 
 
 def _data_setting(config: Config) -> str:
-    """Return ``on`` or ``off``; raise `NotFoundError` for another value of the environment variable."""
+    """Return the setting for the data of runs in notebooks: ``on`` or ``off``.
+
+    Raises `NotFoundError` if the environment variable has another value.
+    """
     setting = os.environ.get(VARIABLE) or config.notebook_data or ON
     if setting not in NOTEBOOK_DATA:
         raise NotFoundError("setting for notebook data", setting, NOTEBOOK_DATA, f"{VARIABLE} cannot be {setting!r}")
@@ -83,7 +89,7 @@ def _data_setting(config: Config) -> str:
 
 
 def sent_secrets(config: Config) -> Iterator[str]:
-    """Yield the values of request headers of providers whose names look secret."""
+    """Yield the values of all request headers of model providers whose header name looks secret."""
     for provider in config.providers:
         for name, values in provider.request_headers.items():
             if looks_secret(name):
@@ -109,39 +115,39 @@ class Run(ReadExecution):
         self._environment = environment
         self._answers = answers
         self.shown_in: int | None = None
-        """Execution number of the cell that shows it already."""
+        """Execution count of the cell that already shows the run; None if no cell shows it."""
         self.remark = ""
-        """Note beside it, for example that it was not run again."""
+        """Note for people about the run, for example that it was not run again."""
         self.keeps_data: bool | None = None
-        """True if its output contains its data; None follows ``DIVEBOOK_NOTEBOOK_DATA`` and the Config."""
+        """True if the output of the run contains its data; None to follow ``DIVEBOOK_NOTEBOOK_DATA`` and the Config."""
         self.strict = False
-        """True if `wait` raises an error if it has to wait for an answer or a signal."""
+        """True if `wait` raises an error when the run has to wait for an answer or a signal."""
 
     # --- the execution -----------------------------------------------------------------------------------------------
 
     @property
     def execution(self) -> Execution:
-        """The execution itself."""
+        """The execution of which this object is a handle."""
         return self._execution
 
     @property
     def environment(self) -> Environment:
-        """The environment that runs it."""
+        """The environment that runs the execution."""
         return self._environment
 
     @property
     def state(self) -> ExecutionState:
-        """State after the present log; an immutable snapshot."""
+        """State of the execution after all events that were read; an immutable object."""
         return self._execution.state
 
     @property
     def asked(self) -> dict[str, Question]:
-        """Every question ever asked, by id, oldest first."""
+        """All questions that the run has asked, by id, the oldest first."""
         return self._execution.asked
 
     @property
     def interrupts(self) -> list[Question]:
-        """The open questions, oldest first."""
+        """The open questions of the run, the oldest first."""
         return self._execution.interrupts
 
     def _log(self) -> History:
@@ -151,9 +157,9 @@ class Run(ReadExecution):
 
     @property
     def chain(self) -> list[str]:
-        """Ids of an execution and its successors, first to last; mostly only this one.
+        """Ids of the execution and its successors, from first to last; usually only this execution.
 
-        ``divebook.frames(run.environment.store, where={"chain": run.id})`` reads them as one.
+        ``divebook.frames(run.environment.store, where={"chain": run.id})`` reads all of them as one run.
         """
         return self._execution.chain
 
@@ -193,7 +199,10 @@ class Run(ReadExecution):
         return self._checked_strictly()
 
     def _checked_strictly(self) -> Self:
-        """Return this handle; raise `ExecutionWaitingError` if it is `strict` and the run has to wait."""
+        """Return this handle.
+
+        If the handle is `strict` and the run has to wait, `ExecutionWaitingError` is raised.
+        """
         if self.strict and self.status == WAITING:
             raise waiting_error(self._execution)
         return self
@@ -204,12 +213,12 @@ class Run(ReadExecution):
         return () if self._answers is None else self._answers.unused
 
     def pause(self) -> Self:
-        """Start no more steps until the run is resumed. Returns at once; `wait` until it is paused."""
+        """Pause the run: no more steps start until it is resumed. Returns at once; `wait` until it is paused."""
         self._execution.pause()
         return self
 
     def compare(self, other: FramedLog | str, *more: FramedLog | str) -> Comparison:
-        """Compare it with other runs, or with executions of its store by id; the first difference comes first.
+        """Compare the run with other runs, or with executions of its store by id; the first difference comes first.
 
         As the last value of a cell the result shows both runs side by side; see `divebook.compare`.
         """
@@ -218,14 +227,14 @@ class Run(ReadExecution):
     def what_if(
         self, change: ChangeLike = None, at: int | None = None, **options: Any
     ) -> WhatIf | RepeatedWhatIf | Plan:
-        """Run it once more with one change, answered from its log; see `divebook.Environment.what_if`."""
+        """Run the execution once more with one change, answered from its log; see `divebook.Environment.what_if`."""
         result: WhatIf | RepeatedWhatIf | Plan = self._environment.what_if(self.id, change, at, **options)
         return result
 
     def try_step(
         self, step: str, changes: StepChanges = None, *, times: int = 1, **options: Unpack[TrialOptions]
     ) -> StepTrial:
-        """Run one of its steps again with its recorded state, as a trial; see `Environment.try_step`."""
+        """Run one step of the run again with its recorded state, as a trial; see `Environment.try_step`."""
         return self._environment.try_step(self.id, step, changes, times=times, **options)
 
     def refresh(self) -> Self:
@@ -247,9 +256,9 @@ class Run(ReadExecution):
     def resume(self, *, definition: DefinitionLike | None = None, plan: bool = False) -> Self | ResumePlan:
         """Resume the run where its log ends. Returns at once; `wait` for the end.
 
-        With ``definition="new"`` this handle then refers to a new execution. It uses the present definition, and reuses
-        all calls that the definition makes too. With ``plan=True`` only the plan is returned, without a call. See
-        `Environment.resume`.
+        With ``definition="new"`` a new execution starts, and this handle then refers to it. The new execution uses the
+        current definition, and reuses all recorded calls that this definition makes too. With ``plan=True`` only the
+        plan is returned, and nothing runs. See `Environment.resume`.
         """
         if plan:
             resume_plan: ResumePlan = self._environment.resume(self.id, definition=definition or NEW, plan=True)
@@ -258,7 +267,7 @@ class Run(ReadExecution):
         return self
 
     def retry(self, strategy: str = FROM_FAILURE) -> Self:
-        """Try again: ``from_start``, ``from_failure`` or ``skip_failed``; see `Environment.retry`."""
+        """Retry a failed run: ``from_start``, ``from_failure`` or ``skip_failed``; see `Environment.retry`."""
         self._execution = self._environment.retry(self.id, strategy)
         return self
 
@@ -268,13 +277,14 @@ class Run(ReadExecution):
         change: Change | Mapping[str, Any] | None = None,
         **options: Unpack[StartOptions],
     ) -> Run:
-        """Return a new run that shares its first events and continues live after them; see `Environment.fork`."""
+        """Return a new run that shares the first events and continues live after them; see `Environment.fork`."""
         return Run(self._environment.fork(self.id, at, change, **options), self._environment)
 
     def again(self) -> Self:
-        """Start a new execution with the same inputs and the present definition, and refer to it. Returns at once.
+        """Start a new execution with the same inputs and the current definition. Returns at once.
 
-        It is started with the options of the old one, so that its cell finds it when it runs again.
+        This handle then refers to the new execution. It gets the options of the old execution, so that the cell finds
+        it when the cell runs again.
         """
         old = self._execution
         opening = recorded_opening(old.id, old.store)
@@ -283,37 +293,37 @@ class Run(ReadExecution):
         return self
 
     def answer(self, interrupt_id: str, response: Any, by: str | None = None) -> Self:
-        """Answer one of its questions; the run continues at once, `wait` for the end."""
+        """Answer a question of the run. The run continues at once; `wait` for the end."""
         self._execution = self._environment.answer(interrupt_id, response, self.id, by)
         return self
 
     def signal(self, name: str, payload: Any = None, by: str | None = None) -> Self:
-        """Send it a signal; if the run waited for it, it continues at once. `wait` for the end."""
+        """Send a signal to the run. If the run waits for this signal, it continues at once; `wait` for the end."""
         self._execution = self._environment.signal(self.id, name, payload, by)
         return self
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """Its tags, which lists show and can filter by."""
+        """Tags of the run, by which lists can be filtered."""
         return self._environment.store.record(self.id).tags
 
     def tag(self, *tags: str) -> Self:
-        """Add tags, also after its end; see `divebook.Environment.annotate`."""
+        """Add tags to the run, also after its end; see `divebook.Environment.annotate`."""
         self._environment.tag(self.id, *tags)
         return self
 
     def untag(self, *tags: str) -> Self:
-        """Remove tags."""
+        """Remove tags of the run."""
         self._environment.untag(self.id, *tags)
         return self
 
     def note(self, text: str) -> Self:
-        """Set its note, also after its end; an empty text removes it."""
+        """Set the note of the run, also after its end; an empty text removes the note."""
         self._environment.note(self.id, text)
         return self
 
     def label(self, **labels: Any) -> Self:
-        """Set labels, also after its end: ``run.label(quality="good")``; the value None removes a label."""
+        """Set labels of the run, also after its end: ``run.label(quality="good")``; the value None removes a label."""
         self._environment.label(self.id, **labels)
         return self
 
@@ -328,7 +338,7 @@ class Run(ReadExecution):
         return as_text(report_of(self._execution, self._execution.history()))
 
     def view(self) -> LiveView:
-        """Return a live view, an anywidget, for front ends that display widgets themselves.
+        """Return a live view of the run as an anywidget, for front ends that display widgets themselves.
 
         In marimo a run as the last value of a cell is enough; `marimo.ui.anywidget(run.view())` has the same effect.
         """
@@ -337,11 +347,11 @@ class Run(ReadExecution):
         return view_of(self)
 
     def _display_(self) -> LiveView:
-        """Return the widget that marimo displays."""
+        """Return the widget that marimo displays for the run."""
         return self.view()
 
     def _ipython_display_(self) -> None:
-        """Display nothing if this cell shows the run already; otherwise let IPython display the MIME bundle."""
+        """Display nothing if this cell already shows the run; else let IPython display the MIME bundle."""
         from IPython.core.getipython import get_ipython
 
         shell = get_ipython()
@@ -352,13 +362,14 @@ class Run(ReadExecution):
         return str(self.static_bundle(with_data=False)["text/html"])
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        """Return the saved form by MIME type."""
+        """Return the report of the run, and its data for a replay, by MIME type."""
         return self.static_bundle()
 
     def static_bundle(self, *, with_data: bool = True) -> dict[str, Any]:
-        """Return the saved form by MIME type: text, HTML and data for a replay. It needs no kernel and no trust.
+        """Return the report of the run as text and HTML, and its data for a replay, by MIME type.
 
-        A comment in `divebook.notebook.run` describes the data, and how to switch them off.
+        They need no kernel and no trusted notebook. A comment in `divebook.notebook.run` describes the data, and how to
+        switch it off.
         """
         from divebook.notebook.report import as_html, as_text, report_of
         from divebook.projections.summary import ReadLog
@@ -374,24 +385,24 @@ class Run(ReadExecution):
             return bundle | data
 
     def to_html(self, file: str | Path, *, log: bool = True, overwrite: bool = False) -> Path:
-        """Write it as one HTML page that needs no divebook to be read; return the path.
+        """Write the run as one HTML page that can be read without divebook; return the path.
 
-        ``%dive open run.html`` opens it again as a run. Secrets are removed. The log contains all texts in full; with
-        `log=False` the file contains only the texts that the page shows.
+        ``%dive open run.html`` opens the page again as a run. Secrets are removed. The log contains all texts in full;
+        with `log=False` the file contains only the texts that the page shows.
         """
         secrets = sent_secrets(self._environment.config)
         return self._execution.to_html(file, log=log, overwrite=overwrite, known_secrets=secrets)
 
     def to_notebook(self, file: str | Path, *, overwrite: bool = False) -> Path:
-        """Write it as a notebook that describes it in sections and contains its log; return the path.
+        """Write the run as a notebook that describes it in sections and contains its log; return the path.
 
-        ``%dive open run.ipynb`` opens it again as a run. Secrets are removed.
+        ``%dive open run.ipynb`` opens the notebook again as a run. Secrets are removed.
         """
         secrets = sent_secrets(self._environment.config)
         return self._execution.to_notebook(file, overwrite=overwrite, known_secrets=secrets)
 
     def to_test(self, file: str | Path | None = None, *, overwrite: bool = False) -> Path:
-        """Write it as a test for pytest, with its log and definition beside it; return the path.
+        """Write the run as a test for pytest, with its log and definition beside it; return the path.
 
         The test needs neither key nor network. It fails at the first difference from the log, and names event, step and
         line. The default is ``test_NAME.py`` in the current folder. Secrets are removed.
@@ -402,17 +413,17 @@ class Run(ReadExecution):
         return write_test(self._environment, self._execution, file, overwrite=overwrite, known_secrets=secrets)
 
     def files(self, workspace: str | None = None) -> KeptFiles:
-        """Return the files of its workspace at any event, to compare, apply or restore them."""
+        """Return the files of the run's workspace at any event, to compare, apply or restore them."""
         return self._environment.files(self.id, workspace)
 
     def verify(self, definition: Workflow | None = None) -> Verification:
-        """Check its definition against its log without a call; see `divebook.Environment.verify`."""
+        """Check the definition of the run against its log, without a call; see `divebook.Environment.verify`."""
         return self._environment.verify(self.id, definition)
 
     def replay(self) -> RunReplay:
-        """Return a replay of its log: a view, and the methods of `Execution.replay`.
+        """Return a replay of the run's log: a widget that also has the methods of `Execution.replay`.
 
-        View and methods share one position: after ``r = run.replay()`` and ``r`` as the last value of a cell,
+        Widget and methods share one position: after ``r = run.replay()`` and ``r`` as the last value of a cell,
         ``r.run_to(error=True)`` moves the page to the first failure, and ``r.position`` is the position in the page.
         """
         from divebook.notebook.replay_view import RunReplay
@@ -422,14 +433,14 @@ class Run(ReadExecution):
 
 
 def waiting_error(execution: Execution) -> ExecutionWaitingError:
-    """Return the error for an execution that has to wait: its first question, and all signals."""
+    """Return the error for an execution that has to wait: it names the first question and all signals."""
     first_question = one_line(execution.interrupts[0].question, 200) if execution.interrupts else ""
     signals = [str(awaited) for awaited in awaited_signals(execution.state)]
     return ExecutionWaitingError(execution.id, first_question, " and ".join(signals))
 
 
 async def _wait(execution: Execution, answers: Answers | None) -> None:
-    """Await an execution, and give it the answers up front."""
+    """Wait until an execution has ended or waits, and answer its questions with the answers up front."""
     await execution
     if answers is None:
         return
@@ -445,9 +456,9 @@ async def _wait(execution: Execution, answers: Answers | None) -> None:
 
 
 def connect_page(environment: Environment) -> Callable[[], None]:
-    """Send the questions and runs of an environment to pages of JupyterLab; return the function that ends it.
+    """Show the questions and runs of an environment in all JupyterLab tabs; return a function that stops this.
 
-    JupyterLab shows questions in every tab. Outside a kernel with a front end that shows widgets nothing is sent.
+    Nothing happens without a kernel, or if the front end shows no widgets.
     """
     if not _has_page():
         return lambda: None

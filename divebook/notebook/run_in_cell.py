@@ -1,4 +1,6 @@
-"""The run of a cell: show it, wait until it ends or needs a person, and return it or fail the cell."""
+"""Display of a run in the cell that starts it: show it, wait until it ends or needs a person, and return it or
+raise.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def show_in_background(run: Run, arguments: Arguments, front_end: FrontEnd, *, is_awaited: bool) -> Any:
-    """Show a run that continues in the background; return it, or a coroutine that returns it."""
+    """Show a run that continues in the background; return it, or for an awaited magic a coroutine that returns it."""
     _set_data_option(run, arguments)
     if front_end.shows_widgets:
         show_live(run, front_end).leave()
@@ -25,7 +27,7 @@ def show_in_background(run: Run, arguments: Arguments, front_end: FrontEnd, *, i
 
 
 def show_while_running(run: Run, front_end: FrontEnd) -> Run:
-    """Return a run, with its live view in the cell if this or another process runs it, or it waits for a worker."""
+    """Return a run; show its live view in the cell if any process runs it, or if it waits for a worker."""
     execution = run.execution
     if front_end.shows_widgets and (execution.is_live or execution.goes_on_elsewhere):
         show_live(run, front_end).leave()
@@ -37,7 +39,7 @@ def await_in_cell(
 ) -> Coroutine[Any, Any, Run]:
     """Return a coroutine that waits until a run has ended or has to wait, and returns its `cell_outcome`.
 
-    Of a `CodeChangedError` it first offers the choices, and waits for the run of the choice.
+    For a `CodeChangedError` the coroutine first shows the choices, and then waits for the run of the choice.
     """
     from divebook.notebook.cell_errors import short_errors
     from divebook.notebook.code_change_choice import await_choice
@@ -56,7 +58,7 @@ def await_in_cell(
 
 
 def wait_in_cell(run_or_choice: Run | CodeChangedError, arguments: Arguments, front_end: FrontEnd) -> Run:
-    """Block until a run has ended or has to wait, where the cell cannot await it. Otherwise like `await_in_cell`."""
+    """Wait like `await_in_cell`, but block: for cells that cannot await."""
     from divebook.notebook.code_change_choice import wait_for_choice
 
     run = wait_for_choice(run_or_choice) if isinstance(run_or_choice, CodeChangedError) else run_or_choice
@@ -66,9 +68,10 @@ def wait_in_cell(run_or_choice: Run | CodeChangedError, arguments: Arguments, fr
 
 
 def cell_outcome(run: Run, arguments: Arguments, front_end: FrontEnd) -> Run:
-    """Return the run of a cell; raise if it failed or was cancelled, so that Run All stops there.
+    """Return the run of a cell; raise an error if the run failed or was cancelled, so that Run All stops there.
 
-    ``--no-check`` returns such a run instead, and ``--strict`` raises also if the run waits for a person or a signal.
+    With ``--no-check`` such a run is returned. With ``--strict`` an error is raised also if the run waits for a person
+    or a signal.
 
     Raises
     ------
@@ -98,7 +101,10 @@ def cell_outcome(run: Run, arguments: Arguments, front_end: FrontEnd) -> Run:
 
 
 def _outcome_of_waiting(run: Run, front_end: FrontEnd, *, strict: bool) -> Run:
-    """Return a run that has to wait, and show or print its questions; with `strict` raise `ExecutionWaitingError`."""
+    """Return a run that has to wait, after showing or printing its questions.
+
+    With `strict` raise `ExecutionWaitingError` instead.
+    """
     from divebook.notebook.cell_errors import error_lines, show_as
     from divebook.notebook.report import waiting_lines, ways_on
     from divebook.notebook.run import waiting_error
@@ -118,10 +124,10 @@ def _outcome_of_waiting(run: Run, front_end: FrontEnd, *, strict: bool) -> Run:
 
 
 def _set_data_option(run: Run, arguments: Arguments) -> None:
-    """Apply ``--no-data``, which leaves the data of the run out of the notebook."""
+    """Apply the option ``--no-data``, which omits the data of the run from the notebook."""
     run.keeps_data = False if arguments.has("no-data") else None
 
 
 async def immediate(value: Any) -> Any:
-    """Return a value. A cell that awaits a command needs a coroutine also where nothing is to be waited for."""
+    """Return a value from a coroutine, for cells that await a magic although there is nothing to wait for."""
     return value

@@ -1,7 +1,7 @@
-"""Lists of runs and of open questions in a notebook: widgets where the front end shows them, otherwise text or HTML.
+"""Lists of runs and of open questions in a notebook: as widgets if the front end shows them, else as text or HTML.
 
-`Runs` is the list of runs, `InboxOutput` the inbox. Each output contains its saved form for pages without a kernel. A
-run that is opened from the list is a second output below it.
+`Runs` is the list of runs, `InboxOutput` the list of open questions (inbox). Each output contains a saved form for
+pages without a kernel. A run that a person opens from the list is shown in a second output below the list.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from divebook.widgets.views import InboxView, RunsView
 
 MAX_ROWS = 20
-"""Rows of the list in its text and HTML forms."""
+"""Maximum number of rows of the list as text or HTML."""
 TITLES = ("id", "workflow", "status", "began", "worked", "cost", "about")
 _LINE = "margin:6px 0;overflow-wrap:anywhere"
 _CELL = "padding:2px 10px 2px 0;text-align:left;vertical-align:top;overflow-wrap:anywhere"
@@ -45,10 +45,11 @@ _CELL = "padding:2px 10px 2px 0;text-align:left;vertical-align:top;overflow-wrap
 
 @dataclass(frozen=True)
 class Runs:
-    """The executions of a store, newest first: a list to browse in a notebook, and `frame` for a DataFrame.
+    """The executions of a store, the newest first: a list to browse in a notebook, and `frame` for a DataFrame.
 
-    `divebook.runs` and ``%dive runs`` return it. `resume`, `cancel`, `tag` and the other verbs act on all of them, and
-    return a DataFrame (`divebook.analysis.lists.handled_frame`) in which a failure for one execution is a row.
+    `divebook.runs` and ``%dive runs`` return this object. `resume`, `cancel`, `tag` and similar methods act on all
+    executions of the list. They return a DataFrame (`divebook.analysis.lists.handled_frame`) with one row for each
+    execution, also if it refuses.
 
     Examples
     --------
@@ -65,21 +66,21 @@ class Runs:
     limit: int = 0
     store: str | None = None
     chosen: tuple[str, ...] | None = None
-    """Ids of executions that were listed one by one; None for all that match the filters."""
+    """Ids of executions that were selected one by one; None for all executions that match the filters."""
 
     @cached_property
     def records(self) -> list[ExecutionRecord]:
-        """Their records in the store, read at the first access."""
+        """Records of the executions in the store, read at the first access."""
         if self.chosen is not None:
             return [self.environment.store.record(self.environment.store.resolve(name)) for name in self.chosen]
         return self.environment.executions(limit=self.limit, **self.filters)
 
     def ids(self) -> Iterable[str]:
-        """Return the ids of the executions."""
+        """Return the ids of the executions in the list."""
         return self.chosen or [record.execution_id for record in self.records]
 
     def frame(self) -> pd.DataFrame:
-        """Return them as a DataFrame; `divebook.analysis.lists.runs_frame` documents the columns."""
+        """Return the executions as a DataFrame; `divebook.analysis.lists.runs_frame` documents the columns."""
         from divebook.analysis.lists import RunsTable, runs_frame
 
         return RunsTable(runs_frame(self.records, self.environment.store))
@@ -113,7 +114,10 @@ class Runs:
         return f"<table class='{AS_TEXT}'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
 
     def _rows(self) -> tuple[list[tuple[str, ...]], list[str]]:
-        """Return the cells of the first rows, and a note if there are more. One more record is read to know that."""
+        """Return the cells of the first `MAX_ROWS` rows, and a note if there are more rows.
+
+        One more record is read to find out whether there are more.
+        """
         count = min(self.limit or MAX_ROWS, MAX_ROWS)
         if self.chosen is None:
             records = self.environment.executions(limit=count + 1, **self.filters)
@@ -124,7 +128,7 @@ class Runs:
         return rows, ["and more: .frame() has all"] if is_cut else []
 
     def _ipython_display_(self) -> None:
-        """Show the run browser where the front end of this cell shows widgets; otherwise leave it to text and HTML."""
+        """Show the run browser if the front end of the cell shows widgets; else let IPython show text or HTML."""
         from IPython.core.getipython import get_ipython
 
         if self.chosen is not None or not present_front_end(get_ipython()).shows_widgets:
@@ -132,17 +136,20 @@ class Runs:
         RunsOutput(self)
 
     def _display_(self) -> RunsView:
-        """Return the widget that marimo displays."""
+        """Return the widget that marimo displays for the list."""
         return self.view()
 
     def view(self) -> RunsView:
-        """Return the run browser as a widget, for front ends that show widgets by themselves."""
+        """Return the run browser as a widget, for front ends that display widgets themselves."""
         from divebook.widgets.views import RunsView
 
         return RunsView(self.feed())
 
     def feed(self) -> RunsFeed:
-        """Return the feed of the run browser. People can change the filters status, workflow and tag in the browser."""
+        """Return the feed of the run browser.
+
+        A person can change the filters status, workflow and tag in the browser.
+        """
         query = EVERYTHING.copy()
         query["status"] = self.filters.get("status", "")
         query["workflow"] = self.filters.get("workflow", "")
@@ -155,43 +162,49 @@ class Runs:
     # --- act on all of them ------------------------------------------------------------------------------------------
 
     def resume(self, bounds: Bounds | Mapping[str, Any] | None = None, *, wait: bool = True) -> pd.DataFrame:
-        """Resume each where its log ends, all at once; `wait` until they have ended or have to wait."""
+        """Resume each execution where its log ends.
+
+        All resume at once. With `wait`, block until they have ended or have to wait.
+        """
         return self.handle(lambda environment, name: environment.resume(name, bounds), wait=wait)
 
     def cancel(self) -> pd.DataFrame:
-        """Cancel each; they can be resumed."""
+        """Cancel each execution; it can be resumed later."""
         return self.handle(lambda environment, name: environment.cancel(name))
 
     def tag(self, *tags: str) -> pd.DataFrame:
-        """Add tags to each of them."""
+        """Add tags to each execution."""
         return self.handle(lambda environment, name: environment.tag(name, *tags))
 
     def untag(self, *tags: str) -> pd.DataFrame:
-        """Remove tags from each of them."""
+        """Remove tags from each execution."""
         return self.handle(lambda environment, name: environment.untag(name, *tags))
 
     def note(self, text: str) -> pd.DataFrame:
-        """Set the note of each of them."""
+        """Set the note of each execution."""
         return self.handle(lambda environment, name: environment.note(name, text))
 
     def label(self, **labels: Any) -> pd.DataFrame:
-        """Set labels of each of them; the value None removes a label."""
+        """Set labels of each execution; the value None removes a label."""
         return self.handle(lambda environment, name: environment.label(name, **labels))
 
     def fork(
         self, at: int | None = None, change: ChangeLike = None, *, wait: bool = True, **options: Unpack[StartOptions]
     ) -> pd.DataFrame:
-        """Fork each of them; see `divebook.Environment.fork`."""
+        """Fork each execution; see `divebook.Environment.fork`."""
         return self.handle(lambda environment, name: environment.fork(name, at, change, **options), wait=wait)
 
     def what_if(
         self, change: ChangeLike = None, at: int | None = None, **options: Unpack[WhatIfOptions]
     ) -> pd.DataFrame:
-        """Run a what-if of each with one change, one after the other; see `divebook.Environment.what_if`."""
+        """Run each execution once more with one change, one after the other; see `divebook.Environment.what_if`."""
         return self.handle(lambda environment, name: environment.what_if(name, change, at, **options).execution)
 
     def handle(self, verb: BulkOperation, *, wait: bool = True) -> pd.DataFrame:
-        """Call `verb` with the environment and the id of each of them; `wait` for the executions that it returns."""
+        """Call the function `verb` with the environment and the id of each execution.
+
+        With `wait`, wait for the executions that the function returns.
+        """
         from divebook.analysis.lists import handled_frame
 
         return handled_frame(handle_each(self.environment, self.ids(), verb, wait=wait))
@@ -207,11 +220,12 @@ class RunsOutput:
         static = {"text/plain": repr(runs), "text/html": runs._repr_html_()}
         self._view = RunsView(runs.feed(), self.open)
         self._output = ViewOutput(self._view, static)
+        # An empty output below the list, which later shows the opened execution.
         self._opened = display_bundle(NOTHING)
         self._output.save(static)
 
     def open(self, execution_id: str | None) -> None:
-        """Show an execution below the list; None removes it."""
+        """Show an execution below the list; None removes the shown execution."""
         if execution_id is None:
             self._opened.update(NOTHING, raw=True)
             return
@@ -228,7 +242,7 @@ def _table_cell(text: str) -> str:
 
 
 def _cells(line: RunLine) -> tuple[str, ...]:
-    """Return the cells of a row, in the order of `TITLES`."""
+    """Return the table cells for one row of the list, in the order of `TITLES`."""
     worked = line.worked_us(time.time_ns() // 1000)
     status = ", ".join(filter(None, [line.status, line.stand]))
     about = " ".join([line.about, *(f"#{tag}" for tag in line.record.tags)])
@@ -249,7 +263,7 @@ def _cells(line: RunLine) -> tuple[str, ...]:
 class InboxOutput:
     """Output of ``%dive inbox`` in one cell, for front ends that show widgets.
 
-    Pages show cards, and without a kernel the same questions as text. When all runs that asked have ended, pages
+    Pages show the questions as cards, and without a kernel as text. After all runs with questions have ended, pages
     without divebook's extension show the answers instead.
 
     Parameters
@@ -270,7 +284,10 @@ class InboxOutput:
             self._output.save(bundle)
 
     def save(self, feed: InboxFeed) -> None:
-        """Save the form for pages without a kernel. Called on the publisher's thread after each change."""
+        """Save the form for pages without a kernel.
+
+        Called on the publisher's thread after each change of the questions.
+        """
         with self._lock:
             if self._is_final:
                 return
@@ -282,14 +299,14 @@ class InboxOutput:
 
 
 class InboxDisplay:
-    """Display of a DataFrame of questions as cards."""
+    """Display of a DataFrame of questions as cards that a person can answer."""
 
     def __init__(self, environment: Environment, store: str | None) -> None:
         self._environment = environment
         self._store = store
 
     def in_cell(self) -> bool:
-        """Show the cards in the present cell; return False where its front end shows no widgets."""
+        """Show the cards in the current cell; return False if its front end shows no widgets."""
         from IPython.core.getipython import get_ipython
 
         if not present_front_end(get_ipython()).shows_widgets:
@@ -303,7 +320,7 @@ class InboxDisplay:
 
 
 def inbox_view(environment: Environment, output: InboxOutput | None = None) -> InboxView:
-    """Return the questions of an environment as a widget; an output is saved after each change."""
+    """Return the questions of an environment as a widget; `output` is saved after each change of the questions."""
     from divebook.widgets.views import InboxView
 
     def on_change(feed: InboxFeed) -> None:
@@ -317,7 +334,7 @@ def inbox_view(environment: Environment, output: InboxOutput | None = None) -> I
 
 
 def static_bundle(environment: Environment, store: str | None = None) -> dict[str, Any]:
-    """Return the open questions with the commands that answer them, as text and as HTML with inline styles only."""
+    """Return the open questions and the commands that answer them, as text and as HTML with inline styles only."""
     blocks = open_questions(environment, store)
     head = f"<p style='{_LINE}'><strong>{plural(len(blocks), 'open question')}</strong></p>"
     return {
@@ -327,7 +344,7 @@ def static_bundle(environment: Environment, store: str | None = None) -> dict[st
 
 
 def _paragraph(lines: list[str]) -> str:
-    """Return the lines of one question as HTML: its run, the question, further lines, and the command."""
+    """Return the lines about one question as HTML: its run, the question, further lines, and the command."""
     run, question, *more, command = map(html.escape, lines)
     label, _, code = command.partition(": ")
     parts = [f"<strong>{question}</strong>", *more, run, f"{label}: <code>{code}</code>"]
@@ -335,7 +352,7 @@ def _paragraph(lines: list[str]) -> str:
 
 
 def settled_bundle(shown: Iterable[Asked]) -> dict[str, Any]:
-    """Return questions with their answers, as text and as HTML."""
+    """Return closed questions with their answers, as text and as HTML."""
     text = ["no open questions"]
     body = [f"<p style='{_LINE}'>No open questions</p>"]
     for entry in shown:
@@ -346,7 +363,7 @@ def settled_bundle(shown: Iterable[Asked]) -> dict[str, Any]:
 
 
 def _outcome(entry: Asked) -> tuple[str, str]:
-    """Return a question, and its answer with the person who gave it and the run."""
+    """Return a line about a closed question: its answer, the person who answered, and the run."""
     question = entry["question"]
     run = f"{one_line(entry['workflow'], 60)}, {entry['execution_id']}"
     answer = settled_text(question["became"] or "open", question["answered_by"], question["answered_us"])

@@ -1,4 +1,4 @@
-"""The live view of a run as a widget: what its buttons and forms do, and the recovery options after a failure."""
+"""Live view of a run as a widget: the functions of its buttons and forms, and the recovery options after a failure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 
 def view_of(run: ControllableRun) -> LiveView:
-    """Return a new live view of a run as a widget. After a button starts another run, the view follows that run."""
+    """Return a new live view of a run as a widget.
+
+    If a button starts a new run, the view then shows the new run.
+    """
     from divebook.widgets.views import LiveView
 
     view = LiveView(follow_run(run), _handlers(run, lambda: view.follow(follow_run(run))))
@@ -33,7 +36,7 @@ def view_of(run: ControllableRun) -> LiveView:
 
 
 def follow_run(run: ControllableRun) -> Publisher[Feed]:
-    """Return the publisher of the present execution of a run."""
+    """Return the publisher of the current execution of a run, with its recovery options."""
     options = RecoveryOptions(run.environment, lambda: run.execution)
     return publisher_of(run.execution, options.of)
 
@@ -83,20 +86,20 @@ REPLAY = "Open replay here"
 
 
 class ControllableRun(Protocol):
-    """A run as far as its view controls it."""
+    """Interface of a run that a live view controls."""
 
     @property
     def execution(self) -> Execution:
-        """The present execution. It changes when a button starts another one."""
+        """The current execution of the run. It changes when a button starts a new execution."""
 
     def answer(self, interrupt_id: str, response: Any) -> Any:
-        """Answer one of its questions."""
+        """Answer a question of the run."""
 
     def pause(self) -> Any:
-        """Start no more steps until the run is resumed."""
+        """Pause the run: no more steps start until it is resumed."""
 
     def resume(self, *, definition: DefinitionLike | None = None) -> Any:
-        """Resume the execution; with a definition continue as a new execution."""
+        """Resume the execution; with a definition, continue as a new execution."""
 
     def cancel(self) -> Any:
         """Cancel the execution."""
@@ -106,13 +109,13 @@ class ControllableRun(Protocol):
 
     @property
     def environment(self) -> Environment:
-        """The environment that runs it."""
+        """The environment that runs the execution."""
 
 
 class RecoveryOptions:
-    """The options that a view offers after the failure of a run: fix and continue, run again, replay.
+    """The recovery options that a view shows after the failure of a run: fix and continue, run again, replay.
 
-    The failure is read once for each end of the run.
+    The failure is read from the log once for each end of the run.
     """
 
     def __init__(self, environment: Environment, execution: Callable[[], Execution]) -> None:
@@ -120,10 +123,10 @@ class RecoveryOptions:
         self._execution = execution
         self._failure: Failure | None = None
         self._failure_read_at = 0
-        """Number of the last event when the failure was read; 0 before."""
+        """Sequence number of the last event when the failure was read; 0 before."""
 
     def of(self, header: Header, kept_results: str) -> list[Way]:
-        """Return the options; none for a run that has not failed, or is running.
+        """Return the recovery options; an empty list for a run that has not failed or is running.
 
         Parameters
         ----------
@@ -156,7 +159,7 @@ class RecoveryOptions:
 
 
 def changed_definitions(environment: Environment, execution: Execution) -> list[str]:
-    """Return the names of everything that has changed since an execution ran: "the definition", and functions.
+    """Return the changes since an execution ran: ``the definition``, and the names of changed functions.
 
     An edit counts as soon as its cell has run.
     """
@@ -171,7 +174,10 @@ def changed_definitions(environment: Environment, execution: Execution) -> list[
 
 
 def plan_of(run: ControllableRun) -> str:
-    """Return the plan of continuing with changed definitions; empty without changes, which need no confirmation."""
+    """Return the plan of a recovery with changed definitions as text; empty if nothing has changed.
+
+    Without changes, a person need not confirm the recovery.
+    """
     if not changed_definitions(run.environment, run.execution):
         return ""
     return "\n".join(run.environment.resume(run.execution.id, definition=NEW, plan=True).lines)
@@ -180,7 +186,7 @@ def plan_of(run: ControllableRun) -> str:
 def continue_failed(run: ControllableRun) -> None:
     """Resume a failed run, with its changed definitions if there are any.
 
-    Another process may do so at the same time. The lease lets one of them run it.
+    Another process may do the same at this moment. The lease ensures that only one process runs it.
 
     Raises
     ------
@@ -198,9 +204,9 @@ def continue_failed(run: ControllableRun) -> None:
 
 
 def _advice(failure: Failure | None, changed: list[str]) -> tuple[str, bool]:
-    """Return the text for "Fix and continue", and whether continuing can succeed.
+    """Return the text of the option "Fix and continue", and whether the option can succeed.
 
-    It cannot while the function that failed is unchanged. A failed call to the outside (a model, a tool) may succeed.
+    It cannot succeed while the failed function is unchanged. A failed model or tool call may succeed without a change.
     """
     if changed:
         return f"Continuing uses {', '.join(changed)} as now defined, and first shows what that changes.", True

@@ -1,6 +1,6 @@
-"""Wait for a run in a cell: until it has ended, or waits for a person who cannot answer in this front end.
+"""Waiting for a run in a cell: until the run has ended, or needs a person who cannot answer in this front end.
 
-While the cell waits it shows a live view, or asks the questions of the run as text. An interrupt of the kernel pauses
+While the cell waits, it shows a live view, or asks the questions of the run as text. An interrupt of the kernel pauses
 the run.
 """
 
@@ -25,21 +25,26 @@ if TYPE_CHECKING:  # loading the extension must be quick
     from divebook.notebook.run import Run
 
 PAUSE_TIMEOUT = 10
-"""Seconds to wait until the log of an interrupted run states that it is paused."""
+"""Maximum number of seconds to wait until the log of an interrupted run records the pause."""
 GREETING_TIMEOUT = 2.0
-"""Seconds in which a view that a browser really shows sends its first message."""
+"""Maximum number of seconds until a view that a browser shows sends its first message."""
 FIRST_GREETING_TIMEOUT = 0.5
-"""Seconds that the first run of a kernel, if it ends at once, waits for the first message of its page."""
+"""Maximum number of seconds that the first run of a kernel, if it ends at once, waits for the first message of its
+page.
+"""
 HOSTING_TIMEOUT = 1.5
-"""Seconds that it waits, after that message, until the page states whether it hosts views."""
+"""Maximum number of seconds between this message and the message that the page hosts views (`view_output.Pages`)."""
 POLL_INTERVAL = 0.1
-"""Seconds between two checks. An idle event loop would not notice interrupts, or answers of other processes."""
+"""Seconds between two checks. Without checks, an idle event loop would not notice interrupts or answers to other
+processes.
+"""
 
 
 async def await_run(run: Run, front_end: FrontEnd) -> Run:
-    """Await a run, until it has ended or waits for a person whom this cell cannot ask; return it.
+    """Wait until a run has ended, or needs a person who cannot answer in this cell; return the run.
 
-    Each round waits until the run stops. If it waits for an answer, the live view asks, or the cell asks at a prompt.
+    Each iteration of the loop waits until the run stops. If it waits for an answer, the person answers in the live view
+    or at a prompt.
 
     Raises
     ------
@@ -60,7 +65,7 @@ async def await_run(run: Run, front_end: FrontEnd) -> Run:
 
 
 async def _answer_from_view(run: Run) -> None:
-    """Return once the run has an answer."""
+    """Wait until the run has an answer from the live view or from another process."""
     while _has_no_answer(run):  # noqa: ASYNC110 - an idle loop does not see interrupts, and another process may answer
         await asyncio.sleep(POLL_INTERVAL)
 
@@ -86,10 +91,11 @@ def wait_for_run(run: Run, front_end: FrontEnd) -> Run:
 
 @contextmanager
 def _live_output(run: Run, front_end: FrontEnd) -> Iterator[LiveOutput | None]:
-    """Show the live view while the block runs, and the saved form afterwards. An interrupt pauses the run.
+    """Show the live view of a run during the block, and the saved form afterwards. An interrupt pauses the run.
 
-    Yields None where the front end shows no widgets, or the run has completed and cannot be continued.
+    Yield None if the front end shows no widgets, or if the run has completed and cannot be continued.
     """
+    # A failed or cancelled run can be resumed from its view, a completed run cannot.
     may_continue = run.execution.is_live or run.status in (FAILED, CANCELLED) or not run.execution.state.is_over
     output: LiveOutput | None = None
     try:
@@ -103,7 +109,7 @@ def _live_output(run: Run, front_end: FrontEnd) -> Iterator[LiveOutput | None]:
 
 
 def show_live(run: Run, front_end: FrontEnd) -> LiveOutput:
-    """Show the live view of a run in the present cell."""
+    """Show the live view of a run in the current cell."""
     from divebook.notebook.live_output import LiveOutput
 
     run.shown_in = front_end.count
@@ -111,26 +117,29 @@ def show_live(run: Run, front_end: FrontEnd) -> LiveOutput:
 
 
 def _is_in_other_process(run: Run) -> bool:
-    """Return whether another process drives a run, so that this process cannot wait for its end."""
+    """Return whether another process drives a run. This process then cannot wait for its end."""
     return not run.execution.was_driven and not run.execution.state.is_over
 
 
 def _waits_for_answer(run: Run) -> bool:
-    """Return whether a run has open questions and can do nothing until one is answered."""
+    """Return whether a run has open questions and cannot continue before one of them is answered."""
     state = run.refresh().execution.state
     is_idle = not run.execution.is_live or run.execution.is_blocked
     return bool(run.interrupts) and not state.is_over and state.paused is None and is_idle
 
 
 def _has_no_answer(run: Run) -> bool:
-    """Return whether a run still waits: neither this nor another process has answered."""
+    """Return whether a run still waits: no process has answered its questions."""
     execution = run.refresh().execution
     is_idle = not execution.is_live or execution.is_blocked
     return is_idle and not execution.state.is_over and execution.status == WAITING
 
 
 async def _hosting_decided(output: LiveOutput | None) -> None:
-    """Wait a moment until the first page of a kernel has stated whether it hosts views (`view_output.Pages`)."""
+    """Wait a short time until a page has reported whether it has divebook's JupyterLab extension (`view_output.Pages`).
+
+    Only the first page of a kernel is awaited.
+    """
     seconds = 0.0
     while output is not None and output.is_hosting_undecided:
         limit = HOSTING_TIMEOUT if output.is_watched else FIRST_GREETING_TIMEOUT
@@ -141,15 +150,15 @@ async def _hosting_decided(output: LiveOutput | None) -> None:
 
 
 class WatchableOutput(Protocol):
-    """An output that contains a view."""
+    """Interface of an output of a cell that contains a view."""
 
     @property
     def is_watched(self) -> bool:
-        """True if a browser shows the view, and its messages arrive."""
+        """True if a browser shows the view and the kernel receives its messages."""
 
 
 async def browser_shows(output: WatchableOutput | None) -> bool:
-    """Return whether a browser shows the view and its messages arrive; wait for it up to `GREETING_TIMEOUT`."""
+    """Return whether a browser shows the view, after waiting up to `GREETING_TIMEOUT` seconds for its first message."""
     if output is None:
         return False
     seconds = 0.0
@@ -163,13 +172,13 @@ async def browser_shows(output: WatchableOutput | None) -> bool:
 
 
 def _ask_in_cell(run: Run) -> bool:
-    """Ask all questions of a run at a prompt in the cell; return whether one was answered."""
+    """Ask all open questions of a run at a prompt in the cell; return whether at least one was answered."""
     results = [_ask(run, question) for question in run.interrupts]
     return any(results)
 
 
 def _ask(run: Run, question: Question) -> bool:
-    """Ask one question until the answer is valid; return False if the person leaves it for later."""
+    """Ask one question at a prompt until the answer is valid; return False if the person answers later."""
     lines = [question.question, question.message or "", _data_text(question)]
     print_answer("\n".join(filter(None, lines)))
     while typed := _input(f"Your answer{_expected_form(question)} (Enter alone: later): "):
@@ -188,7 +197,7 @@ def _input(prompt: str) -> str:
 
 
 def _expected_form(question: Question) -> str:
-    """Return the part of the prompt that describes valid answers; empty for a free text."""
+    """Return the part of the prompt that describes valid answers; empty if any text is valid."""
     is_free = question.kind == CLARIFICATION and question.schema is None
     return "" if is_free else f", {expected_answer(question)}"
 
@@ -205,7 +214,10 @@ def _data_text(question: Question) -> str:
 
 @contextmanager
 def _pause_on_interrupt(run: Run) -> Iterator[None]:
-    """Pause a run if the kernel is interrupted in the block, and raise `ExecutionPausedError`."""
+    """Pause a run if the kernel is interrupted in the block.
+
+    `ExecutionPausedError` is raised in place of the interrupt.
+    """
     try:
         yield
     except (asyncio.CancelledError, KeyboardInterrupt):
@@ -214,7 +226,10 @@ def _pause_on_interrupt(run: Run) -> Iterator[None]:
 
 
 def _pause(run: Run) -> None:
-    """Pause a run and wait up to `PAUSE_TIMEOUT` until its log records that. It may end at the same moment."""
+    """Pause a run, and wait up to `PAUSE_TIMEOUT` seconds until its log records the pause.
+
+    The run may end at the same moment.
+    """
     try:
         run.pause().wait(PAUSE_TIMEOUT)
     except (DivebookError, TimeoutError):
@@ -223,7 +238,10 @@ def _pause(run: Run) -> None:
 
 @contextmanager
 def _error_if_paused(run: Run) -> Iterator[None]:
-    """Raise `ExecutionPausedError` if the run is paused in the block, so that Run All stops as at an interrupt."""
+    """Raise `ExecutionPausedError` if the run is paused during the block.
+
+    Run All then stops as it does after an interrupt.
+    """
     was_paused = _is_paused(run)
     yield
     if _is_paused(run) and not was_paused:
@@ -236,7 +254,7 @@ def _is_paused(run: Run) -> bool:
 
 
 def _pause_error(run: Run, prefix: str) -> ExecutionPausedError:
-    """Return the error of a paused run, with the lines that the cell shows for it."""
+    """Return the error of a paused run, with the lines that the cell shows."""
     from divebook.notebook.cell_errors import show_as
     from divebook.text.format import plural
 

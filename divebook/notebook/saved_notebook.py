@@ -1,6 +1,6 @@
-"""Runs that a saved notebook or page contains: to look at and to replay without kernel, store or workflow.
+"""Runs from a saved notebook or page, which can be inspected and replayed without kernel, store or workflow.
 
-The content of a file comes from its sender. It is checked, shown as text, and never executed.
+The files may come from an untrusted sender. Their content is checked, shown as text, and never executed.
 """
 
 from __future__ import annotations
@@ -31,17 +31,18 @@ if TYPE_CHECKING:
     from divebook.widgets.views import ReplayView
 
 MAX_FILE = 500_000_000
-"""Largest notebook file, in bytes."""
+"""Maximum size of a notebook file in bytes."""
 MAX_VALUES = 20
-"""Variables or outputs that a report shows."""
+"""Maximum number of variables or outputs in a report."""
 MAX_VALUE = 4000
-"""Characters of a value or error that a report shows."""
+"""Maximum number of characters of a value or error in a report."""
 
 
 class SavedRun(FramedLog):
     """A run in a saved notebook: `events`, `steps`, `operations`, `variables`, `state_at` and `replay`.
 
-    `open_notebook` returns them. A saved run cannot be resumed or answered: that needs the store, which `store` names.
+    `open_notebook` returns saved runs. They cannot be resumed or answered, because this needs the store (see the
+    attribute `store`).
     """
 
     def __init__(self, packed: PackedRun, recording: Recording) -> None:
@@ -66,27 +67,27 @@ class SavedRun(FramedLog):
 
     @property
     def store(self) -> str:
-        """Address of the store that had its log."""
+        """URL or path of the store that contained the log."""
         return one_line(self._packed["store"], 400)
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """The inputs, as plain data."""
+        """The inputs of the run, as plain data."""
         return self._last["inputs"]
 
     @property
     def outputs(self) -> dict[str, Any]:
-        """The declared outputs, as plain data."""
+        """The declared outputs of the run, as plain data."""
         return self._last["outputs"]
 
     @property
     def variables(self) -> dict[str, Any]:
-        """The variables, as plain data; long texts are cut, secrets removed."""
+        """The variables at the end of the run, as plain data; long texts are cut, secrets are removed."""
         return self._last["variables"]
 
     @property
     def questions(self) -> list[QuestionView]:
-        """The questions to people, with their answers."""
+        """The questions of the run to people, with their answers."""
         return self._recording["questions"]
 
     @cached_property
@@ -94,13 +95,17 @@ class SavedRun(FramedLog):
         return self._positions.state_at(self._positions.total)
 
     def state_at(self, sequence: int) -> StateView:
-        """Return the state after an event; raise `IndexError` for an event that the notebook does not contain."""
+        """Return the state after an event.
+
+        Raises `IndexError` if the notebook does not contain the event.
+        """
         return self._positions.state_at(sequence)
 
     def _log(self) -> list[Event]:
-        """Return the events that the notebook contains.
+        """Return the recorded events as objects.
 
-        The recording has a list for each column of events. Types, paths and steps are indexes into a list of names.
+        The recording has one list for each column of the events. Types, paths and steps are indexes into a list of
+        names.
 
         Raises
         ------
@@ -132,8 +137,8 @@ class SavedRun(FramedLog):
         from divebook.widgets.views import ReplayPictures
 
         name = f"{self.workflow} {self.id}"
-        beside = ReplayPictures(self._positions.welcome)
-        return SavedRunReplay(self._positions, name, self._repr_mimebundle_, beside=beside, moves=shows_widgets())
+        pictures = ReplayPictures(self._positions.welcome)
+        return SavedRunReplay(self._positions, name, self._repr_mimebundle_, pictures=pictures, moves=shows_widgets())
 
     # --- how it shows ----------------------------------------------------------------------------------------------
 
@@ -174,14 +179,14 @@ class SavedRun(FramedLog):
         )
 
     def _answers(self) -> Iterator[tuple[str, str]]:
-        """Yield each answered question with its answer."""
+        """Yield a text about each answered question with its answer."""
         for question in self.questions:
             if question["became"]:
                 answer = settled_text(question["became"], question["answered_by"], question["answered_us"])
                 yield one_line(question["question"], 120), answer
 
     def _spreads(self) -> Iterator[str]:
-        """Yield a line for the distribution of each column of results."""
+        """Yield a line about the distribution of each result column of a step."""
         for progress in self._recording["header"]["progress"]:
             yield from (one_line(spread["words"], MAX_VALUE) for spread in progress["spread"][:MOST_COLUMNS])
 
@@ -202,7 +207,7 @@ class SavedRun(FramedLog):
 
 
 def _moment(micros: int) -> datetime | None:
-    """Return a time in microseconds as a datetime; None if it is out of range."""
+    """Convert a time in microseconds to a datetime; None if it is out of range."""
     try:
         return to_datetime(micros)
     except OverflowError:
@@ -210,12 +215,12 @@ def _moment(micros: int) -> datetime | None:
 
 
 def _is_drawable(span: Span) -> bool:
-    """Return whether the picture can contain a span: its start is a valid time."""
+    """Return whether the timeline can show a span: its start must be a valid time."""
     return _moment(span.started_us) is not None
 
 
 class SavedNotebook(Sequence[SavedRun]):
-    """The runs of a saved notebook, in the order of its cells. ``[0]`` and ``["exec_01"]`` return one of them."""
+    """The runs of a saved notebook in the order of its cells. Access them with ``[0]`` or ``["exec_01"]``."""
 
     def __init__(self, path: Path, runs: Sequence[SavedRun], problems: Sequence[str]) -> None:
         self.path = path
@@ -230,7 +235,7 @@ class SavedNotebook(Sequence[SavedRun]):
     @overload
     def __getitem__(self, key: slice) -> Sequence[SavedRun]: ...
     def __getitem__(self, key: int | str | slice) -> SavedRun | Sequence[SavedRun]:
-        """Return a run by its position, or by the beginning of its id."""
+        """Return a run by its index, or by the beginning of its id."""
         if not isinstance(key, str):
             return self._runs[key]
         matches = [run for run in self._runs if run.id.startswith(key)]
@@ -249,7 +254,7 @@ class SavedNotebook(Sequence[SavedRun]):
 
 
 def open_notebook(path: Path | str) -> SavedNotebook:
-    """Return the runs that a saved notebook contains, without their store or workflow.
+    """Return the runs in a saved notebook. Their store and workflow are not needed.
 
     No code in the file is executed. The attribute ``problems`` lists runs that cannot be read.
 
@@ -277,7 +282,7 @@ def open_notebook(path: Path | str) -> SavedNotebook:
 
 
 def carries_log(path: Path) -> bool:
-    """Return whether a file contains a whole log, perhaps a damaged one."""
+    """Return whether a file contains a complete log. The log may be damaged."""
     if not may_embed_log(path):
         return path.suffix.lower() in (".jsonl", ".json")
     if not path.exists():
@@ -287,7 +292,7 @@ def carries_log(path: Path) -> bool:
 
 
 def open_page(path: Path) -> SavedRun:
-    """Return the run of a page that contains no log.
+    """Return the run from an HTML page that contains no log.
 
     Raises
     ------
@@ -300,12 +305,13 @@ def open_page(path: Path) -> SavedRun:
         return SavedRun(checked_run(run), checked_recording(run["view"]))
     except (InvalidEventError, StoreError) as error:
         raise SavedRunError(str(error)) from None
+    # A page that was edited by hand can have any content.
     except (IndexError, KeyError, TypeError, ValueError) as error:
         raise SavedRunError(f"{path} is not a page of a run: {type(error).__name__}: {error}") from None
 
 
 def _read_notebook(path: Path) -> Any:
-    """Return the JSON of a notebook; raise `SavedRunError` if it cannot be read."""
+    """Read a notebook file as JSON. Raises `SavedRunError` if it cannot be read."""
     try:
         if path.stat().st_size > MAX_FILE:
             raise SavedRunError(f"{path} is too large for a notebook; export the run's log from its store instead")
@@ -317,9 +323,9 @@ def _read_notebook(path: Path) -> Any:
 
 
 def _run_data(notebook: Any) -> Iterator[Any]:
-    """Yield the data of runs in the outputs of a notebook, which may have any form.
+    """Yield the data of all runs in the outputs of a notebook.
 
-    The file may be edited or damaged, so each level is checked for its type and skipped if it has another one.
+    The file may be edited or damaged, so the type of each level is checked, and wrong parts are skipped.
     """
     cells = notebook.get("cells") if isinstance(notebook, dict) else None
     for cell in cells if isinstance(cells, list) else ():

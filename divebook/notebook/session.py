@@ -1,6 +1,7 @@
-"""The session of a notebook or script: its environment with definitions, store and runs.
+"""Session of a notebook or script: its environment with definitions, store and runs.
 
-Each process has one session, created at the first use. The magics and `divebook.notebook.session_functions` share it.
+Each process has one session, which is created at the first use. The magics and `divebook.notebook.session_functions`
+use the same session.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Defined:
-    """Definitions that a cell or file added to the session, as text for people."""
+    """The changes that a cell or file made to the definitions of the session, as texts for people."""
 
     defined: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
@@ -67,10 +68,10 @@ class Defined:
 
 
 def print_visibly(text: str) -> None:
-    """Print text that a workflow prints.
+    """Print the output of a workflow below the cell that started the run.
 
-    Workflows run in the engine's threads. The context of the cell that started the run is copied to them, so that the
-    kernel puts the text below that cell, whatever cell runs by then.
+    Workflows run in threads of the engine. They run in a copy of the context of the starting cell, from which the
+    kernel finds the cell, whatever cell runs by then.
     """
     print_answer(text.removesuffix("\n"))
 
@@ -98,34 +99,35 @@ class Session:
         self._environments: dict[str | None, Environment] = {}
         self._close_page_connection: Callable[[], None] = lambda: None
         self.last_workflow: str | None = None
-        """The workflow that was defined last."""
+        """Name of the workflow that was defined last; None if none was defined."""
         self.ordinals = Ordinals()
-        """Numbers of the runs of the present cell."""
+        """Counters of the runs that the current cell has started."""
         self._code_when_kept: dict[str, Mapping[str, str]] = {}
-        """By execution id: the function versions at which a person chose to keep the run of older functions."""
+        """Versions of the functions, by execution id, for which a person chose to keep a run of older versions."""
         self.streams_text = False
-        """True if models stream as soon as a run starts, since a view of it appears a moment later."""
+        """True if models stream text from the start of a run, because its view appears a moment later."""
 
     @property
     def environment(self) -> Environment:
-        """The environment, created at the first access."""
+        """The environment of the session, created at the first access."""
         return self._over(None)
 
     @property
     def present(self) -> Environment | None:
-        """The environment; None if it was not created yet."""
+        """The environment of the session; None if it was not created yet."""
         return self._environments.get(None)
 
     def over(self, store: str | None) -> Environment:
-        """Return the environment, or one with the same contents over another store."""
+        """Return the environment, or an environment with the same definitions over another store."""
         environment = self._over(store)
         environment.stream_text(always=self.streams_text)
+        # Definitions may have been added since the environment over this store was created.
         if store is not None:
             environment.take_in(self.environment)
         return environment
 
     def _over(self, store: str | None) -> Environment:
-        """Return the environment over a store (None for the default one), and create it at the first call."""
+        """Return the environment over a store (None for the default store), created at the first use."""
         environment = self._environments.get(store)
         if environment is None:
             documents = None if store is None else self.environment.documents
@@ -138,20 +140,20 @@ class Session:
         return environment
 
     def close(self) -> None:
-        """Close the environments. Runs that have not ended stay unchanged in their stores."""
+        """Close all environments. Runs that have not ended stay unchanged in their stores."""
         self.disconnect()
         for environment in self._environments.values():
             environment.close()
         self._environments.clear()
 
     def disconnect(self) -> None:
-        """Stop sending news to pages. Runs continue."""
+        """Stop sending questions and runs to JupyterLab. The runs continue."""
         self._close_page_connection()
 
     # --- definitions -----------------------------------------------------------------------------------------------
 
     def define(self, definitions: Definitions | str, *, dialect: Dialect = OWN, folder: Path | None = None) -> Defined:
-        """Add definitions, or the definitions of a text. They replace older ones of the same names.
+        """Add definitions to the session, or the definitions in a YAML text; they replace older ones of the same names.
 
         Parameters
         ----------
@@ -173,7 +175,7 @@ class Session:
         return self._add(with_documents(definitions, folder or Path.cwd(), environment.documents, environment.policy))
 
     def follow_script(self, agent: str, written: Any) -> str:
-        """Give an agent a scripted model, and keep its other settings; return a confirmation."""
+        """Give an agent a scripted model and keep its other settings; return a confirmation for people."""
         scripted = self.environment.agent(agent).with_script(ScriptedModel.read(written))
         self.environment.add_agent(scripted, replace=True)
         return f"agent {agent!r} answers from this script"
@@ -210,7 +212,10 @@ class Session:
         answers: Answers | None = None,
         **options: Unpack[StartOptions],
     ) -> Run:
-        """Start a workflow: a `Workflow`, the name of one, or None for the one that was defined last."""
+        """Start a workflow and return its run.
+
+        The workflow is a `Workflow`, a name, or None for the workflow that was defined last.
+        """
         environment = self.over(store)
         return Run(environment.start(self.workflow(workflow), inputs, **options), environment, answers)
 
@@ -226,7 +231,7 @@ class Session:
         answers: Answers | None = None,
         **options: Unpack[StartOptions],
     ) -> Run:
-        """Resume or show the run that a cell started before, or start a workflow there (`divebook.notebook.rerun`).
+        """Resume or show the run that a cell started before, or start a new run (`divebook.notebook.rerun`).
 
         There are three cases: the definition of the earlier run has changed, no earlier run can continue, or
         the earlier run is continued, perhaps with edited functions.
@@ -248,6 +253,7 @@ class Session:
         environment = self.over(store)
         earlier = None if always_new else earlier_run(environment, workflow, inputs, place)
         options.update(place.start_options)
+        # With a key, two kernels that run the cell at the same time start one run.
         options["key"] = None if always_new else start_key(environment, workflow, inputs, place, earlier)
         definition_edit = changed_definition(environment, workflow, earlier)
 
@@ -255,6 +261,7 @@ class Session:
             if definition_edit is not None and choice == REUSE:
                 return definition_edit.run_again(environment, answers, options)
             run = self.start(workflow, inputs, store=store, answers=answers, **options)
+            # Another process has started a run with this key, and drives it.
             if not run.execution.was_driven:
                 run.remark = elsewhere_note(run.id)
             elif definition_edit is not None:
@@ -282,9 +289,9 @@ class Session:
         answers: Answers | None,
         options: StartOptions,
     ) -> Run:
-        """Resume the earlier run of a cell; if functions that it called were edited, do as `on_edit` states.
+        """Resume the earlier run of a cell. If functions that it called were edited, apply `on_edit`.
 
-        If a person keeps the earlier run, no further question appears until the next edit.
+        If a person keeps the earlier run, the question appears again only after the next edit.
         """
         execution = environment.execution(earlier.record.execution_id)
         code = environment.code_of(workflow)
@@ -296,6 +303,7 @@ class Session:
                 self._code_when_kept[execution.id] = code
             if edit is None or choice == KEEP:
                 return self._continue(Run(execution, environment, answers), earlier)
+            # A fork shares the events before the first affected call. If no call completed in them, a new run starts.
             if edit.until:
                 new = environment.fork(edit.execution_id, edit.until, **options)
             else:
@@ -309,7 +317,7 @@ class Session:
         return begin(on_edit)
 
     def _continue(self, run: Run, earlier: PreviousRun) -> Run:
-        """Return the earlier run of a cell with a remark; resume it if it has not completed."""
+        """Return the earlier run of a cell with a remark; resume it first if it has not completed."""
         if run.status != COMPLETED and not run.execution.is_live:
             (line,) = Overview(run.execution.store).lines([earlier.record])
             try:
@@ -327,7 +335,10 @@ class Session:
         return run
 
     def workflow(self, workflow: Workflow | str | None) -> Workflow:
-        """Return the workflow of that name, the one defined last, or the one given."""
+        """Return the workflow with this name; for None, the workflow that was defined last.
+
+        A `Workflow` is returned unchanged.
+        """
         if isinstance(workflow, Workflow):
             return workflow
         name = workflow or self.last_workflow
@@ -339,12 +350,15 @@ class Session:
         return self.environment.workflow(name)
 
     def run_of(self, execution_id: str, *, store: str | None = None) -> Run:
-        """Return a run, live or past; the beginning of its id is enough."""
+        """Return the run with this id, running or past; the beginning of the id is enough."""
         environment = self.over(store)
         return Run(environment.execution(execution_id), environment)
 
     def run_or_newest(self, execution_id: str | None, *, store: str | None = None) -> Run:
-        """Return a run, without an id the newest one; raise `NotFoundError` if there is none."""
+        """Return the run with this id; without an id, the newest run.
+
+        Raises `NotFoundError` if there is none.
+        """
         if execution_id is not None:
             return self.run_of(execution_id, store=store)
         environment = self.over(store)
@@ -354,9 +368,9 @@ class Session:
         return Run(environment.execution(newest.execution_id), environment)
 
     def open(self, file: Path) -> Run:
-        """Return the run that a file contains, in a new store in memory."""
-        beside = self.over(None).beside(MemoryStore())
-        return Run(beside.import_log(file), beside)
+        """Return the run in a file, imported into a new store in memory."""
+        environment = self.over(None).beside(MemoryStore())
+        return Run(environment.import_log(file), environment)
 
     def resume(
         self,
@@ -371,22 +385,25 @@ class Session:
         return Run(environment.resume(execution_id, bounds), environment, answers)
 
     def interrupted(self, execution_id: str | None = None, *, store: str | None = None) -> list[ExecutionRecord]:
-        """Return the executions that can be recovered: all, or the one whose id starts with `execution_id`."""
+        """Return the interrupted executions: all, or the execution whose id starts with `execution_id`."""
         return interrupted(self.over(store), execution_id)
 
     def recover(self, execution_id: str | None = None, *, store: str | None = None) -> Recovered:
-        """Resume one interrupted execution, or all that the definitions allow, in the background."""
+        """Resume one interrupted execution, or all that the current definitions allow, in the background."""
         environment = self.over(store)
         return resume_all(environment, interrupted(environment, execution_id))
 
     def recover_by_itself(self) -> Recovered:
-        """Resume interrupted executions as ``Recover: auto`` requires."""
+        """Resume interrupted executions if the settings contain ``Recover: auto``."""
         return recover_automatically(self.environment, interrupted(self.environment))
 
     def answer(
         self, interrupt_id: str, response: Any, *, alike: bool = False, by: str | None = None, store: str | None = None
     ) -> Run:
-        """Answer a question, with `alike` also all equal questions; its run continues."""
+        """Answer a question of a run, which then continues.
+
+        With `alike`, all equal open questions get the same answer.
+        """
         environment = self.over(store)
         if not alike:
             return Run(environment.answer(interrupt_id, response, by=by), environment)
@@ -398,7 +415,7 @@ class Session:
     def signal(
         self, execution_id: str, name: str, payload: Any = None, *, by: str | None = None, store: str | None = None
     ) -> Run:
-        """Send a signal; the run continues if it waited for it."""
+        """Send a signal to a run, which continues if it waited for this signal."""
         environment = self.over(store)
         note = kept_until_taken(environment.execution(execution_id).state, name)
         if note is not None:
@@ -406,7 +423,7 @@ class Session:
         return Run(environment.signal(execution_id, name, payload, by), environment)
 
     def cancel(self, execution_id: str, *, store: str | None = None) -> Run:
-        """Cancel a run of this process, or one that no process drives."""
+        """Cancel a run that this process drives or that no process drives."""
         environment = self.over(store)
         return Run(environment.cancel(execution_id).wait(), environment)
 
@@ -423,12 +440,12 @@ _sessions: list[Session] = []
 
 
 def current_session() -> Session:
-    """Return the session of this process, and create it at the first call."""
+    """Return the session of this process, created at the first use."""
     return _sessions[-1] if _sessions else open_session()
 
 
 def open_session(store: str | None = None) -> Session:
-    """Return a new session without definitions, over a store or the default one; it replaces the present session."""
+    """Create a new session without definitions, over a store or the default store. It replaces the current session."""
     reset_session()
     _sessions.append(Session(store))
     return _sessions[-1]
@@ -440,9 +457,9 @@ def present_environment() -> Environment | None:
 
 
 def close_session() -> None:
-    """Close the session with its environments. The engine's thread ends too, unless something else runs in it.
+    """Close the session with its environments, and the engine's thread unless something else runs in it.
 
-    Views are closed first, since they read the stores.
+    Views are closed first, because they read the stores.
     """
     from divebook.widgets.publisher import stop_publishers  # loading the extension must be quick
 
@@ -453,7 +470,7 @@ def close_session() -> None:
 
 
 def reset_session() -> None:
-    """Replace the session by none. Runs that it started continue."""
+    """Forget the session; the next use creates a new session. Runs of the old session continue."""
     while _sessions:
         _sessions.pop().disconnect()
 
@@ -464,7 +481,7 @@ def reset_session() -> None:
 def try_step(
     session: Session, arguments: Arguments, changes: Callable[[Workflow], Workflow] | None = None
 ) -> StepTrial:
-    """Run the trial that a line of ``%dive try`` describes.
+    """Run a trial of a step, as a line of ``%dive try`` describes it.
 
     Parameters
     ----------
@@ -505,7 +522,9 @@ def _number(arguments: Arguments, option: str) -> int | None:
 
 
 def keep(trial: StepTrial, file: str | Path | None = None, *, overwrite: bool = False) -> Path | None:
-    """Write the definition with the changed step into a new cell below, or into a file; return the path of the file.
+    """Write the definition with the changed step of a trial into a new cell below, or into a file.
+
+    Return the path of the file; None for a cell.
 
     Raises
     ------

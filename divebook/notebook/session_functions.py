@@ -1,4 +1,4 @@
-"""The magics as functions, for scripts and for notebooks without magics such as marimo's."""
+"""The magics as Python functions, for scripts and for notebooks without magics, such as marimo's."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ FramesOf: TypeAlias = (
 
 
 def executions_of(source: Any) -> tuple[EventStore | None, list[str] | None]:
-    """Return the store and the execution ids that the argument of `frames` or `runs` refers to.
+    """Return the store and the execution ids to which the argument of `frames` or `runs` refers.
 
-    The store is None for the session's, the ids are None for all executions of the store.
+    The store is None for the store of the session. The ids are None for all executions of the store.
 
     Raises
     ------
@@ -53,6 +53,7 @@ def executions_of(source: Any) -> tuple[EventStore | None, list[str] | None]:
         return source.store, None
     if isinstance(source, Execution | Run):
         source = [source]
+    # Any DataFrame, without importing pandas or polars.
     if hasattr(source, "columns"):
         if "execution_id" not in source.columns:
             raise SetupError("frames of a DataFrame need its column 'execution_id', as frames of executions have it")
@@ -73,7 +74,7 @@ DEFINITION_FILES = (".yaml", ".yml", ".json")
 
 
 def define(definitions: Definitions | str, *, dialect: Dialect = OWN) -> Defined:
-    """Add definitions, or the definitions of a text, to the session, as a ``%%dive`` cell does.
+    """Add definitions to the session, or the definitions in a YAML text, as a ``%%dive`` cell does.
 
     Raises
     ------
@@ -135,9 +136,10 @@ def run(
 
 
 def _workflow_from(session: Session, source: str | Path, name: str | None, dialect: Dialect) -> Workflow:
-    """Return the workflow of a name, path or text. The definitions of a path or text are added to the session."""
+    """Return the workflow of a name, path or text. Definitions from a path or text are added to the session."""
     if isinstance(source, str) and source in session.environment.workflows:
         return session.workflow(source)
+    # A line break or ``: `` marks the text of a definition.
     if isinstance(source, str) and ("\n" in source or ": " in source):
         definitions = read_definitions(source, source_name="text", dialect=dialect)
         session.define(definitions)
@@ -151,7 +153,7 @@ def _workflow_from(session: Session, source: str | Path, name: str | None, diale
 
 
 def _only_workflow(definitions: Definitions) -> str:
-    """Return the name of the default workflow of definitions, or of the only one."""
+    """Return the name of the default workflow among definitions, or of the only workflow."""
     names = [workflow.name for workflow in definitions.workflows]
     if definitions.config.default_workflow:
         return definitions.config.default_workflow
@@ -203,7 +205,7 @@ def runs(
 
 
 def inbox(*, store: str | None = None) -> pd.DataFrame:
-    """Return the open questions as a DataFrame, those of the newest execution first.
+    """Return the open questions as a DataFrame; questions of the newest execution come first.
 
     `divebook.analysis.lists.questions_frame` documents the columns. As the last value of a cell it shows the cards of
     ``%dive inbox``.
@@ -342,7 +344,7 @@ def compare(*runs: FramedLog | str, store: str | None = None) -> Comparison:
 
 
 def show(execution_id: str, *, store: str | None = None) -> Run:
-    """Return a run, live or past; the beginning of its id is enough."""
+    """Return the run with this id, running or past; the beginning of the id is enough."""
     return current_session().run_of(execution_id, store=store)
 
 
@@ -359,7 +361,7 @@ ANSWER = "answer"
 
 
 def ask_workflow(agent: str, output: str | None = None, thread: str | None = None) -> Workflow:
-    """Return the workflow that asks an agent the question in its input ``prompt``.
+    """Return a workflow whose only step asks an agent the question in the input ``prompt``.
 
     Parameters
     ----------
@@ -376,9 +378,10 @@ def ask_workflow(agent: str, output: str | None = None, thread: str | None = Non
 
 
 def class_of_answer(name: str | None, variables: Mapping[str, Any]) -> str | None:
-    """Return the full name of the class of an answer.
+    """Return the full name of a class for the answer of an agent.
 
-    A class of the kernel is allowed by this call; another name must be that of an allowed class.
+    A class that is defined in the kernel is allowed by this function call. Any other name must be that of a class that
+    is already allowed.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""State of the IPython shell: variables of the user, the line that is running, and the cell of a code object.
+"""State of the IPython shell: variables of the user, the running line, and the cell that contains a piece of code.
 
-The module is light, since ``%load_ext divebook`` imports it.
+The module imports little, because ``%load_ext divebook`` imports it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ from divebook.runtime.errors import CodeCell
 
 _NOTHING = object()
 _IDS: dict[int, str] = {}
-"""By the number of a cell's execution: the id that the front end has for the cell."""
+"""Cell id of the front end by the execution count of the cell."""
 
 
 def user_variables(shell: Any) -> Iterator[str]:
-    """Yield the names of the user's variables, newest last, without those of IPython such as ``In`` and ``exit``."""
+    """Yield the names of the user's variables, the newest last.
+
+    Variables of IPython, such as ``In`` and ``exit``, are omitted.
+    """
     hidden = shell.user_ns_hidden
     for name, value in shell.user_ns.items():
         if not name.startswith("_") and value is not hidden.get(name, _NOTHING):
@@ -27,9 +30,9 @@ def user_variables(shell: Any) -> Iterator[str]:
 
 
 def line_in_cell(shell: Any) -> tuple[int, str] | None:
-    """Return the number and text of the line that is running; None if the cell has one line, or no cell runs.
+    """Return the number and text of the line of the cell that is running.
 
-    Errors show the line where a cell has several.
+    None if the cell has only one line, or if no cell runs. Errors then name the line only in cells with several lines.
     """
     number = _line_number(shell)
     history = getattr(shell, "history_manager", None)
@@ -41,7 +44,7 @@ def line_in_cell(shell: Any) -> tuple[int, str] | None:
 
 
 def _line_number(shell: Any) -> int | None:
-    """Return the line number of the innermost frame that IPython compiled from a cell."""
+    """Return the line number of the innermost Python frame whose code is in a cell."""
     name_of = getattr(getattr(shell, "compile", None), "format_code_name", None)
     frame = sys._getframe()  # noqa: SLF001 - the public way, inspect.stack, reads every source file
     while name_of is not None and frame is not None:
@@ -52,7 +55,10 @@ def _line_number(shell: Any) -> int | None:
 
 
 def remember_cell(info: Any) -> None:
-    """Store the id of the cell that is about to run. A handler of IPython's event ``pre_run_cell``."""
+    """Store the id of the cell that is about to run.
+
+    Registered for IPython's event ``pre_run_cell``.
+    """
     shell = get_ipython()
     if shell is not None and info.store_history and getattr(info, "cell_id", None):
         # The position among the inputs is the cell's number: some versions of IPython have counted it by now.
@@ -60,9 +66,9 @@ def remember_cell(info: Any) -> None:
 
 
 def cell_of(file: str) -> CodeCell | None:
-    """Return the cell that a kernel compiled under a file name, with the number of its last execution.
+    """Return the cell for a file name under which a kernel compiled it, with the number of its last execution.
 
-    Kernels compile cells under file names that mean nothing to people.
+    Such file names mean nothing to people.
     """
     shell = get_ipython()
     numbers = getattr(getattr(shell, "compile", None), "_filename_map", {})  # IPython has no public access to it

@@ -1,16 +1,16 @@
-"""Outputs of cells that contain a view: the view while its kernel lives, and the saved form afterwards.
+"""Outputs of cells that contain a view of a run: the live view while its kernel runs, and the saved form afterwards.
 
-The saved form consists of text, table, picture and recording, and needs no kernel.
+The saved form consists of text, table, timeline and recording, and needs no kernel.
 
-A page that has divebook's extension hosts views: one output contains both the view and its saved form. The page shows
-the view while the kernel knows it, and the saved form afterwards, whether the notebook is trusted or not
+A page with divebook's JupyterLab extension hosts views: one output contains both the view and its saved form. The page
+shows the view while the kernel knows it, and the saved form afterwards, also in untrusted notebooks
 (``widgets/src/lab/host.ts``; `tests/browser/test_kept.py`). Nothing changes in the page when a run ends.
 
-Other pages would show "model not found" instead. For them `ViewOutput` replaces the view by the saved form as soon as
-the view has no more use. If the cell ends first, the saved form is a second output below the view until then. That
-output contains a style by which JupyterLab and Notebook 7 show one of both: the view while it exists, the saved form
-afterwards (`tests/browser/test_saved.py`). A page that removes styles, as it does in notebooks that it does not trust,
-shows no view.
+Other pages would show "model not found" instead. For these pages `ViewOutput` replaces the view by the saved form as
+soon as the view has no more use. If the cell ends before that, the saved form is a second output below the view. This
+output contains a style by which JupyterLab and Notebook 7 show only one of both: the view while it exists, the saved
+form afterwards (`tests/browser/test_saved.py`). A page that removes styles, as it does in untrusted notebooks, shows no
+view.
 """
 
 from __future__ import annotations
@@ -34,11 +34,13 @@ _SHOW_ONE_OF_BOTH = (
     f"{_OUTPUT}:has(.divebook) ~ {_BELOW} {{ display: none }}</style>"
 )
 MAX_IDLE_VIEWS = 30
-"""Views that stay open although no page shows them, so that a notebook that is opened again finds them."""
+"""Maximum number of views that stay open although no page shows them. A notebook that is opened again then finds
+them.
+"""
 
 
 class ViewOutput:
-    """A view in the present cell, and its saved form.
+    """Output of the current cell with a view and its saved form.
 
     Parameters
     ----------
@@ -64,23 +66,25 @@ class ViewOutput:
 
     @property
     def is_kept(self) -> bool:
-        """True if a page hosts the view, so that one output contains both the view and its saved form.
+        """True if one output contains both the view and its saved form, because the page hosts the view.
 
-        A page states that a moment after its first message. Where one page has, the next one is assumed to host views.
+        A page reports this shortly after its first message. After one page has reported so, all pages of the kernel are
+        assumed to host views.
         """
         return self.view.is_hosted or bool(PAGES.host_views)
 
     @property
     def is_lasting(self) -> bool:
-        """True if the saved form has its output already, so that `save` changes nothing visible."""
+        """True if the saved form already has an output. Then `save` changes nothing that a person sees."""
         return self.is_kept or self._below is not None
 
     def save(self, bundle: Mapping[str, Any]) -> None:
-        """Replace the saved form. Where no page hosts the view, it is a second output below the view."""
+        """Replace the saved form. If no page hosts the view, the saved form is a second output below the view."""
         with self._lock:
             self._bundle = dict(bundle)
             if self.is_kept:
                 self._update()
+            # The first output then has only the view, and the saved form moves to an output below it.
             elif self._below is None:
                 self._live.update({**NOTHING, **view_data(self.view.model_id)}, raw=True)
                 self._below = display_bundle(below_a_view(bundle))
@@ -88,7 +92,7 @@ class ViewOutput:
                 self._below.update(below_a_view(bundle), raw=True)
 
     def end(self, bundle: Mapping[str, Any]) -> bool:
-        """Show the final saved form; return whether the view stays open."""
+        """Show the final saved form; return whether the view stays open for pages that are opened later."""
         with self._lock:
             self._bundle = dict(bundle)
             if self.is_kept:
@@ -102,7 +106,10 @@ class ViewOutput:
         return False
 
     def _update(self) -> None:
-        """Put the saved form into the output of the view. A page that hosts the view needs no widget reference."""
+        """Put the saved form into the output of the view.
+
+        A page that hosts the view needs no widget reference in this output.
+        """
         references = view_data(self.view.model_id)
         if self.view.is_hosted:
             del references[WIDGET_VIEW]
@@ -117,19 +124,22 @@ class ViewOutput:
 
 
 class Pages:
-    """The pages of this kernel: whether they host views, and idle views for pages that are opened later."""
+    """State of the pages of this kernel: whether they show a view and its saved form in one output, and idle views.
+
+    A page that does so hosts views. Idle views are kept open for pages that are opened later.
+    """
 
     def __init__(self) -> None:
         self.host_views: bool | None = None
-        """None until the first page has stated it, or has ended a cell without stating it."""
+        """None until the first page has reported whether it hosts views, or until a cell ends without a report."""
         self._idle_views: deque[FollowingView] = deque()
 
     def on_hosting(self) -> None:
-        """Record that a page hosts views."""
+        """Record that a page shows a view and its saved form in one output."""
         self.host_views = True
 
     def add_idle_view(self, view: FollowingView) -> None:
-        """Leave a view open for pages that are opened later; close the oldest beyond `MAX_IDLE_VIEWS`."""
+        """Keep a view open for pages that are opened later; close the oldest views above `MAX_IDLE_VIEWS`."""
         if view not in self._idle_views:
             self._idle_views.append(view)
         while len(self._idle_views) > MAX_IDLE_VIEWS:
@@ -140,18 +150,18 @@ PAGES = Pages()
 
 
 def view_data(model_id: str) -> dict[str, Any]:
-    """Return the references to a view by MIME type: for pages that host views, and for others."""
+    """Return the references to a view by MIME type, for pages with and without divebook's JupyterLab extension."""
     reference = {"version_major": 2, "version_minor": 0, "model_id": model_id}
     return {HOSTED_VIEW: {"model_id": model_id}, WIDGET_VIEW: reference}
 
 
 def below_a_view(bundle: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the saved form of a view for an output below the view, with the style that shows one of both."""
+    """Return the saved form for an output below a view, with the style that shows only one of both."""
     return {**bundle, "text/html": f"{_SHOW_ONE_OF_BOTH}<div class='divebook-below'>{bundle['text/html']}</div>"}
 
 
 def display_bundle(bundle: dict[str, Any]) -> Any:
-    """Display data by MIME type; return the display handle that can update it."""
+    """Display data by MIME type; return the display handle, by which the output can be updated."""
     from IPython.display import display
 
     return display(bundle, raw=True, display_id=True)  # type: ignore[no-untyped-call]

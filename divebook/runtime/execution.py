@@ -41,6 +41,7 @@ from divebook.store.base import EventStore
 from divebook.store.follow import chain_of
 from divebook.store.history import History
 from divebook.store.leases import Owner
+from divebook.text.ranges import wait_limit
 from divebook.text.redaction import one_line, shared
 from divebook.workflow.definition import Workflow
 
@@ -452,7 +453,8 @@ class Execution(ReadExecution):
         Parameters
         ----------
         timeout
-            Seconds; TimeoutError afterwards, with its id and status, while the execution continues.
+            Seconds; TimeoutError afterwards, with its id and status, while the execution continues. A negative number
+            means 0. None and infinity mean no limit.
         check
             Raise ExecutionFailedError or ExecutionCancelledError unless it completed.
 
@@ -460,7 +462,10 @@ class Execution(ReadExecution):
         ------
         StoreError
             Its log could not be written. It can be resumed from the events in the store.
+        ValueError
+            The timeout is not a number of seconds.
         """
+        timeout = wait_limit(timeout)
         if ENGINE.is_current():
             raise ExecutionError(f"wait() on the engine's own thread would wait for itself; use `await` for {self.id}")
         elsewhere = is_elsewhere(self._driver)

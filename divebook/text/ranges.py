@@ -11,7 +11,9 @@ an integer from 1 to 2**63 - 1
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from numbers import Real
 
 MOST_INTEGER = 2**63 - 1
 """Largest integer that SQLite, Postgres and Arrow can store in one column."""
@@ -57,6 +59,27 @@ SOME = NumberRange(0, excludes_least=True)
 FACTOR = NumberRange(0)
 SECONDS = NumberRange(0, MOST_SECONDS, unit="seconds")
 SOME_SECONDS = NumberRange(0, MOST_SECONDS, excludes_least=True, unit="seconds")
+
+
+def wait_limit(timeout: object) -> float | None:
+    """Return for how many seconds a wait may last; None means without limit.
+
+    None, infinity and more than 100 years all mean "without limit", since timers of the system cannot hold more. A
+    negative number means 0: a caller may pass the rest of a deadline that has passed.
+
+    Raises
+    ------
+    ValueError
+        The timeout is not a number of seconds.
+
+    >>> wait_limit(2.5), wait_limit(-1), wait_limit(float("inf"))
+    (2.5, 0.0, None)
+    """
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, Real) or math.isnan(timeout):
+        raise ValueError(f"timeout must be a number of seconds, or None for no limit, not {timeout!r}")
+    return None if timeout > MOST_SECONDS else max(0.0, float(timeout))
 
 
 def _limit(number: float) -> str:

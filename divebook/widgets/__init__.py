@@ -1,1 +1,3 @@
-"""The Python half of the live views; ``static/`` holds the browser half, built from ``widgets/``."""
+"""Python part of the live views of runs. ``static/`` holds the browser part, which is built from the folder
+``widgets/``.
+"""

@@ -1,4 +1,6 @@
-"""Validation of untrusted plain data against the types of `divebook.widgets.protocol`."""
+"""Validation of untrusted JSON data, from browsers and saved notebooks, against the types of
+`divebook.widgets.protocol`.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,15 @@ from divebook.text.redaction import one_line
 from divebook.widgets.protocol import Ack
 
 MAX_WHOLE = 2**53
-"""Larger integers are refused."""
+"""Largest absolute value of an integer; a larger integer is invalid, because browsers do not store it exactly."""
 MAX_NUMBER = 1e15
-"""Larger numbers are refused."""
+"""Limit of the absolute value of a float; larger numbers are invalid."""
 
 
 def checked(data: Any, expected: Any) -> Any:
-    """Return plain data if it has a type: a TypedDict of plain types, lists, dicts, unions and literals.
+    """Return plain JSON data unchanged if it is valid for the type `expected`, else raise an error.
+
+    `expected` is a TypedDict, a plain type, or a list, dict, union or literal of such types.
 
     Raises
     ------
@@ -36,7 +40,10 @@ def checked(data: Any, expected: Any) -> Any:
 
 
 def misfit_of(data: Any, expected: Any, name: str) -> str | None:
-    """Return the first mismatch between data and a type, or None; `name` stands for the data in the text.
+    """Return a text about the first value in `data` that is invalid for the type `expected`; None if all values are
+    valid.
+
+    `name` is the name of the data in the text.
 
     >>> misfit_of({"n": "x"}, dict[str, int], "message")
     'message[n] is "x", which it cannot be'
@@ -45,7 +52,8 @@ def misfit_of(data: Any, expected: Any, name: str) -> str | None:
 
 
 def refusal(message: Any, union: Any) -> str | None:
-    """Return why a browser's message does not belong to a union of message types, or None if it does.
+    """Return the reason why a message from a browser is invalid; None if it is valid for one of the message types in
+    `union`.
 
     >>> from divebook.widgets.protocol import ReplayToKernel
     >>> refusal({"type": "stat", "view": "v"}, ReplayToKernel)
@@ -55,6 +63,7 @@ def refusal(message: Any, union: Any) -> str | None:
     name = message.get("type") if isinstance(message, dict) else None
     if not isinstance(name, str) or name not in kinds:
         return f"no message has the type {_shown(name)}; known are {', '.join(kinds)}"
+    # Half a surrogate pair is valid JSON, but cannot be encoded as UTF-8 in an answer.
     halved = next((key for key, part in message.items() if isinstance(part, str) and not _is_whole(part)), None)
     if halved is not None:
         return f"message.{halved} holds half a character, which cannot be sent back"
@@ -70,7 +79,9 @@ def _is_whole(text: str) -> bool:
 
 
 def refused(message: Any, why: str) -> Ack:
-    """Return the acknowledgement that refuses an invalid message, so that the sender does not repeat it."""
+    """Return the negative acknowledgement of an invalid message, so that the browser does not send the message
+    again.
+    """
     identity = message.get("id") if isinstance(message, Mapping) else None
     text = f"the kernel does not understand this message, and did nothing: {why}. Reload the page"
     return Ack(
@@ -79,10 +90,10 @@ def refused(message: Any, why: str) -> Ack:
 
 
 def _misfits(data: Any, expected: Any, where: str) -> Iterator[str]:
-    """Yield the mismatches between data and a type.
+    """Yield a text about each value in `data` that is invalid for the type `expected`; `where` is the name of the data.
 
-    Data fits a union if it fits one of its members. Entries of lists and dicts, and fields of TypedDicts, are checked
-    recursively. Other types are plain types or literals.
+    Data is valid for a union if it is valid for one of the union's types. Entries of lists and dicts, and fields of
+    TypedDicts, are checked recursively. All other types are plain types or literals.
     """
     origin = get_origin(expected)
     if origin in (Union, types.UnionType):
@@ -111,6 +122,7 @@ def _is_plain(data: Any, expected: Any) -> bool:
         return data is None
     if isinstance(expected, EnumType):
         return data in list(expected)
+    # `type` and not `isinstance`: True and False are instances of int.
     if expected is float:
         return type(data) in (int, float) and abs(data) < MAX_NUMBER
     if expected is int:

@@ -1,17 +1,18 @@
-"""Feed of one execution: the changes since the last frame, made once for all its views.
+"""Feed of one execution: the data that all live views of the execution show, and its changes since the last frame.
 
-Events come from the engine's thread (`Feed.receive`) and wait in an inbox. `Feed.frame` applies them and returns the
-changed spans. Sequence numbers show whether events are missing, because another process appended or the feed
-subscribed late. The feed then reads the log from there. Parameters and results of spans are not kept, but read from
-the store for `detail`. Only `receive` and `stream` may be called from other threads than the one that makes the
-frames.
+A frame is a message with all changes since the previous frame. It is made once and sent to all views. Events come from
+the engine's thread (`Feed.receive`) and are stored in an inbox. `Feed.frame` applies the events of the inbox and
+returns the changed spans. If a sequence number is missing, another process has appended events, or the feed subscribed
+late. The feed then reads the missing events from the store. Parameters and results of spans are not kept in memory;
+`detail` reads them from the store. Only `receive` and `stream` may be called from other threads than the thread that
+makes the frames.
 
-How a view becomes complete: the log has 5,000 events, and a page opens the view. The first frame reads 2,000 events
-(`EVENTS_PER_FRAME`), and two more frames read the rest. The page sends ``hello`` with ``since: 0`` and gets a
-``welcome``
-with the newest 1,500 spans (`FIRST_SPANS`) up to the last frame. It requests older spans with ``range``, 5,000 at most
-in each answer (`SPANS_PER_PAGE`). Each later frame is a ``delta`` with ``after`` and ``last``. If ``after`` is not the
-``last`` that the page knows, it missed a frame and sends ``hello`` with the last event that it knows.
+Example: the log has 5,000 events when a page opens a view. The first frame reads 2,000 events (`EVENTS_PER_FRAME`), and
+two more frames read the rest. The page sends ``hello`` with ``since: 0`` and gets a ``welcome`` with the newest 1,500
+spans (`FIRST_SPANS`) as of the last frame. The page requests older spans with ``range``; each answer contains at most
+5,000 spans (`SPANS_PER_PAGE`). Each later frame is a ``delta`` with the sequence numbers ``after`` and ``last``. If
+``after`` is not the ``last`` of the previous message, the page has missed a frame. The page then sends ``hello`` with
+the last event that it knows.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from divebook.projections.model_requests import requests_in
 from divebook.projections.spans import Span, Spans, spans_of
 from divebook.runtime.streaming import TextDelta
 from divebook.text.redaction import Redactor, shared
-from divebook.widgets.parts import CONVERSATIONS, FailureTracker, conversation_of, no_conversation, sent_with
+from divebook.widgets.parts import CONVERSATIONS, FailureTracker, conversation_of, no_conversation, request_parts
 from divebook.widgets.protocol import (
     Conversation,
     Delta,
@@ -69,28 +70,28 @@ from divebook.widgets.variables_and_files import Setters
 # can send, a part in the middle is dropped up to the end of a line, because half a secret may precede it.
 
 
-KEPT = 16_000
-"""Characters at the end of a text that a later view gets."""
+MAX_LATER_TEXT = 16_000
+"""Characters of a streamed text that are kept: a view that is opened later gets only the end of the text."""
 PER_FRAME = 32_000
-"""Characters of streamed text in one frame."""
-MOST_WAITING = 1 << 18
-"""Characters that wait for the next frame."""
+"""Maximum number of characters of streamed text in one frame."""
+MAX_WAITING = 1 << 18
+"""Maximum number of characters that wait for the next frame; the oldest pieces are dropped."""
 
 
 @dataclass(slots=True)
 class _Text:
-    """The end of a streamed text; positions count its characters without secrets."""
+    """End of a text that a model streams. Positions count the characters of the redacted text."""
 
     length: int = 0
-    """Length of all pieces, including secrets."""
+    """Number of characters of all received pieces, before redaction."""
     raw: str = ""
     base: int = 0
-    """Position at which `clean` begins."""
+    """Position of the first character of `clean` in the redacted text."""
     clean: str = ""
     sent: int = 0
     is_sent: bool = True
     is_cut: bool = False
-    """True if pieces were dropped, so that the next piece may be the rest of a dropped line."""
+    """True if pieces were dropped. The next piece may then be the rest of a dropped line."""
 
     @property
     def end(self) -> int:
@@ -109,19 +110,25 @@ class _Text:
         self.raw += piece
 
     def settle(self, redactor: Redactor) -> None:
-        """Update the text that may be shown; text that was shown and turns out to be part of a secret is withdrawn."""
+        """Redact the received text, except an end that may be the beginning of a secret.
+
+        If text that was already sent turns out to be part of a secret, the whole text is sent again, starting at 0.
+        """
         clean = redactor.text(self.raw[: redactor.settled(self.raw)])
         if not clean.startswith(self.clean):
             self.base = self.sent = 0  # at 0 a page begins anew
         self.is_sent &= clean == self.clean
         self.clean = clean
-        if len(self.raw) > 2 * KEPT:
+        if len(self.raw) > 2 * MAX_LATER_TEXT:
             self._forget_beginning(redactor)
 
     def _forget_beginning(self, redactor: Redactor) -> None:
-        """Forget all but the end, cut at a line if possible, and at a place that does not divide a secret."""
+        """Remove the beginning of the text, so that about `MAX_LATER_TEXT` characters remain.
+
+        The text is divided at the end of a line if possible, and never inside a secret.
+        """
         whole = redactor.text(self.raw)
-        most = len(self.raw) - KEPT
+        most = len(self.raw) - MAX_LATER_TEXT
         # Tried in this order, and only accepted if both parts together are redacted like the whole.
         for place in (self.raw.rfind("\n", 0, most) + 1, most):
             beginning = redactor.text(self.raw[:place])
@@ -133,47 +140,47 @@ class _Text:
                 return
 
     def since(self, place: int, limit: int) -> tuple[int, str]:
-        """Return the text after `place`, at most `limit` characters, and its position."""
+        """Return the last `limit` characters after position `place`, preceded by the position where they start."""
         length = min(self.end - place, len(self.clean), limit)
         return self.end - length, self.clean[len(self.clean) - length :]
 
 
 class Streams:
-    """Streamed texts of running calls, by span."""
+    """The texts that models stream in running calls."""
 
     def __init__(self, builder: Spans) -> None:
         self._builder = builder
         self._inbox: deque[TextDelta] = deque()
         self._waiting = 0
-        """Characters in the inbox."""
+        """Number of characters in the inbox."""
         self._dropped: set[tuple[str, str]] = set()
-        """Texts of which pieces were dropped from the inbox."""
+        """Operation id and part of each text of which pieces were dropped from the inbox."""
         self._lock = threading.Lock()
         self._texts: dict[tuple[str, str], _Text] = {}
-        """Texts by operation and part."""
+        """The texts by operation id and part (`Streamed.part`)."""
 
     def put(self, delta: TextDelta) -> None:
-        """Add a piece to the text of a call; any thread."""
+        """Add a piece of streamed text to the inbox; can be called from any thread."""
         # The engine's thread must not wait for slow frames, so the oldest pieces are dropped instead. The latest one
         # stays, however long it is.
         with self._lock:
             self._inbox.append(delta)
             self._waiting += len(delta.text)
-            while self._waiting > MOST_WAITING and len(self._inbox) > 1:
+            while self._waiting > MAX_WAITING and len(self._inbox) > 1:
                 dropped = self._inbox.popleft()
                 self._waiting -= len(dropped.text)
                 self._dropped.add((dropped.operation_id, encodable(dropped.part)))
 
     @property
     def has_news(self) -> bool:
-        """True if pieces wait."""
+        """True if the inbox contains pieces."""
         return bool(self._inbox)
 
     def pieces(self) -> list[Streamed]:
-        """Return the new text since the last call, at most `PER_FRAME` characters; forget the texts of ended calls.
+        """Return the new streamed text since the previous frame, at most `PER_FRAME` characters.
 
-        The inbox is taken under the lock. Its pieces are appended to their texts, which are then redacted, and the
-        part that was not sent yet is returned.
+        The inbox is emptied under the lock. Its pieces are appended to their texts. The texts are then redacted, and
+        the parts that were not sent yet are returned. Texts of ended calls are removed.
         """
         # The lock is held only for the exchange: redaction takes long, and the engine's thread would wait for it.
         with self._lock:
@@ -210,12 +217,12 @@ class Streams:
         return streamed
 
     def so_far(self) -> list[Streamed]:
-        """Return the ends of all texts as far as frames have sent them."""
+        """Return the end of each streamed text, up to the last character that was sent in a frame."""
         streamed = []
         for (operation_id, part), text in self._texts.items():
             span = self._builder.running_operation(operation_id)
             if span is not None and text.is_sent:
-                at, tail = text.since(0, KEPT)
+                at, tail = text.since(0, MAX_LATER_TEXT)
                 streamed.append(Streamed(id=span.index, part=part, at=at, text=tail))
         return streamed
 
@@ -225,33 +232,33 @@ class Streams:
 
 
 EVENTS_PER_FRAME = 2000
-"""Events that one frame applies, so that a long history neither delays the first frame nor makes it large."""
+"""Maximum number of events that one frame applies. Without it, a long log would delay the first frame."""
 ROWS_PER_FRAME = 5_000
-"""Rows whose results one frame counts; the others are counted in the next frames."""
+"""Maximum number of rows whose results are added to distributions in one frame; later frames add the remaining rows."""
 FIRST_SPANS = 1500
-"""The newest spans of a welcome; a view requests older ones."""
+"""Number of spans in a `Welcome`, the newest spans; a view requests older spans separately."""
 SPANS_PER_PAGE = 5000
 MAX_QUESTIONS = 200
 MAX_TEXT = 100_000
-"""Characters of one text of a detail."""
+"""Maximum number of characters of one text in a `Detail`."""
 MAX_DETAIL = 400_000
-"""Characters of all texts of a detail."""
+"""Maximum number of characters of all texts in a `Detail`."""
 MAX_DETAIL_EVENTS = 20
 _KEPT_IN_STORE = ""
 
 
 class Feed:
-    """The spans, questions and numbers of one execution, and their changes."""
+    """The spans, questions and summary of one execution for its live views, and their changes since the last frame."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
         self._inbox: deque[Event] = deque()
         self._reader = Spans(for_people=True)
         self._labelled: list[tuple[Span, Labels]] = []
-        """All spans with their labels, by index."""
+        """All spans with their labels; the index is the id of the span."""
         self._streams = Streams(self._reader)
         self._last = self._framed = 0
-        """The last event that was taken, and the last that a frame covered."""
+        """Sequence numbers: `_last` of the last applied event, `_framed` of the last event that a frame included."""
         self._origin: int | None = None
         self._behind = True
         self._header: Header | None = None
@@ -265,13 +272,14 @@ class Feed:
         self._setters = Setters()
         self._variables: tuple[int, list[VariableView]] = 0, []
         self._files: tuple[int, list[WorkspaceView]] = 0, []
-        """The last value of variables and files, each with the number of its changes."""
+        """`_variables` and `_files` contain the last data, preceded by a version number that grows with each change."""
 
     # --- from the engine -------------------------------------------------------------------------------------------
 
     def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Subscribe to events and streamed text, and call `wake` for each; return a function that ends the
-        subscription.
+        """Subscribe to the events and the streamed text of the execution, and call `wake` for each change.
+
+        Return a function that ends the subscription.
         """
 
         def take(events: Sequence[Event]) -> None:
@@ -293,15 +301,15 @@ class Feed:
         return stop
 
     def receive(self, events: Sequence[Event]) -> None:
-        """Add new events to the inbox; any thread."""
+        """Add new events to the inbox; can be called from any thread."""
         self._inbox.extend(events)
 
     def stream(self, delta: TextDelta) -> None:
-        """Add a piece of streamed text; any thread."""
+        """Add a piece of streamed text; can be called from any thread."""
         self._streams.put(delta)
 
     def request_refresh(self) -> None:
-        """Read the store in the next frame, because another process may have appended events."""
+        """Request that the next frame reads the store, because another process may have appended events."""
         self._behind = True
 
     # --- frames ----------------------------------------------------------------------------------------------------
@@ -312,8 +320,8 @@ class Feed:
         return bool(self._inbox) or self._behind or self._streams.has_news or self._spreads.is_behind
 
     def frame(self) -> Delta | None:
-        """Return the changes since the last frame, or None."""
-        self._take_news()
+        """Apply new events, and return the changes since the last frame; None if nothing changed."""
+        self._apply_new_events()
         changed = self._changed_spans()
         questions = self._changed_questions()
         header = self._present_header()
@@ -338,11 +346,11 @@ class Feed:
             streamed=streamed,
         )
 
-    def _take_news(self) -> None:
+    def _apply_new_events(self) -> None:
         for _ in range(min(len(self._inbox), EVENTS_PER_FRAME)):
             event = self._inbox.popleft()
             if event.sequence == self._last + 1:
-                self._take(event)
+                self._apply(event)
             elif event.sequence > self._last:
                 self._behind = True  # what is missing lies in the store, and so does this one
         if self._behind:
@@ -350,11 +358,11 @@ class Feed:
             # Events in the inbox that the store returns as well are skipped later by their number.
             events = self.source.read(self._last, EVENTS_PER_FRAME)
             for event in events:
-                self._take(event)
+                self._apply(event)
             self._behind = len(events) == EVENTS_PER_FRAME
         self._spreads.count(ROWS_PER_FRAME)
 
-    def _take(self, event: Event) -> None:
+    def _apply(self, event: Event) -> None:
         self._last = event.sequence
         if self._origin is None:
             self._origin = event.recorded_at
@@ -392,7 +400,7 @@ class Feed:
         header = with_activity(self._failing.of(self._spending.of(self.source.header())), self._activity, self._spreads)
         if self._asks_ways:
             self._asks_ways = False
-            self._ways = self.source.ways(header, self._failing.kept)
+            self._ways = self.source.ways(header, self._failing.reused_results)
         return {**header, "ways": self._ways}
 
     def _changed_questions(self) -> list[QuestionView]:
@@ -404,9 +412,10 @@ class Feed:
     # --- answers to one view ---------------------------------------------------------------------------------------
 
     def welcome(self, view: str, since: int, most: int = FIRST_SPANS, *, evenly: bool = False) -> Welcome:
-        """Return what a view lacks that knows the events up to `since`; of more than `most` spans only the newest.
+        """Return the data for a view that has the events up to `since`.
 
-        With `evenly` the spans are spread over the run. A view that lacks more than `most` spans starts again from 0.
+        The data contains at most `most` spans: the newest spans, or with `evenly` a selection that is spread over the
+        whole run. If more than `most` spans have changed, the view must discard its data and start again from 0.
         """
         # A view can know more than this feed, for example after a restart of the kernel. It then starts again.
         base = 0 if since > self._framed else since
@@ -432,7 +441,10 @@ class Feed:
         )
 
     def _spans_since(self, sequence: int, most: int) -> list[tuple[Span, Labels]]:
-        """Return the spans that changed after an event; for 0 the newest `most` ones and older ones that still run."""
+        """Return the spans that changed after the event `sequence`.
+
+        For 0, return the newest `most` spans and the older spans that still run.
+        """
         labelled = self._labelled
         if sequence:
             return [(span, label) for span, label in labelled if span.sequences[-1] > sequence]
@@ -441,14 +453,17 @@ class Feed:
         return [*running, *labelled[first:]]
 
     def history(self, view: str, first: int, stop: int) -> RangeAnswer:
-        """Return the spans from `first` to below `stop`, the newest `SPANS_PER_PAGE` of them."""
+        """Return the spans with ids from `first` to `stop` - 1.
+
+        Of more than `SPANS_PER_PAGE` spans, only the newest are returned.
+        """
         stop = max(0, min(stop, len(self._labelled)))
         first = min(max(0, first, stop - SPANS_PER_PAGE), stop)
         block = block_of(self._labelled[first:stop], self._origin or 0)
         return RangeAnswer(type="history", view=view, first=first, stop=stop, last=self._framed, spans=block)
 
     def detail(self, view: str, index: int) -> Detail:
-        """Return the events of one span, with long texts cut."""
+        """Return the recorded events of one span, with long texts cut."""
         if not 0 <= index < len(self._labelled):
             return Detail(type="detail", view=view, id=index, events=[], error=f"there is no call {index}")
         sequences = self._labelled[index][0].sequences
@@ -460,8 +475,9 @@ class Feed:
         )
 
     def conversation(self, view: str, index: int, since: int) -> Conversation:
-        """Return the messages of an agent's turn or of a single request, as far as they changed after the event
-        `since`.
+        """Return the messages of an agent turn or of a single model request.
+
+        Requests and tool calls without changes after the event `since` are omitted.
         """
         turn, *inside = self._with_data(index) or (None,)
         if turn is None or turn.type not in CONVERSATIONS:
@@ -471,17 +487,17 @@ class Feed:
         return {**conversation, "view": view, "last": self._framed}
 
     def sent(self, view: str, index: int) -> Sent:
-        """Return all messages of a request."""
+        """Return all messages that a request sent to the model."""
         holder = self._labelled[index][0].holder if 0 <= index < len(self._labelled) else -1
         spans = self._with_data(index if holder < 0 else holder)
         operation_id = self._labelled[index][0].operation_id if spans else None
         request = next((one for one in requests_in(spans) if one.span.operation_id == operation_id), None)
         if request is None:
             return Sent(type="sent", view=view, id=index, parts=[], error=f"call {index} is no request")
-        return Sent(type="sent", view=view, id=index, parts=sent_with(request), error="")
+        return Sent(type="sent", view=view, id=index, parts=request_parts(request), error="")
 
     def variables(self, view: str, version: int) -> Variables:
-        """Return the current variables, or None for a view that has this version."""
+        """Return the current variables; without variables if the view already has the current version."""
         present = self.source.variables(self._setters)
         if present != self._variables[1]:
             self._variables = self._variables[0] + 1, present
@@ -491,9 +507,10 @@ class Feed:
         )
 
     def files(self, view: str, version: int, at: int = 0, since: int = 0) -> Files:
-        """Return the files that were changed by the event `at`, or by now, or None for a view that has this version.
+        """Return the changed files as of the event `at` (0: now).
 
-        With `since` the files that differ from those at that event, which may be earlier or later.
+        The files are omitted if the view already has the current version. With `since`, return the differences between
+        the files at the event `since` and the files at `at`. `since` may be later than `at`.
         """
         if at or since:
             workspaces = self.source.files(at, since)
@@ -506,12 +523,12 @@ class Feed:
         return Files(type="files", view=view, version=number, at=0, since=0, workspaces=news)
 
     def _with_data(self, index: int) -> list[Span]:
-        """Return a span and those that it holds, each with what it was given and what came of it."""
+        """Read a span and the spans that it contains again from the store, with their parameters and results."""
         if not 0 <= index < len(self._labelled) or self._labelled[index][0].kind != "operation":
             return []
         turn = self._labelled[index][0]
-        meant = [turn, *(span for span, _ in self._labelled[index + 1 :] if span.holder == index)]
-        sequences = sorted({number for span in meant for number in (*span.sequences[:1], *span.sequences[-2:])})
+        group = [turn, *(span for span, _ in self._labelled[index + 1 :] if span.holder == index)]
+        sequences = sorted({number for span in group for number in (*span.sequences[:1], *span.sequences[-2:])})
         return spans_of(event for number in sequences for event in self.source.read(number - 1, 1))
 
 

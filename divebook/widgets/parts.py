@@ -1,12 +1,12 @@
-"""Conversations and failures as views show them.
+"""Conversations with models and failures of an execution, in the form that views show.
 
-A conversation has the requests of an agent's turn and the tool calls that the responses requested. The spans of the
-turn with their data are sufficient; `divebook.projections.model_requests` reconstructs the messages.
+A conversation contains the model requests of an agent turn and the tool calls that the responses requested. It is made
+from the spans of the turn; `divebook.projections.model_requests` reconstructs the messages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias, cast
 
@@ -42,13 +42,13 @@ from divebook.widgets.protocol import (
 from divebook.widgets.source import Budget, encodable, shown
 
 CONVERSATIONS = (AGENT_TURN, AGENT_RESPONSE, CACHED_RESPONSE)
-"""Types of operations with messages."""
+"""Types of operations that have a conversation."""
 MOST_REQUESTS = 60
-"""The newest requests of a turn that are shown."""
+"""Maximum number of requests of a turn that are shown, the newest requests."""
 MOST_ROUNDS = 4
-"""Questions of a server before a call returns that are looked up."""
+"""Maximum number of questions that an MCP server can ask during one tool call, for which question ids are sent."""
 MOST_TEXT = 20_000
-"""Characters of one text."""
+"""Maximum number of characters of one text."""
 NAME = 120
 QuestionId: TypeAlias = Callable[..., str]
 Speaker: TypeAlias = Literal["system", "user", "retry", "thinking", "assistant", "call", "result"]
@@ -57,7 +57,7 @@ Speaker: TypeAlias = Literal["system", "user", "retry", "thinking", "assistant",
 def conversation_of(
     turn: Span, inside: Sequence[Span], places: Mapping[str, int], question_id: QuestionId, *, since: int = 0
 ) -> Conversation:
-    """Return the messages of a turn or of a single request.
+    """Return the messages of an agent turn or of a single model request.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def conversation_of(
 
 
 def _numbers(views: Sequence[RequestView]) -> dict[int, int]:
-    """Return the numbers of requests that views show, by span; the numbers of a restarted turn continue."""
+    """Return the shown number of each request by span id. The numbers continue if a turn was restarted."""
     numbers: dict[int, int] = {}
     shift = 0
     before = None
@@ -111,7 +111,10 @@ def _numbers(views: Sequence[RequestView]) -> dict[int, int]:
 
 
 def newest_conversations(spans: Sequence[Span], most: int, question_id: QuestionId) -> list[Conversation]:
-    """Return the newest conversations of a log; turns of delegated work only if there is room."""
+    """Return the newest `most` conversations of a log, in the order of their start.
+
+    Conversations of agents that got delegated work are included only if there is room.
+    """
     operations = [span for span in spans if span.kind == "operation"]
     turns = [span for span in operations if span.type == AGENT_TURN or (span.type in CONVERSATIONS and span.holder < 0)]
     newest = sorted(sorted(turns, key=lambda span: (span.holder < 0, span.index))[-most:], key=lambda span: span.index)
@@ -123,7 +126,7 @@ def newest_conversations(spans: Sequence[Span], most: int, question_id: Question
 
 
 def shortened(conversation: Conversation, texts: int) -> Conversation:
-    """Return a conversation whose texts have at most `texts` characters."""
+    """Return a conversation whose texts are cut to at most `texts` characters."""
     if texts >= MOST_TEXT:  # none is longer, but for the words that say what was left out
         return conversation
     requests = [_short_request(request, texts) for request in conversation["requests"]]
@@ -146,26 +149,29 @@ def _cut(part: ConversationPart, texts: int) -> ConversationPart:
 
 
 def no_conversation(view: str, index: int, last: int, why: str) -> Conversation:
-    """Return the answer without a conversation."""
+    """Return a `Conversation` without messages, with the reason `why` there are none."""
     return Conversation(
         type="conversation", view=view, id=index, last=last, agent="", thread="", requests=[], calls=[], error=why
     )
 
 
-def sent_with(view: RequestView) -> list[ConversationPart]:
-    """Return the messages of a request."""
+def request_parts(view: RequestView) -> list[ConversationPart]:
+    """Return all messages that a request sent to the model, including the instructions."""
     instructions = [_part("system", view.instructions)] if view.instructions else []
     return [*instructions, *(part for message in view.messages for part in _parts(message))]
 
 
-def messages_with(view: RequestView) -> list[ConversationPart]:
-    """Return the messages of a request and its response."""
+def request_and_response_parts(view: RequestView) -> list[ConversationPart]:
+    """Return all messages that a request sent to the model, and the response."""
     answers = (_block(block, "assistant") for block in answer_blocks(view))
-    return [*sent_with(view), *(part for part in answers if part is not None)]
+    return [*request_parts(view), *(part for part in answers if part is not None)]
 
 
-def messages_up_to(conversation: Conversation, request: int, *, is_answered: bool) -> list[ConversationPart]:
-    """Return the messages of a conversation up to the request of a span, and its response if `is_answered`."""
+def parts_up_to(conversation: Conversation, request: int, *, is_answered: bool) -> list[ConversationPart]:
+    """Return the messages of a conversation up to the request whose span has the id `request`.
+
+    The response to this request is included if `is_answered`.
+    """
     parts: list[ConversationPart] = []
     for shown_request in conversation["requests"]:
         if not parts and shown_request["instructions"]:
@@ -177,7 +183,7 @@ def messages_up_to(conversation: Conversation, request: int, *, is_answered: boo
         parts += [part for part in shown_request["answer"] if part["kind"] != "call"]
         for call in conversation["calls"]:
             if call["request"] == shown_request["number"]:
-                parts.append(_part("call", _words(call["arguments"]), call["tool"]))
+                parts.append(_part("call", _as_text(call["arguments"]), call["tool"]))
                 if call["outcome"] and not is_last:  # the result follows the response that requested the call
                     parts.append(_part("result", call["result"], call["tool"]))
         if is_last:
@@ -200,13 +206,16 @@ def _request(view: RequestView, number: int, places: Mapping[str, int]) -> Conve
         instructions=_text(view.instructions or ""),
         tools=[one_line(str(tool.get("name", "")), NAME) for tool in view.tools],
         output=one_line(", ".join(output_names(view)), NAME),
-        sent=list(_said_first(view)),
+        sent=list(_new_parts(view)),
         answer=list(_answer(view)),
     )
 
 
-def _said_first(view: RequestView) -> Iterator[ConversationPart]:
-    """Yield the new messages of a request, without responses and results of calls, which have their own lines."""
+def _new_parts(view: RequestView) -> Iterator[ConversationPart]:
+    """Yield the messages that a request adds to the previous request.
+
+    Responses and results of tool calls are omitted, because views show them as separate entries.
+    """
     new = (view.span.parameters or {}).get("new")
     if new is None:  # a plain request, or one that says just what the calls before it returned
         yield from (_part(message.role, message.text) for message in view.added if message.role in ("system", "user"))
@@ -216,7 +225,7 @@ def _said_first(view: RequestView) -> Iterator[ConversationPart]:
 
 
 def _parts(message: Mapping[str, Any]) -> Iterator[ConversationPart]:
-    """Yield the parts of a message in pydantic-ai's JSON form."""
+    """Yield the parts of a message that has the JSON form of pydantic-ai."""
     for part in mappings_in(message.get("parts")):
         is_retry = part.get("part_kind") == "retry-prompt"
         for converted in people_messages([{**message, "parts": [part]}]):
@@ -229,9 +238,9 @@ def _parts(message: Mapping[str, Any]) -> Iterator[ConversationPart]:
 def _block(block: Mapping[str, Any], role: str) -> ConversationPart | None:
     match block.get("type"):
         case "tool_call":
-            return _part("call", _words(block["arguments"]), str(block["tool"]))
+            return _part("call", _as_text(block["arguments"]), str(block["tool"]))
         case "tool_result":
-            return _part("result", _words(block["content"]), str(block["tool"]))
+            return _part("result", _as_text(block["content"]), str(block["tool"]))
         case "thinking":
             return _part("thinking", str(block["text"]))
         case "text":
@@ -240,7 +249,7 @@ def _block(block: Mapping[str, Any], role: str) -> ConversationPart | None:
 
 
 def _answer(view: RequestView) -> Iterator[ConversationPart]:
-    """Yield the thinking, texts and calls of a response; a call that is the output becomes a text."""
+    """Yield the thinking, texts and tool calls of a response. The arguments of an output tool call become a text."""
     outputs = output_names(view)
     for block in answer_blocks(view):
         if block.get("type") != "tool_call":
@@ -248,13 +257,13 @@ def _answer(view: RequestView) -> Iterator[ConversationPart]:
             if part is not None:
                 yield part
         elif block["tool"] in outputs:
-            yield _part("assistant", _words(block["arguments"]))
+            yield _part("assistant", _as_text(block["arguments"]))
         else:
             yield _part("call", one_line(str(block["tool"]), NAME), str(block["id"]))
 
 
 def _call(call: ToolCallView, number: int, places: Mapping[str, int], questions: list[str]) -> ConversationCall:
-    result = "" if call.result is None else encodable(_words(call.result))
+    result = "" if call.result is None else encodable(_as_text(call.result))
     return ConversationCall(
         id=_place(call.under_way, places),
         call=call.id,
@@ -275,9 +284,13 @@ def _place(span: Span | None, places: Mapping[str, int]) -> int:
 
 
 def _questions(turn: Span, call: ToolCallView, question_id: QuestionId) -> list[str]:
-    """Return the ids that questions about a call would have; most calls have no questions."""
+    """Return the ids that questions about a tool call would have, for its approval, result or unknown outcome.
+
+    For most calls no such question exists.
+    """
     prefix = placed(call.view.span)[0]
     name = call.key.removeprefix("tool")
+    # Keys under which the engine asks: for approval, for the result of the call, and for an MCP server (elicitation).
     keys = [f"approve{name}", f"ask{name}", *(f"elicit{name}-{number}" for number in range(1, MOST_ROUNDS + 1))]
     places = (Place(turn.path, turn.step, turn.visit, turn.iteration, f"{prefix}{key}") for key in keys)
     about = [question_id("question", place.operation_id) for place in places]
@@ -285,8 +298,8 @@ def _questions(turn: Span, call: ToolCallView, question_id: QuestionId) -> list[
     return about + unknown
 
 
-def _words(value: Any) -> str:
-    """Return a value as text: a text unchanged, the output of a command, anything else as JSON."""
+def _as_text(value: Any) -> str:
+    """Return a value as text: strings unchanged, the printed output of a command, other values as JSON."""
     if isinstance(value, str):
         return value
     output = printed(value)
@@ -310,35 +323,35 @@ def _text(text: str) -> str:
 
 MOST_SHOWN = 50
 Read = Callable[[int, int], Sequence[Event]]
-"""Returns events after a sequence number, at most a number of them."""
+"""Function that returns at most a given number of events after a sequence number."""
 
 
 class FailureTracker:
-    """The failures of the spans so far; a changed span may be added again."""
+    """Failures of an execution, updated with each new or changed span. A span may be added several times."""
 
     def __init__(self, names: ItemNames) -> None:
         self._names = names
         self._failed: dict[int, Span] = {}
-        """Failed spans by index, in the order in which they failed."""
+        """Failed spans by id, in the order in which they failed."""
         self._kinds: dict[tuple[str, str], dict[int, None]] = {}
-        self._known: dict[int, Failure] = {}
+        self._failures: dict[int, Failure] = {}
         self._done: set[int] = set()
         self._items = 0
         self._is_undone = False
         self.has_changed = True
-        """True if the report has changed since it was last made."""
+        """True if the failures have changed since the last call of `report`."""
 
     def of(self, header: Header) -> Header:
-        """Return a header with the number of failures."""
+        """Return a copy of a header, with the number of failures added."""
         return {**header, "failed": len(self._failed)}
 
     @property
-    def kept(self) -> str:
-        """In words the items and calls that a resumed run reuses; empty after a rollback."""
+    def reused_results(self) -> str:
+        """Text about the items and calls that a resumed run reuses; empty after a rollback."""
         return "" if self._is_undone else shown_kept(self._items, len(self._done) - self._items)
 
     def take(self, span: Span) -> None:
-        """Update the failures and the reused results with a new or changed span."""
+        """Update the failures and the number of reused results with a new or changed span."""
         self._count(span)
         self._is_undone = self._is_undone or is_undoing(span)
         if span.is_failure:
@@ -355,7 +368,7 @@ class FailureTracker:
             self._items += span.kind == "item"
 
     def _remove(self, index: int) -> None:
-        self._known.pop(index, None)
+        self._failures.pop(index, None)
         if self._failed.pop(index, None) is None:
             return
         self.has_changed = True
@@ -363,40 +376,46 @@ class FailureTracker:
             indexes.pop(index, None)
 
     def report(self, spans: Sequence[Span], read: Read | None = None) -> FailureReport:
-        """Return the shown failures; with `read`, the arguments of calls are read there and not in the spans."""
-        self.has_changed = False
-        shown = [self._view(self._failed[index], spans, read) for index in self._chosen()]
-        return FailureReport(total=len(self._failed), kept=self.kept, shown=shown)
+        """Return the failures in the form that views show, at most `MOST_SHOWN`.
 
-    def _chosen(self) -> list[int]:
-        """Return the first failure of each kind, then other failures, in the order in which they failed."""
+        If `read` is given, the arguments of failed calls are read from the log, else they are taken from the spans.
+        """
+        self.has_changed = False
+        shown = [self._view(self._failed[index], spans, read) for index in self._shown_indexes()]
+        return FailureReport(total=len(self._failed), kept=self.reused_results, shown=shown)
+
+    def _shown_indexes(self) -> list[int]:
+        """Return the span ids of the shown failures in the order of their time.
+
+        The first failure of each kind is chosen first, then further failures up to `MOST_SHOWN`.
+        """
         first = [next(iter(indexes)) for indexes in self._kinds.values() if indexes][:MOST_SHOWN]
         remaining = (index for index in self._failed if index not in set(first))
         chosen = {*first, *(index for index, _ in zip(remaining, range(MOST_SHOWN - len(first)), strict=False))}
         return [index for index in self._failed if index in chosen]
 
     def _view(self, span: Span, spans: Sequence[Span], read: Read | None) -> FailureView:
-        failure = self._known.get(span.index)
+        failure = self._failures.get(span.index)
         if failure is None:
             leaf = leaf_of(span, spans)
             failure = failure_of(span, leaf if read is None else _with_data(leaf, read), self._names)
-            self._known[span.index] = failure
+            self._failures[span.index] = failure
         return view_of_failure(failure, same=len(self._kinds[_kind(span)]))
 
 
 def _kind(span: Span) -> tuple[str, str]:
-    """Return what equal failures share: class and code location, or class and message."""
+    """Return the key by which failures count as equal: error class and code location, or error class and message."""
     return span.error_type or "", str((span.place or {}).get("label")) if span.place else span.error or ""
 
 
 def _with_data(leaf: Span, read: Read) -> Span:
-    """Return a span with its parameters and item, which a feed leaves in the store."""
+    """Read the parameters and the item of a span from the log, because a feed does not keep them in memory."""
     (event,) = read(leaf.sequences[0] - 1, 1)
     return replace(leaf, parameters=getattr(event.data, "parameters", None), item=getattr(event.data, "item", None))
 
 
 def view_of_failure(failure: Failure, *, same: int = 1) -> FailureView:
-    """Convert a failure to its form in views; `same` is the number of equal failures."""
+    """Convert a failure to the form that views show; `same` is the number of equal failures."""
     arguments = (failure.arguments or {}).items()
     return FailureView(
         id=failure.span,
@@ -419,11 +438,3 @@ def view_of_failure(failure: Failure, *, same: int = 1) -> FailureView:
         handled=failure.handled,
         same=same,
     )
-
-
-def failures_tracked(spans: Iterable[Span], names: ItemNames) -> FailureTracker:
-    """Return the failures of some spans."""
-    failing = FailureTracker(names)
-    for span in spans:
-        failing.take(span)
-    return failing

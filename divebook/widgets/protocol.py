@@ -1,13 +1,18 @@
-"""Messages between kernel and browser: one class for each message, in both directions.
+"""Messages between the kernel and the views in a browser: one class for each message, in both directions.
 
 ``widgets/src/protocol.ts`` is generated from this module by ``python widgets/generate.py``. Every message is sent with
-`model.send`, never through a traitlet: front ends deliver messages while a cell is awaited, and hold traitlets back.
+`model.send`, never through a traitlet: front ends deliver messages while a cell is awaited, but hold traitlets back
+until the cell ends.
 
-A view sends `Hello` until it is welcomed, with the last event that it knows. `Welcome` contains what it lacks; older
-spans that do not fit come with `Range`. Then each `Delta` contains the changes, with the numbers of the events that
-they were made of. A view that finds a gap sends `Hello` again. An intent of a person has an id, is sent again until it
-is acknowledged, and is carried out once. A view regularly sends `Alive`, because tabs close without a message. Parts
-of the front end that only some runs need are not part of each widget: a view requests them with `BundleQuery`.
+A view starts with `Hello`, which contains the last event that the view knows, and repeats it until the kernel replies.
+The reply `Welcome` contains all later changes; if there are too many spans, the view requests the older ones with
+`Range`. Then the kernel sends each change as a `Delta`, which contains the sequence numbers of the events that caused
+the change. If a view finds a gap in these numbers, it missed a message and sends `Hello` again.
+
+A command of a person (`Steering`, `AnswerGiven`, `RunsWish`, `TakingOver`) is called an intent. An intent has an id, is
+sent again until the kernel acknowledges it (`Ack`), and is carried out once. A view regularly sends `Alive`, because a
+closed browser tab sends no message. Parts of the front end that only some runs need are loaded on request
+(`BundleQuery`).
 """
 
 from __future__ import annotations
@@ -20,23 +25,23 @@ from divebook.questions.question import InterruptKind, InterruptStatus
 
 
 class ConversationPart(TypedDict):
-    """A part of a message."""
+    """One part of a message of a model conversation: a text, a tool call or a tool result."""
 
     kind: Literal["system", "user", "retry", "thinking", "assistant", "call", "result"]
     text: str
     call: str
-    """Of a call: its id; of a result: the tool; empty for other parts."""
+    """Id of the call if this part is a tool call, name of the tool if it is a tool result, empty otherwise."""
 
 
 class ConversationRequest(TypedDict):
-    """A request to a model: its new messages and the response. Its span has the times and the status."""
+    """A request to a model: its new messages and the response. The span with the same id has times and status."""
 
     id: int
     number: int
     model: str
-    """The model that answered; until then the requested one."""
+    """Name of the model that answered; the requested model until there is a response."""
     finish: str
-    """Why the model stopped, in its provider's words."""
+    """The finish reason as the provider of the model reports it."""
     is_cached: bool
     input_tokens: int
     cached_tokens: int
@@ -45,77 +50,75 @@ class ConversationRequest(TypedDict):
     instructions: str
     tools: list[str]
     output: str
-    """The tools by which the model returns its output; empty if the output is text."""
+    """Names of the tools by which the model returns its output; empty if the output is text."""
     sent: list[ConversationPart]
     answer: list[ConversationPart]
 
 
 class ConversationCall(TypedDict):
-    """A tool call that a model requested."""
+    """A tool call that a model requested, and its result."""
 
     id: int
-    """Its span; -1 until it starts."""
+    """Id of the span of the tool call; -1 until the call starts."""
     call: str
-    """Id that the model chose."""
+    """Id that the model chose for the call."""
     request: int
     """Number of the request whose response requested the call."""
     tool: str
     server: str
-    """The MCP server that has the tool; empty for a function."""
+    """Name of the MCP server that has the tool; empty for a function."""
     arguments: Any
     result: str
-    """Of a long result the beginning and the end."""
+    """The result as text; only the beginning and the end of a long text."""
     lines: int
     """Number of lines of the complete result."""
     outcome: Literal["", "returned", "failed", "denied", "retry", "unknown"]
     turn: int
-    """The span of the agent's turn to which the call delegated work; -1 for other calls."""
+    """Id of the span of the agent turn to which the call delegated work; -1 for other calls."""
     questions: list[str]
-    """Ids that questions about the call have, if there are any: its approval, its unknown outcome, ..."""
+    """Ids of the questions that may exist about the call: for its approval, or if its outcome is unknown."""
 
 
 class Conversation(TypedDict):
-    """Answer to `ConversationQuery`; requests and calls that have not changed since the event in the query are
-    omitted.
-    """
+    """Answer to `ConversationQuery`. Requests and calls without changes since the event in the query are omitted."""
 
     type: Literal["conversation"]
     view: str
     id: int
     last: int
-    """The event up to which it is complete."""
+    """Sequence number of the last event that the conversation includes."""
     agent: str
     thread: str
     requests: list[ConversationRequest]
     calls: list[ConversationCall]
     error: str
-    """Why there is no conversation."""
+    """The reason if there is no conversation; empty otherwise."""
 
 
 class ConversationQuery(TypedDict):
-    """A view requests the messages of an agent's turn, or of a single request."""
+    """Message by which a view requests the messages of an agent turn or of a single model request."""
 
     type: Literal["conversation"]
     view: str
     id: int
-    """The span of the turn or request."""
+    """Id of the span of the turn or request."""
     since: int
-    """Sequence number of the last event whose effects it has; 0 for none."""
+    """Sequence number of the last event whose effects the view shows; 0 for none."""
 
 
 class Sent(TypedDict):
-    """Answer to `SentQuery`."""
+    """Answer to `SentQuery`: all messages that a request sent to the model."""
 
     type: Literal["sent"]
     view: str
     id: int
     parts: list[ConversationPart]
     error: str
-    """Why there are no messages."""
+    """The reason if there are no messages; empty otherwise."""
 
 
 class SentQuery(TypedDict):
-    """A view requests all messages of a request."""
+    """Message by which a view requests all messages that one request sent to the model."""
 
     type: Literal["sent"]
     view: str
@@ -126,139 +129,142 @@ class SentQuery(TypedDict):
 
 
 class FileView(TypedDict):
-    """Difference between a file now and at the time when the run began to use it."""
+    """A changed file: the difference between the file at the start of the run and the file now."""
 
     path: str
     kind: Literal["added", "changed", "deleted", "renamed"]
     was: str
-    """The former path of a renamed file; else empty."""
+    """Former path of a renamed file; empty for other files."""
     added: int | None
     removed: int | None
-    """Added and removed lines; null for a file that is not text."""
+    """`added` and `removed` are the numbers of added and removed lines; null for a file that is not text."""
     diff: str | None
-    """The difference in git's format; null if it is too long."""
+    """The difference in git's diff format; null if it is too long."""
     protected: bool
-    """True if it is applied only if a person selects it: a hidden name, or version-control metadata."""
+    """True if the change is applied only when a person selects the file: hidden files and version-control metadata."""
 
 
 class LeftOutView(TypedDict):
-    """A file that was not stored."""
+    """A file of a workspace that was not stored, with the reason."""
 
     path: str
     reason: str
 
 
 class FilesPoint(TypedDict):
-    """An event that changed the files of a workspace."""
+    """An event that changed the files of a workspace. A view can show the files as of this event."""
 
     sequence: int
     told: str
-    """The changes in short: ``calc.py and 2 more``."""
+    """Short text about the changes: ``calc.py and 2 more``."""
 
 
 class WorkspaceView(TypedDict):
-    """Changes in one workspace since the run began to use it."""
+    """The files that a run changed in one workspace."""
 
     name: str
     kind: str
-    """Where its commands run: ``local``, ``fenced``, ``virtualenv``, ``docker``."""
+    """Isolation of the commands of the workspace: ``local``, ``fenced``, ``virtualenv`` or ``docker``."""
     folder: str
-    """The folder that it is a copy of; else empty."""
+    """Path of the folder that the workspace is a copy of; empty if it is not a copy."""
     total: int
     """Number of changed files."""
     added: int
     removed: int
-    """Added and removed lines of the shown files."""
+    """`added` and `removed` are the numbers of added and removed lines of the files in `files`."""
     files: list[FileView]
     """The first changed files."""
     left_out: list[LeftOutView]
     """The first files that were not stored."""
     points: list[FilesPoint]
-    """The newest events that changed files, and the event that opened the workspace; the latest first. Empty in a
-    saved run, which has only the final files.
+    """The newest events that changed files, and the event that opened the workspace; the latest first. Empty in a saved
+    notebook, which contains only the final files.
     """
 
 
 class Files(TypedDict):
-    """Answer to `FilesQuery`."""
+    """Answer to `FilesQuery`: the changed files of all workspaces of a run."""
 
     type: Literal["files"]
     view: str
     version: int
-    """Grows with each change."""
+    """Version number of the answer, which grows with each change. The view sends it with its next query."""
     at: int
-    """The event up to which changes are included; 0 for now."""
+    """Sequence number of the event up to which changes are included; 0 for all changes until now."""
     since: int
-    """The event from which changes are included; 0 for all changes."""
+    """Sequence number of the event after which changes are included; 0 for all changes from the start."""
     workspaces: list[WorkspaceView] | None
     """Null if nothing has changed since the version that the view has."""
 
 
 class TakingOver(TypedDict):
-    """A person wants changes to be applied to the folder that a workspace is a copy of: all of these files, or none."""
+    """Command that a person gives in a view: apply the changed files of a workspace to the folder that was copied.
+
+    The workspace is a copy of this folder. Either all files in `paths` are applied, or none.
+    """
 
     type: Literal["take_over"]
     id: str
     workspace: str
     at: int
-    """The event up to which changes are included, so that only changes are applied that were shown."""
+    """Sequence number of the event up to which changes are included. Only changes that the person saw are applied."""
     paths: list[str]
-    """The files to apply."""
+    """Paths of the files to apply."""
 
 
 class FilesQuery(TypedDict):
-    """A view requests the changed files."""
+    """Message by which a view requests the changed files of a run."""
 
     type: Literal["files"]
     view: str
     version: int
-    """The version that it has; 0 for none."""
+    """Version of the `Files` that the view has; 0 for none."""
     at: int
-    """The event up to which changes are requested; 0 for now."""
+    """Sequence number of the event up to which changes are requested; 0 for all changes until now."""
     since: int
-    """The event from which changes are requested; 0 for all changes."""
+    """Sequence number of the event after which changes are requested; 0 for all changes from the start."""
 
 
 # --- variables and inputs ---
 
 
 class VariableView(TypedDict):
-    """A variable or input; short texts only."""
+    """A variable or input of a run, as short texts for a table."""
 
     name: str
     source: str
-    """The step that sets it, or ``input``; empty if no step stores it."""
+    """Name of the step that sets the variable, or ``input``; empty if no step sets it."""
     type: str
-    """In a word: ``text``, ``list``, ``DataFrame``; empty if it is not set yet."""
+    """Type of the value in one word: ``text``, ``list``, ``DataFrame``; empty if the variable is not set yet."""
     size: str
-    """Characters of a text, parts of a list or mapping, rows and columns of a table."""
+    """Size of the value: characters of a text, parts of a list or mapping, rows and columns of a table."""
     text: str
-    """The beginning of its value; empty if rows are shown."""
+    """Beginning of the value; empty if `rows` shows the value."""
     columns: list[str]
     rows: list[list[str]]
-    """The first rows of a table, with a cell for each of `columns`."""
+    """The first rows of a table, with one cell for each column of `columns`."""
     total: int
     """Number of rows of the table."""
 
 
 class Variables(TypedDict):
-    """Answer to `VariableQuery`."""
+    """Answer to `VariableQuery`: the inputs and variables of a run."""
 
     type: Literal["variables"]
     view: str
     version: int
-    """Grows with each change."""
+    """Version number of the answer, which grows with each change. The view sends it with its next query."""
     variables: list[VariableView] | None
     """Null if nothing has changed since the version that the view has."""
 
 
 class VariableQuery(TypedDict):
-    """A view requests the current variables."""
+    """Message by which a view requests the current variables of a run."""
 
     type: Literal["variables"]
     view: str
     version: int
-    """The version that it has; 0 for none."""
+    """Version of the `Variables` that the view has; 0 for none."""
 
 
 # --- connection of a view with its kernel, and commands of a person ---
@@ -267,24 +273,24 @@ class VariableQuery(TypedDict):
 Micros: TypeAlias = int
 """Microseconds since 1970."""
 Command: TypeAlias = Literal["pause", "resume", "cancel", "plan", "fix", "again"]
-"""``plan`` changes nothing: its acknowledgement describes what ``fix`` would do, and is empty if no consent is
-needed.
+"""Commands for a run. ``plan`` changes nothing: its acknowledgement describes the effect of ``fix``, and is empty if
+``fix`` needs no confirmation.
 """
 BundleName: TypeAlias = Literal["failure", "files", "graph", "spread", "stepping", "timeline", "turn", "variables"]
-"""A part of the front end that only some runs need."""
+"""Name of a part of the front end that is loaded only by views that need it."""
 
 
 class Hello(TypedDict):
-    """A view starts, or has missed a message."""
+    """Message of a view that starts, or that has missed a message; the answer is a `Welcome`."""
 
     type: Literal["hello"]
     view: str
     since: int
-    """Sequence number of the last event that it knows; 0 for none."""
+    """Sequence number of the last event that the view knows; 0 for none."""
 
 
 class Alive(TypedDict):
-    """A view is still open; a view that was removed meanwhile is welcomed again."""
+    """Heartbeat of an open view. The kernel sends a `Welcome` if it has already removed the view."""
 
     type: Literal["alive"]
     view: str
@@ -292,31 +298,34 @@ class Alive(TypedDict):
 
 
 class Hosted(TypedDict):
-    """The page of a view shows its saved form after its model is gone, so that no second output is needed for that."""
+    """Message of a page that can show the saved form of this view after the kernel has closed the view.
+
+    The kernel then writes no second output with the saved form.
+    """
 
     type: Literal["hosted"]
     view: str
 
 
 class Bye(TypedDict):
-    """A view is removed from its page."""
+    """Message of a view that is removed from its page."""
 
     type: Literal["bye"]
     view: str
 
 
 class Bundle(TypedDict):
-    """Answer to `BundleQuery`."""
+    """Answer to `BundleQuery`: the code of one part of the front end."""
 
     type: Literal["bundle"]
     view: str
     name: BundleName
     script: str
-    """An ECMAScript module."""
+    """Source text of an ECMAScript module."""
 
 
 class BundleQuery(TypedDict):
-    """A view requests a part of the front end that it needs now."""
+    """Message by which a view requests a part of the front end that it needs now."""
 
     type: Literal["bundle"]
     view: str
@@ -324,17 +333,17 @@ class BundleQuery(TypedDict):
 
 
 class Ack(TypedDict):
-    """Acknowledgement of an intent."""
+    """Acknowledgement of a command of a person, such as `AnswerGiven` or `Steering`."""
 
     type: Literal["ack"]
     id: str
     accepted: bool
     text: str
-    """Why it was refused, or its result if that is not the expected one."""
+    """Reason of a refusal. For an accepted intent, its result if the result needs an explanation; empty otherwise."""
 
 
 class Steering(TypedDict):
-    """A person wants the execution to pause, to continue or to end."""
+    """Command that a person gives in a view: pause, resume, cancel or recover the execution."""
 
     type: Literal["control"]
     id: str
@@ -345,89 +354,91 @@ class Steering(TypedDict):
 
 
 class Way(TypedDict):
-    """One of the recovery options after a failure, and its cost."""
+    """A recovery option after a failure, with its estimated cost."""
 
     name: Literal["fix", "again", "replay"]
-    """``fix`` and ``again`` are commands as well; ``replay`` opens the replay at the failure."""
+    """``fix`` and ``again`` are also commands (`Command`); ``replay`` opens the replay at the failure."""
     label: str
     told: str
-    """What it does, or why it is not possible yet; for a fix, ``plan`` has the details."""
+    """Description of the effect, or the reason why the option is not possible yet. For ``fix``, the command ``plan``
+    returns the details.
+    """
     reused: str
-    """What is taken from the log: ``1,401 calls``; empty for nothing."""
+    """The recorded results that are reused: ``1,401 calls``; empty for none."""
     live: str
-    """What is executed again; empty for nothing."""
+    """The calls and items that run again; empty for none."""
     cost: float | None
     """Estimated cost in US dollars; null without an estimate."""
     took_us: int | None
-    """Estimated duration; null without an estimate."""
+    """Estimated duration in microseconds; null without an estimate."""
     ready: bool
-    """True if it can be chosen now."""
+    """True if a person can choose the option now."""
 
 
 class SourceLine(TypedDict):
-    """A line of a user's code or definition."""
+    """A line of a user's Python code or workflow definition."""
 
     number: int
     text: str
 
 
 class ArgumentView(TypedDict):
-    """An argument of a call as Python text; long ones are cut."""
+    """An argument of a failed function call as Python text; long texts are cut."""
 
     name: str
     text: str
 
 
 class FailureView(TypedDict):
-    """A failed item or step and its cause."""
+    """A failed item or step, and the error that caused the failure."""
 
     id: int
-    """The span of the failed call; of the item or step if no call failed."""
+    """Id of the span of the failed call. If no call failed, id of the span of the item or step."""
     sequence: int
-    """The event that records the failure."""
+    """Sequence number of the event that records the failure."""
     failed_us: Micros
     error_type: str
     message: str
     means: str
-    """The error in plain words; empty if the explanation is not certain."""
+    """Explanation of the error in plain words; empty if no explanation is certain."""
     step: str
     path: str
     item: str
     """The item of `Each`, such as ``rows[4321]``; empty for a step without items."""
     attempt: int
     called: str
-    """The failed function, action, agent, tool or workflow; empty if the code of the step itself failed."""
+    """Name of the failed function, action, agent, tool or workflow; empty if the code of the step itself failed."""
     arguments: list[ArgumentView]
     place: str
-    """``Cell [5], line 4``, ``pipeline.py:12`` or ``survey.yaml:7:11``; empty if it is not known."""
+    """Code location: ``Cell [5], line 4``, ``pipeline.py:12`` or ``survey.yaml:7:11``; empty if it is not known."""
     cell: str
-    """Id of the cell that contains the place; empty without one, or if the front end has no ids."""
+    """Id of the notebook cell that contains `place`; empty without a cell, or if the front end has no ids of cells."""
     line: int
-    """Its number in `source`."""
+    """Number of the failed line in `source`."""
     source: list[SourceLine]
     traceback: str
     handled: Literal["", "skipped", "kept", "caught"]
-    """How the run continued after the failure; empty if it did not."""
+    """Error handling by which the run continued after the failure; empty if the run did not continue."""
     same: int
-    """Number of failures with this error at this place, including this one."""
+    """Number of failures with the same error at the same code location, including this failure."""
 
 
 class FailureReport(TypedDict):
-    """The failures of an execution."""
+    """All failures of an execution: their number, and details of the most informative failures."""
 
     total: int
     """Number of failed items, and of failed steps without items."""
     kept: str
-    """The results that a resumed run reuses, in words: ``1,398 items and 1,401 calls``."""
+    """Text about the results that a resumed run reuses: ``1,398 items and 1,401 calls``."""
     shown: list[FailureView]
-    """The first failure of each error, then others, in the order in which they failed."""
+    """The first failure of each kind of error, then further failures in the order of their time."""
 
 
 # --- questions to a person: of one execution, of a whole store, and of a cell ---
 
 
 class QuestionView(TypedDict):
-    """A question and its answer, if there is one."""
+    """A question to a person, and its answer if there is an answer."""
 
     interrupt_id: str
     kind: InterruptKind
@@ -445,73 +456,73 @@ class QuestionView(TypedDict):
     response: Any
     answered_by: str | None
     answered_us: Micros | None
-    """When it was settled, by an answer or without one."""
+    """Time at which the question was answered, expired or was withdrawn; null while it is open."""
     became: str
-    """The outcome in words: the answer, or that it expired or was withdrawn; empty while it is open."""
+    """Text about the outcome: the answer, or that the question expired or was withdrawn; empty while it is open."""
     fallback: str
-    """The answer that applies after it has expired, in words; empty without one."""
+    """Text of the answer that applies if the question expires; empty without such an answer."""
 
 
 class Asked(TypedDict):
-    """A question and the execution that asks it."""
+    """A question, with the execution that waits for the answer."""
 
     execution_id: str
     workflow: str
     question: QuestionView
     cell: str
-    """Id of the notebook's cell that started the execution; empty without one."""
+    """Id of the notebook cell that started the execution; empty if no cell started it."""
 
 
 class Inbox(TypedDict):
-    """The questions of all executions of a store, for a view that starts or has missed a message."""
+    """The open questions of all executions of a store, sent to a view that starts or has missed a message."""
 
     type: Literal["inbox"]
     view: str
     last: int
-    """Number of the last `InboxDelta` that it contains."""
+    """Number of the last `InboxDelta` whose changes are included."""
     now_us: Micros
     hidden: int
     """Number of open questions that are not shown."""
     asked: list[Asked]
-    """All open questions, and those that were settled lately."""
+    """All open questions, and questions that were answered, expired or were withdrawn a short time ago."""
 
 
 class InboxDelta(TypedDict):
-    """Changes since the previous delta, for all views."""
+    """Changes of the open questions since the previous `InboxDelta`, sent to all views."""
 
     type: Literal["asked"]
     after: int
-    """Number of the previous delta; a view that has an older one has missed a message."""
+    """Number of the previous `InboxDelta`. A view that has not received that message sends `Hello`."""
     last: int
     now_us: Micros
     hidden: int
     asked: list[Asked]
-    """New and changed questions."""
+    """New and changed questions. A changed question replaces its earlier form."""
 
 
 class Choice(TypedDict):
-    """One of the offered actions."""
+    """One of the actions of an `Offer`, shown as a button."""
 
     name: str
-    """The response of an `AnswerGiven` that chooses it."""
+    """Value of `AnswerGiven.response` that chooses this action."""
     label: str
     told: str
-    """Its effect."""
+    """Text about the effect of the action."""
 
 
 class Offer(TypedDict):
-    """A choice that a person must make before a cell continues."""
+    """A choice between several actions that a person must make before a cell continues."""
 
     type: Literal["offer"]
     view: str
     id: str
-    """The `interrupt_id` of an `AnswerGiven` to it."""
+    """Value of `AnswerGiven.interrupt_id` in the answer to this offer."""
     text: str
     choices: list[Choice]
 
 
 class AnswerGiven(TypedDict):
-    """A person answers a question."""
+    """Command that a person gives in a view: answer a question."""
 
     type: Literal["answer"]
     id: str
@@ -523,78 +534,78 @@ class AnswerGiven(TypedDict):
 
 
 class RunView(TypedDict):
-    """An execution in one line."""
+    """One row of the list of executions."""
 
     execution_id: str
     workflow: str
     badge: str
-    """``what-if``, ``trial`` or ``fork``; empty for other executions."""
+    """``what-if``, ``trial`` or ``fork`` for such an execution; empty for other executions."""
     tags: list[str]
     status: str
-    """``paused`` also if no process drives it or a person has paused it."""
+    """Status of the execution. ``paused`` includes executions that no process drives or that a person has paused."""
     about: str
-    """Its error, its note or its inputs."""
+    """The error, the note or the inputs of the execution: the first of these that exists."""
     is_error: bool
-    """True if `about` is its error."""
+    """True if `about` contains an error."""
     stand: str
-    """Progress, reused results, or the person who cancelled it."""
+    """Text about the progress, about reused results, or about the person who cancelled the execution."""
     done: int
     total: int
-    """Items of the running step; 0 if it has none."""
+    """`done` and `total` are the numbers of ended items and of all items of the running step; 0 if it has no items."""
     questions: int
     began_us: Micros
     worked_us: int | None
-    """Working time up to `since_us`; null until it is known."""
+    """Working time before `since_us`, in microseconds; null until it is known."""
     since_us: Micros
-    """Since when it works; 0 if it does not work now."""
+    """Start of the current period of work; 0 if the execution does not work now."""
     cost: float | None
     """US dollars; null if no model was called."""
     commands: list[Command]
     """The commands that are possible now."""
     is_open: bool
-    """True if it is shown below the list."""
+    """True if the execution is shown below the list."""
 
 
 class RunsQuery(TypedDict):
-    """Filter and order of the list of executions; a view sends it when a person changes them."""
+    """Filters and order of the list of executions. A view sends this message when a person changes a filter."""
 
     type: Literal["list"]
     view: str
     text: str
-    """Text in name, tags, inputs, note or error."""
+    """Text to find in the name, tags, inputs, note or error."""
     workflow: str
     tag: str
     status: str
-    """Of workflow, tag and status, an empty text stands for all."""
+    """`workflow`, `tag` and `status` select executions with this value; an empty string selects all."""
     days: int
-    """Number of days back; 0 for all."""
+    """Number of days since the start of an execution; 0 for all executions."""
     by: Literal["began", "cost", "worked"]
     """Sort key, in descending order."""
     limit: int
 
 
 class StatusCount(TypedDict):
-    """Number of executions of one status that match the other filters."""
+    """Number of executions with one status among the executions that match all other filters."""
 
     status: str
     count: int
 
 
 class RunsPage(TypedDict):
-    """The current list of executions, which replaces the previous one."""
+    """The current list of executions. Each new page replaces the previous page."""
 
     type: Literal["runs"]
     view: str
-    """The welcomed view; empty if it is for all."""
+    """Id of the view that sent `Hello`; empty if the page is for all views."""
     last: int
-    """Number of the page."""
+    """Number of the page, which increases by one with each page."""
     now_us: Micros
     query: RunsQuery
-    """The query that it answers."""
+    """The filters and order with which the list was made."""
     total: int
-    """Executions in the store, as far as it has been read."""
+    """Number of executions in the store. While the store is being read, the number read so far."""
     is_whole: bool
-    """True if all of them were read."""
+    """True if all executions of the store were read."""
     matching: int
     """Number of executions that match the query."""
     running: int
@@ -605,13 +616,13 @@ class RunsPage(TypedDict):
     tags: list[str]
     runs: list[RunView]
     near: str
-    """If no execution matches the text: the most similar word that matches one."""
+    """The most similar word that has matches, if no execution matches the text of the query; empty otherwise."""
     frame: str
-    """The code that returns the list as a frame."""
+    """Python code that returns the list as a DataFrame."""
 
 
 class RunsWish(TypedDict):
-    """A command of a person for executions of a list."""
+    """Command that a person gives in a view: apply a command to selected executions of the list."""
 
     type: Literal["wish"]
     id: str
@@ -624,12 +635,12 @@ class RunsWish(TypedDict):
 
 
 class SpanBlock(TypedDict):
-    """Spans as columns of equal length; texts are indexes into `names`, which belongs to this block alone."""
+    """Spans as columns of equal length. Each text is an index into `names`, which belongs to this message alone."""
 
     names: list[str]
-    """The first is the empty text."""
+    """All texts of the block; the first is the empty string."""
     id: list[int]
-    """Position in the order in which the spans started, from 0; it identifies the span."""
+    """Number of the span: its position in the order in which the spans of the run started, from 0."""
     kind: list[int]
     """``step``, ``item`` or ``operation``."""
     path: list[int]
@@ -637,33 +648,35 @@ class SpanBlock(TypedDict):
     type: list[int]
     """Type of the step or operation: ``prompt``, ``agent_response``, ..."""
     label: list[int]
-    """What distinguishes it from others: the item, the model, the tool, the action."""
+    """Short name that distinguishes the span from other spans of the step: the item, model, tool or action."""
     item: list[int]
-    """Label of the item of `Each` that it belongs to, else its place: ``rows[3]``; empty outside `Each`."""
+    """Label of the item of `Each` to which the span belongs, or ``rows[3]`` if the item has no label; empty outside
+    `Each`.
+    """
     given: list[int]
-    """Beginning of the arguments, the script or the prompt of an operation."""
+    """Beginning of the arguments, the script or the prompt of the operation."""
     came: list[int]
-    """Beginning of the result of an operation."""
+    """Beginning of the result of the operation."""
     status: list[int]
     note: list[int]
-    """Beginning of the error, if there is one."""
+    """Beginning of the error; empty if there is no error."""
     start: list[int]
-    """Microseconds since the origin of the welcome."""
+    """Start in microseconds since `Welcome.origin_us`."""
     end: list[int]
-    """The same; -1 while it runs."""
+    """End in microseconds since `Welcome.origin_us`; -1 while the span runs."""
     iteration: list[int]
-    """Number of the item; -1 if it belongs to none."""
+    """Number of the item of `Each`; -1 outside `Each`."""
     visit: list[int]
     attempts: list[int]
     tokens: list[int]
     sequence: list[int]
-    """The event that started it."""
+    """Sequence number of the event that started the span."""
     within: list[int]
-    """Id of the agent's turn that contains it; -1 without one."""
+    """Id of the span of the agent turn that contains this span; -1 without a turn."""
 
 
 class Range(TypedDict):
-    """A view requests spans that it does not have."""
+    """Message by which a view requests the spans from `first` up to, but not including, `stop`."""
 
     type: Literal["range"]
     view: str
@@ -672,20 +685,20 @@ class Range(TypedDict):
 
 
 class RangeAnswer(TypedDict):
-    """Answer to `Range`."""
+    """Answer to `Range`: older spans of the run."""
 
     type: Literal["history"]
     view: str
     first: int
-    """The first span; all spans from there up to `stop` are included."""
+    """Id of the first span in the answer; all spans from it up to `stop` are included."""
     stop: int
     last: int
-    """The event up to which changes are included."""
+    """Sequence number of the last event whose changes are included."""
     spans: SpanBlock
 
 
 class DetailEvent(TypedDict):
-    """An event as it is recorded; long texts are cut."""
+    """An event as recorded in the log; long texts are cut."""
 
     sequence: int
     event_type: str
@@ -694,18 +707,18 @@ class DetailEvent(TypedDict):
 
 
 class Detail(TypedDict):
-    """Answer to `DetailRequest`."""
+    """Answer to `DetailRequest`: the recorded events of one span."""
 
     type: Literal["detail"]
     view: str
     id: int
     events: list[DetailEvent]
     error: str
-    """Why there are none."""
+    """The reason if there are no events; empty otherwise."""
 
 
 class DetailRequest(TypedDict):
-    """A view requests the events of a span."""
+    """Message by which a view requests the recorded events of one span."""
 
     type: Literal["detail"]
     view: str
@@ -716,40 +729,40 @@ class DetailRequest(TypedDict):
 
 
 class EventBlock(TypedDict):
-    """Events as columns of equal length; texts are indexes into `names`, which belongs to this block."""
+    """Events as columns of equal length. Each text is an index into `names`, which belongs to this message alone."""
 
     first: int
-    """All events from this sequence number on are included; of a sample only some."""
+    """Sequence number from which all later events are included; a sample contains only some of the events."""
     sequence: list[int]
     origin_us: Micros
-    """Origin of the times."""
+    """Time in microseconds since 1970 from which `time` counts."""
     names: list[str]
-    """The first is the empty text."""
+    """All texts of the block; the first is the empty string."""
     time: list[int]
-    """Microseconds since the origin."""
+    """Microseconds since `origin_us`."""
     type: list[int]
     path: list[int]
     step: list[int]
     text: list[int]
-    """What distinguishes it from others: the error, the condition, the changed variables."""
+    """Short text that distinguishes the event from others: the error, the condition, the changed variables."""
 
 
 class PathView(TypedDict):
-    """A path at a position of the log."""
+    """A path of an execution as it was after one event of the log."""
 
     id: str
     status: str
     phase: str
     step: str
     visits: int
-    """Number of times it had entered its current step."""
+    """Number of times the path has entered its current step."""
     variables: dict[str, Any] | None
-    """The variables that its step reads, if they differ from the execution's."""
+    """The variables that the current step reads; null if they equal the variables of the execution."""
     error: str
 
 
 class PendingView(TypedDict):
-    """A question that was open."""
+    """A question that was open at the shown event of a replay."""
 
     interrupt_id: str
     kind: str
@@ -759,7 +772,7 @@ class PendingView(TypedDict):
 
 
 class StateView(TypedDict):
-    """State of an execution after an event; long texts are cut."""
+    """State of an execution after one event of its log; long texts are cut."""
 
     sequence: int
     status: str
@@ -773,7 +786,7 @@ class StateView(TypedDict):
 
 
 class StateRequest(TypedDict):
-    """A view requests the state after an event."""
+    """Message by which a view requests the state of the execution after an event."""
 
     type: Literal["state"]
     view: str
@@ -781,18 +794,18 @@ class StateRequest(TypedDict):
 
 
 class StateAnswer(TypedDict):
-    """Answer to `StateRequest`."""
+    """Answer to `StateRequest`: the state of the execution after the requested event."""
 
     type: Literal["state"]
     view: str
     sequence: int
     state: StateView | None
     error: str
-    """Why there is no state."""
+    """The reason if there is no state; empty otherwise."""
 
 
 class EventRequest(TypedDict):
-    """A view requests one event."""
+    """Message by which a view requests one recorded event."""
 
     type: Literal["event"]
     view: str
@@ -800,18 +813,18 @@ class EventRequest(TypedDict):
 
 
 class EventAnswer(TypedDict):
-    """Answer to `EventRequest`."""
+    """Answer to `EventRequest`: one recorded event."""
 
     type: Literal["event"]
     view: str
     sequence: int
     event: DetailEvent | None
     error: str
-    """Why there is no event."""
+    """The reason if there is no event; empty otherwise."""
 
 
 class EventRange(TypedDict):
-    """A view requests the events after one sequence number, up to another."""
+    """Message by which a view requests the events after sequence number `after`, up to and including `stop`."""
 
     type: Literal["events"]
     view: str
@@ -820,14 +833,14 @@ class EventRange(TypedDict):
 
 
 class GoTo(TypedDict):
-    """A cell has moved the replay: each page that shows it goes to the position after an event."""
+    """Message to all pages that show a replay: move to the state after this event, because a cell requests it."""
 
     type: Literal["go"]
     sequence: int
 
 
 class StoodAt(TypedDict):
-    """A person has moved the replay in a page to the position after this event."""
+    """Message of a page in which a person has moved the replay to the state after this event."""
 
     type: Literal["at"]
     view: str
@@ -835,36 +848,39 @@ class StoodAt(TypedDict):
 
 
 class SaidQuery(TypedDict):
-    """A view requests the messages of the latest request to a model, and the response by then."""
+    """Message by which a view requests the messages of the latest model request at an event of the log.
+
+    The response is included if the model had answered by then.
+    """
 
     type: Literal["said"]
     view: str
     sequence: int
-    """The position."""
+    """Sequence number of the event."""
 
 
 class SaidAnswer(TypedDict):
-    """Answer to `SaidQuery`."""
+    """Answer to `SaidQuery`: the messages of the latest model request."""
 
     type: Literal["said"]
     view: str
     sequence: int
     asked: int
-    """The event that started the request; 0 without a request."""
+    """Sequence number of the event that started the model request; 0 if there was no request."""
     parts: list[ConversationPart]
     error: str
-    """Why there are no messages."""
+    """The reason if there are no messages; empty otherwise."""
 
 
 class PictureQuery(TypedDict):
-    """A view requests the data of the timeline and the graph beside a replay; the answer is a `Welcome`."""
+    """Message by which a view requests the data of the timeline and graph beside a replay (answer: `Welcome`)."""
 
     type: Literal["picture"]
     view: str
 
 
 class EventsAnswer(TypedDict):
-    """Answer to `EventRange`."""
+    """Answer to `EventRange`: a part of the log."""
 
     type: Literal["events"]
     view: str
@@ -877,11 +893,12 @@ class EventsAnswer(TypedDict):
 
 Durability: TypeAlias = Literal["durable", "relaxed", "memory"]
 Doing: TypeAlias = Literal["worked", "waited", "paused", "asleep", "stopped"]
-"""Activity of an execution: calls ran, it waited for a person, was paused, slept, or no process drove it."""
+"""Activity of an execution: calls ran, it waited for a person, was paused, slept, or no process drove it (``stopped``).
+"""
 
 
 class Gauge(TypedDict):
-    """The spent part of a bound."""
+    """A limit of the budget of an execution, and the amount that was spent."""
 
     name: str
     spent: float
@@ -890,7 +907,7 @@ class Gauge(TypedDict):
 
 
 class StretchView(TypedDict):
-    """A period in which no call ran."""
+    """A period of an execution in which no call ran."""
 
     doing: Doing
     begin_us: Micros
@@ -899,50 +916,50 @@ class StretchView(TypedDict):
 
 
 class SpreadPart(TypedDict):
-    """A value, or a bin of numbers, and the number of its rows."""
+    """One bar of a distribution: a value or a range of numbers, and the number of rows in it."""
 
     name: str
     count: int
 
 
 class SpreadView(TypedDict):
-    """Distribution of one column of the results of a step's rows."""
+    """Distribution of the values in one result column of a step that runs once for each row."""
 
     name: str
     kind: Literal["values", "numbers"]
     parts: list[SpreadPart]
-    """The most frequent values, the most frequent first; or all bins, ascending."""
+    """The most frequent values, the most frequent first; for numbers all ranges, in ascending order."""
     others: SpreadPart
-    """Rows with other values, and the number of these values in words."""
+    """Number of rows with values that are not in `parts`; its name says how many different values these are."""
     empty: int
-    """Rows without a value."""
+    """Number of rows without a value."""
     least: str
     greatest: str
-    """Least and greatest number of a column of numbers."""
+    """`least` and `greatest` are the least and greatest number of a column of numbers, as text."""
     words: str
     """The distribution as a line of text."""
 
 
 class StepProgress(TypedDict):
-    """Progress of a step with items."""
+    """Progress of a step that runs once for each item."""
 
     step: str
     done: int
-    """Items that ended and will not run again."""
+    """Number of items that have ended and will not run again."""
     total: int
-    """0 if the log does not contain it."""
+    """Number of all items; 0 if the log does not contain it."""
     failed: int
     running: bool
     left_us: int | None
-    """Estimated remaining time, from the end of the latest item; null without an estimate."""
+    """Estimated remaining microseconds, counted from `at_us`; null without an estimate."""
     at_us: Micros
-    """When the latest item ended."""
+    """End of the item that ended last."""
     spread: list[SpreadView]
-    """Distributions of the first columns; only for the latest steps, running ones before others."""
+    """Distributions of the first result columns. Only the latest steps have them; running steps take precedence."""
 
 
 class Spender(TypedDict):
-    """Consumption of an agent so far."""
+    """Requests, tokens and cost of one agent so far."""
 
     agent: str
     requests: int
@@ -952,18 +969,18 @@ class Spender(TypedDict):
 
 
 class Header(TypedDict):
-    """Summary of the execution."""
+    """Summary of an execution: status, times, cost, progress and possible commands."""
 
     execution_id: str
     workflow: str
     status: str
     live: bool
-    """True if a process drives it."""
+    """True if a process drives the execution."""
     error: str
     started_us: Micros | None
     ended_us: Micros | None
     now_us: Micros
-    """The kernel's time when this was sent: running bars end there."""
+    """Time of the kernel when the message was sent. Bars of running spans end at this time."""
     model_calls: int
     input_tokens: int
     output_tokens: int
@@ -974,15 +991,15 @@ class Header(TypedDict):
     """Consumption by agent, in the order of their first requests."""
     gauges: list[Gauge]
     doing: Doing
-    """Activity since `since_us`; ``stopped`` after the end, or if no process drives it."""
+    """Activity since `since_us`; ``stopped`` after the end of the execution, or if no process drives it."""
     since_us: Micros | None
-    """When that activity started; null before the start."""
+    """Start of the current activity; null before the start of the execution."""
     worked_us: int
-    """Working time until then; if it works now, the time since then must be added."""
+    """Working time before `since_us`. If the execution works now, a view adds the time since then."""
     waited_us: int
-    """Time until then in which it only waited for a person."""
+    """Time before `since_us` in which the execution only waited for a person."""
     paused_us: int
-    """Time until then in which it was paused."""
+    """Time before `since_us` in which the execution was paused."""
     stretches: list[StretchView]
     """The longest periods in which no call ran, oldest first, including the current one."""
     progress: list[StepProgress]
@@ -995,18 +1012,19 @@ class Header(TypedDict):
     ways: list[Way]
     """Recovery options of a failed execution."""
     workspaces: int
-    """Number of workspaces that it has used."""
+    """Number of workspaces that the execution has used."""
     waits: str
-    """Why it waits: the disk, signals and the commands that send them; questions are shown separately.
+    """Text about the reason of a wait: an unavailable store, another process, a queue, or signals with the commands
+    that send them. Questions are shown separately.
 
-    Of a live execution also the limits of model providers on concurrent requests.
+    A live execution also lists the limits of model providers on concurrent requests.
     """
     dashboards: list[str]
-    """Addresses of the dashboards of clusters that run its calls; only of a live execution, and never recorded."""
+    """URLs of the dashboards of clusters that run calls of the execution; only while it is live, and never recorded."""
 
 
 class GraphStep(TypedDict):
-    """A step as defined in the workflow."""
+    """A step of the workflow graph."""
 
     name: str
     type: str
@@ -1014,7 +1032,7 @@ class GraphStep(TypedDict):
 
 
 class GraphEdge(TypedDict):
-    """An edge between two steps."""
+    """An edge between two steps of the workflow graph."""
 
     source: str
     target: str
@@ -1023,41 +1041,41 @@ class GraphEdge(TypedDict):
 
 
 class Graph(TypedDict):
-    """The workflow's steps and edges, in the order of the definition."""
+    """The steps and edges of a workflow, in the order of the definition."""
 
     steps: list[GraphStep]
     edges: list[GraphEdge]
 
 
 class Streamed(TypedDict):
-    """A piece of streamed text of a model; shown, never recorded."""
+    """A piece of text that a model streams. The piece is shown, and never recorded."""
 
     id: int
-    """The span of the model call."""
+    """Id of the span of the model request."""
     part: str
-    """Kind of the text: ``text``, ``thinking``, or ``arguments:``, the tool and the id of a call, with ``:`` between
-    them.
+    """Kind of the text: ``text``, ``thinking``, or ``arguments:TOOL:ID`` with the name of the tool and the id of the
+    tool call.
     """
     at: int
-    """Number of characters of that part before it."""
+    """Number of characters of the same part before this piece."""
     text: str
 
 
 class Welcome(TypedDict):
-    """Everything that a view needs at its start, or after a gap."""
+    """Answer to `Hello`: all data that a view needs at its start, or after a missed message."""
 
     type: Literal["welcome"]
     view: str
     since: int
-    """The event after which the spans changed; 0 if a view must discard its data."""
+    """Sequence number after which spans changed; 0 if the view must discard its data."""
     last: int
-    """Sequence number of the last event that it contains."""
+    """Sequence number of the last event that is included."""
     origin_us: Micros
-    """Origin of the times of spans."""
+    """Time in microseconds since 1970 from which the times of spans count."""
     total: int
     """Number of all spans."""
     spans: SpanBlock
-    """Spans that changed since then; of very many only the newest, and those that run."""
+    """Spans that changed after `since`. If there are too many, only the newest spans and the running spans."""
     header: Header
     failures: FailureReport
     questions: list[QuestionView]
@@ -1066,18 +1084,18 @@ class Welcome(TypedDict):
 
 
 class Delta(TypedDict):
-    """Changes since the previous delta, for all views."""
+    """Changes of an execution since the previous `Delta`, sent to all views."""
 
     type: Literal["delta"]
     after: int
-    """The last event of the previous delta; a view that has an older one has missed a message."""
+    """Sequence number of the last event of the previous `Delta`. A view that does not have this event sends `Hello`."""
     last: int
     origin_us: Micros
     total: int
     spans: SpanBlock
     header: Header
     failures: FailureReport | None
-    """The complete report, if it has changed."""
+    """The complete report, if it has changed; null otherwise."""
     questions: list[QuestionView]
     """New and changed questions."""
     streamed: list[Streamed]
@@ -1104,7 +1122,10 @@ ToKernel: TypeAlias = (
 
 
 class Recording(TypedDict):
-    """A run that can be viewed and stepped through without kernel and store; of a very long run a sample."""
+    """A run stored in a saved notebook, which a view shows and replays without kernel and store.
+
+    A very long run is stored as a sample of its events.
+    """
 
     header: Header
     failures: FailureReport
@@ -1114,30 +1135,32 @@ class Recording(TypedDict):
     """Number of all spans."""
     spans: SpanBlock
     sample: str
-    """Description of the sample; empty if the recording is complete."""
+    """Description of the sample; empty if all events are stored."""
     members: list[list[int]]
-    """For each span in `spans`, its events."""
+    """The sequence numbers of the events of each span in `spans`."""
     conversations: list[Conversation]
-    """Conversations of the turns and requests in `spans`; the newest are kept first."""
+    """Conversations of the agent turns and requests in `spans`; if there is too little room, only the newest."""
     variables: list[VariableView]
-    """Variables at the end."""
+    """Variables at the end of the run."""
     workspaces: list[WorkspaceView]
-    """Changed files at the end."""
+    """Changed files at the end of the run."""
     events: EventBlock
     data: list[dict[str, Any]]
-    """For each event in `events`, its recorded data."""
+    """The recorded data of each event in `events`."""
     base: StateView
-    """The state before the first of `events`."""
+    """State before the first event in `events`."""
     changes: list[list[list[Any]]]
-    """For each event in `events`, the changes since the previous one there.
+    """For each event in `events`, the changes of the state since the previous event in `events`.
 
-    A change has the part, the name in it (or ""), and the new value; no value if the entry was removed.
+    A change is a list: the part of the state, the name in this part (or an empty string), and the new value. The value
+    is omitted if the entry was removed.
     """
 
 
 class PackedRun(TypedDict):
-    """``application/vnd.divebook.run+json``: the recording of a run in a saved notebook, and facts that do not
-    need it.
+    """Output data ``application/vnd.divebook.run+json`` of a saved notebook: a recorded run and its summary.
+
+    The summary can be read without unpacking the recording.
     """
 
     format: int
@@ -1145,14 +1168,14 @@ class PackedRun(TypedDict):
     workflow: str
     status: str
     store: str
-    """Location of the complete log."""
+    """URL or path of the store with the complete log."""
     next: str
-    """Command that continues the run; empty if there is nothing to do."""
+    """Command that continues the run; empty if no command is needed."""
     total: int
     """Number of events of the complete log."""
     first: int
     """Sequence number of the first event in the recording; 0 if there is none."""
     texts: int
-    """Longer texts are cut."""
+    """Number of characters to which longer texts were cut."""
     recording: str
-    """The recording as JSON, zlib, base64; empty if it did not fit."""
+    """The `Recording` as JSON, compressed by zlib, as base64; empty if it was too large."""

@@ -1,16 +1,16 @@
-"""Publisher of live views: one thread for each feed, at most 30 messages a second to each view.
+"""Publisher of live views: one thread for each feed, which sends at most 30 messages a second to each view.
 
-Servers cut off a kernel that sends more than 1,000 messages a second, including the end of the cell. Changes are
-therefore coalesced: a burst of events only sets a flag, and the next frame contains all changes since the last one.
-Example with 1,000 events in one second: event 1 wakes the thread, which sends a frame with one changed span. The next
-frame is due 33 ms later and contains the changes of the 33 events in between. After one second 30 messages were sent.
-A span that changed ten times between two frames is sent once, in its latest state.
+Jupyter servers cut off a kernel that sends more than 1,000 messages a second, and then lose even the end of the cell.
+Changes are therefore combined: a new event only sets a flag, and the next frame contains all changes since the last
+frame. Example with 1,000 events in one second: event 1 wakes the thread, which sends a frame with one changed span. The
+next frame is due 33 ms later and contains the changes of the 33 events in between. After one second 30 messages were
+sent. A span that changed ten times between two frames is sent once, in its latest state.
 
-Replies to single views share the same limit. Urgent replies (a welcome, an acknowledgement) precede frames; other
-replies alternate with frames.
+Replies to single views share this limit. Urgent replies (a `Welcome`, an `Ack`) are sent before frames; other replies
+alternate with frames.
 
-`Publisher.turn` does at most one thing and returns how long to wait for the next, so that it can be tested without a
-thread (test_a_thousand_events_a_second_become_at_most_thirty_messages in `tests/widgets/test_publisher.py`).
+`Publisher.turn` sends at most one message and returns the time until the next message. Tests call it without a thread
+(test_a_thousand_events_a_second_become_at_most_thirty_messages in `tests/widgets/test_publisher.py`).
 """
 
 from __future__ import annotations
@@ -35,20 +35,22 @@ from divebook.widgets.source import source_of
 INTERVAL = 1 / 30
 """Seconds between two messages."""
 HEARTBEAT = 1.0
-"""Seconds between two checks for changes without an event: other processes, a driver that ends."""
+"""Seconds between two checks for changes without an event: changes by other processes, or a driver that has ended."""
 
 _log = logger(__name__)
 
 Listener: TypeAlias = Callable[[Any], int]
-"""Sends a frame; returns the number of messages."""
+"""Function that sends a frame (a message with changes) to views and returns the number of messages."""
 Beat: TypeAlias = Callable[[], None]
-"""Called at each heartbeat."""
+"""Function that is called at each heartbeat."""
 Reply: TypeAlias = Callable[[], None]
 
 
 Ending: TypeAlias = Callable[[], None]
 Ways: TypeAlias = Callable[[Header, str], list[Way]]
-"""Returns the recovery options after a failure, from the header and the text about reused results."""
+"""Function that returns the recovery options after a failure. The arguments are the header and the text about reused
+results.
+"""
 
 
 def _nothing() -> None:
@@ -56,30 +58,33 @@ def _nothing() -> None:
 
 
 class PublishedFeed(Protocol):
-    """Interface of a publisher's feed."""
+    """Interface of the feed of a publisher: it collects the changes that views show."""
 
     @property
     def has_news(self) -> bool:
         """True if the next frame is likely to contain changes."""
 
     def frame(self) -> Any:
-        """Return the changes since the last frame, or None."""
+        """Return the changes since the last frame; None if nothing changed."""
 
     def request_refresh(self) -> None:
-        """Read the store in the next frame."""
+        """Request that the next frame reads the store."""
 
     def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Subscribe to changes, and call `wake` for each; return a function that ends the subscription."""
+        """Call `wake` for each change from now on; return a function that ends the subscription."""
 
     def welcome(self, view: str, since: int) -> Any:
-        """Return what a view lacks that knows the frames up to `since`."""
+        """Return the data that a view with the frames up to `since` still needs."""
 
 
 FeedT = TypeVar("FeedT", bound=PublishedFeed)
 
 
 class Publisher(Generic[FeedT]):
-    """Sender of the frames of one feed to all views, and of replies to single views, spread evenly over time."""
+    """Sender of frames and replies to the views of one feed, at most one message every `INTERVAL` seconds.
+
+    A frame is a message to all views with the changes since the previous frame; a reply goes to one view.
+    """
 
     def __init__(self, feed: FeedT, clock: Callable[[], float] = time.monotonic) -> None:
         self.feed = feed
@@ -99,9 +104,9 @@ class Publisher(Generic[FeedT]):
     # --- who listens -----------------------------------------------------------------------------------------------
 
     def add(self, listener: Listener, beat: Beat = _nothing, end: Ending = _nothing) -> Callable[[], None]:
-        """Send frames to a listener, and call `beat` at each heartbeat; return a function that removes both.
+        """Call `listener` with each frame and `beat` at each heartbeat; return a function that removes both.
 
-        `stop` calls `end`.
+        `end` is called when the publisher is stopped.
         """
         # Tuples are replaced and never changed, so that the thread can iterate over them without the lock.
         with self._lock:
@@ -131,7 +136,7 @@ class Publisher(Generic[FeedT]):
         _RUNNING.add(self)
 
     def stop(self) -> None:
-        """Remove all listeners, and return when the thread has ended, or after `STOP_SECONDS`."""
+        """Remove all listeners, and wait at most `STOP_SECONDS` for the end of the thread."""
         with self._lock:
             thread = self._thread
             ends = self._ends
@@ -145,18 +150,21 @@ class Publisher(Generic[FeedT]):
             thread.join(STOP_SECONDS)
 
     def wake(self) -> None:
-        """Check for changes; any thread."""
+        """Make the thread check for changes now; can be called from any thread."""
         self._news.set()
 
     def post(self, reply: Reply, *, urgent: bool) -> None:
-        """Send one reply to one view, before the next frame if `urgent`, else alternating with frames; any thread."""
+        """Queue a reply to one view; can be called from any thread.
+
+        An `urgent` reply is sent before the next frame. Other replies alternate with frames.
+        """
         (self._urgent if urgent else self._patient).append(reply)
         self._news.set()
 
     # --- sending ---------------------------------------------------------------------------------------------------
 
     def turn(self) -> float:
-        """Send at most one thing; return the seconds until the next turn is due."""
+        """Send at most one reply or frame; return the seconds until the next message may be sent."""
         now = self._clock()
         if now < self._free_at:
             return self._free_at - now
@@ -222,7 +230,7 @@ class Publisher(Generic[FeedT]):
 
 
 _RUNNING: weakref.WeakSet[Publisher[Any]] = weakref.WeakSet()
-"""Publishers that have had a thread."""
+"""Publishers of this process that have started a thread."""
 
 
 def stop_publishers() -> None:
@@ -237,10 +245,10 @@ _publishers_lock = threading.Lock()
 
 
 def publisher_of(execution: Execution, ways: Ways | None = None) -> Publisher[Feed]:
-    """Return the publisher of an execution: one for all its views, so that each event is applied once.
+    """Return the publisher of an execution. All views of the execution share it, so that each event is applied once.
 
-    `ways` returns the recovery options after a failure, if there are any. A resumed execution is another object for
-    the same log. The views then follow the new object.
+    `ways` is a function that returns the recovery options after a failure. A resumed execution is a new object for the
+    same log; the publisher then reads from the new object.
     """
     key = (id(execution.store), execution.id)
     with _publishers_lock:
@@ -265,37 +273,39 @@ def publisher_of(execution: Execution, ways: Ways | None = None) -> Publisher[Fe
 
 
 SILENCE = 200.0
-"""Seconds after which a view is removed. Views send a message every 10 s, in hidden tabs once a minute."""
+"""Seconds without a message after which a view is removed. Views send a message every 10 s, in hidden tabs once a
+minute.
+"""
 
 
 class Audience:
-    """The open views of one widget; any thread."""
+    """The open views of one widget. All methods can be called from any thread."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._heard: dict[str, float] = {}
 
     def __bool__(self) -> bool:
-        """Return whether a view is open."""
+        """Return whether at least one view is open."""
         return bool(self._heard)
 
     @property
     def views(self) -> list[str]:
-        """The open views."""
+        """Ids of the open views."""
         return list(self._heard)
 
     def note(self, view: str) -> bool:
-        """Note a message of a view; return whether the view is new."""
+        """Record that a view has sent a message; return whether the view was not open before."""
         is_new = view not in self._heard
         self._heard[view] = self._clock()
         return is_new
 
     def leave(self, view: str) -> None:
-        """Remove a view."""
+        """Remove a view that was closed."""
         self._heard.pop(view, None)
 
     def expire(self) -> None:
-        """Remove the views that were silent for `SILENCE` seconds."""
+        """Remove the views that have sent no message for `SILENCE` seconds."""
         silent = self._clock() - SILENCE
         for view in [view for view, heard in list(self._heard.items()) if heard < silent]:
             self.leave(view)

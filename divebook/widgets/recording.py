@@ -1,11 +1,12 @@
-"""Recording of a run in a notebook: a sample of its events, and each state as a difference to the previous one.
+"""Recording of a run in a saved notebook: its events, or a sample of them, and the state after each event.
 
-A state is divided into cells: one for each variable, output, path and question, and one for each other part. An event
-therefore costs no more than its changes. For example, ``step_completed`` that stores ``n = 3`` is recorded as
-``["paths", "main", {...}], ["variables", "n", 3]``. `RecordedPositions` applies the changes up to a position, as
-``widgets/src/lab`` does in the browser.
+Only the first state is stored completely. Each later state is stored as the difference to the previous state. For this
+a state is divided into cells: one cell for each variable, output, path and question, and one for each other part. An
+event then needs no more space than its changes. For example, the event ``step_completed`` that stores ``n = 3`` is
+recorded as ``["paths", "main", {...}], ["variables", "n", 3]``. `RecordedPositions` applies the changes up to an event,
+as ``widgets/src/lab`` does in the browser.
 
-Everything is redacted before it is cut, so that no half of a secret remains.
+Texts are redacted before they are cut, because half a secret would not be recognized.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from divebook.runtime.execution import Execution
 from divebook.text.format import size
 from divebook.text.redaction import Redactor, cut, one_line, shared
 from divebook.widgets.checking import checked
-from divebook.widgets.parts import FailureTracker, messages_up_to, newest_conversations, shortened
+from divebook.widgets.parts import FailureTracker, newest_conversations, parts_up_to, shortened
 from divebook.widgets.protocol import (
     ConversationPart,
     DetailEvent,
@@ -74,14 +75,19 @@ from divebook.workflow.definition import hidden_in
 
 
 Cell: TypeAlias = tuple[str, str]
-"""A part of a state and a name in it: ``("variables", "n")``; the name is ``""`` for parts that are one cell."""
+"""Key of a cell: the part of the state and the name in it, as in ``("variables", "n")``. The name is ``""`` for a part
+that is a single cell.
+"""
 Change: TypeAlias = list[Any]
-"""A part, a name and the new value; without a value the cell is removed."""
+"""Change of a cell: its part, its name and its new value. The value is omitted if the cell is removed."""
 TABLES = ("inputs", "outputs", "variables")
 
 
 def cells_after(cells: Mapping[Cell, Any], changes: Iterable[Iterable[Change]]) -> dict[Cell, Any]:
-    """Return cells after the changes of some events."""
+    """Return the cells of a state after applying the changes of some events.
+
+    A cell is one part of a state, such as one variable.
+    """
     present = dict(cells)
     for change in (change for event in changes for change in event):
         part, name, *value = change
@@ -93,16 +99,17 @@ def cells_after(cells: Mapping[Cell, Any], changes: Iterable[Iterable[Change]]) 
 
 
 def merged_changes(changes: Iterable[Iterable[Change]]) -> list[Change]:
-    """Return the changes of several events as one list that leaves the same cells in the same order.
+    """Return the changes of several events to the cells of a state as one list with the same effect.
 
-    A removal followed by a new value must keep both, because the new cell is then at the end.
+    The result also leaves the cells in the same order. If a cell is removed and then set again, both changes remain,
+    because the new cell must be at the end. A cell is one part of a state, such as one variable.
     """
     latest: dict[Cell, list[Change]] = {}
     for change in (change for event in changes for change in event):
         part, name, *value = change
         if value:
-            gone = [earlier for earlier in latest.get((part, name), ()) if len(earlier) < len(change)]
-            latest[part, name] = [*gone, change]
+            removals = [earlier for earlier in latest.get((part, name), ()) if len(earlier) < len(change)]
+            latest[part, name] = [*removals, change]
         else:
             latest.pop((part, name), None)
             latest[part, name] = [change]
@@ -110,7 +117,7 @@ def merged_changes(changes: Iterable[Iterable[Change]]) -> list[Change]:
 
 
 def view_of_cells(sequence: int, cells: Mapping[Cell, Any]) -> StateView:
-    """Return the state of cells."""
+    """Convert the cells of a state (its variables, paths, ...) to the state that views show."""
     tables = {table: {name: value for (part, name), value in cells.items() if part == table} for table in TABLES}
     return StateView(
         sequence=sequence,
@@ -126,7 +133,7 @@ def view_of_cells(sequence: int, cells: Mapping[Cell, Any]) -> StateView:
 
 
 class RecordedPositions:
-    """States and events of a recording, with the interface of `divebook.widgets.stepping.SteppedLog`."""
+    """The states and events of a recording, with the interface `divebook.widgets.stepping.Steppable`."""
 
     def __init__(self, recording: Recording, store: str = "") -> None:
         self._recording = recording
@@ -141,7 +148,7 @@ class RecordedPositions:
         return self._sequences[-1] if self._sequences else 0
 
     def event_at(self, sequence: int) -> DetailEvent:
-        """Return one event. Raises `IndexError`."""
+        """Return the event `sequence`. Raises `IndexError` if the recording does not contain it."""
         row = self._row(sequence)
         block = self._recording["events"]
         return DetailEvent(
@@ -152,7 +159,7 @@ class RecordedPositions:
         )
 
     def block(self, after: int = 0, stop: int | None = None) -> EventBlock:
-        """Return the recorded events after `after`, up to and including `stop`."""
+        """Return the recorded events after sequence number `after`, up to and including `stop`."""
         block = self._recording["events"]
         last = self.total if stop is None else stop
         rows = slice(bisect_right(self._sequences, after), bisect_right(self._sequences, last))
@@ -169,9 +176,9 @@ class RecordedPositions:
         )
 
     def said_at(self, sequence: int) -> tuple[int, list[ConversationPart]]:
-        """Return the messages of the latest request at a position, and the event that started the request.
+        """Return the latest model request at an event: the sequence number of its start, and its messages by then.
 
-        Raises `IndexError` if the notebook does not contain them.
+        Raises `IndexError` if the recording does not contain the messages.
         """
         spans = self._recording["spans"]
         until = self.state_at(sequence)["sequence"]
@@ -182,18 +189,18 @@ class RecordedPositions:
         row = max(rows, key=lambda row: spans["sequence"][row])
         sequence_of_request = spans["sequence"][row]
         request = spans["id"][row]
-        conversation = next(
-            (one for one in self._recording["conversations"] if any(r["id"] == request for r in one["requests"])), None
-        )
-        if conversation is None:
+        for conversation in self._recording["conversations"]:
+            if any(entry["id"] == request for entry in conversation["requests"]):
+                break
+        else:
             raise IndexError(
                 f"what was said with event {sequence_of_request:,} is not among what the notebook holds of this run"
             )
         ended = [number for number in self._recording["members"][row][1:] if number <= sequence]
-        return sequence_of_request, messages_up_to(conversation, request, is_answered=bool(ended))
+        return sequence_of_request, parts_up_to(conversation, request, is_answered=bool(ended))
 
     def welcome(self, view: str) -> Welcome:
-        """Return the data of the timeline and the graph beside a replay."""
+        """Return the data of the timeline and graph beside a replay."""
         recording = self._recording
         return Welcome(
             type="welcome",
@@ -219,7 +226,7 @@ class RecordedPositions:
         raise IndexError(f"event {sequence:,} is none of the {held}{where}")
 
     def state_at(self, sequence: int) -> StateView:
-        """Return the state after a recorded event, or before the first one. Raises `IndexError`."""
+        """Return the state after a recorded event, or before the first recorded event. Raises `IndexError`."""
         # The position before the first event has no row, but a state: the base.
         is_before = bool(self._sequences) and sequence == self._sequences[0] - 1
         count = 0 if is_before else self._row(sequence) + 1
@@ -249,38 +256,44 @@ def _cells_of_view(view: StateView) -> dict[Cell, Any]:
 
 T = TypeVar("T")
 Unit: TypeAlias = Sequence[int]
-"""Sequence numbers of events that are kept together."""
+"""Sequence numbers of events that a sample includes either all or not at all."""
 ALL = "all"
 SPARE = 50
-"""Sampling stops when fewer events than this remain to the limit."""
+"""A sample is complete when fewer than this number of events could still be added."""
 
 FRAMING, QUESTION, FAILURE, OTHER = range(4)
 MAX_MEMBERS = 20
-"""Events of one span that are kept, the first and the last ones; a call may be restarted a thousand times."""
+"""Maximum number of events of one span in a sample: the first event and the last events. A call may be restarted a
+thousand times.
+"""
 _FRAMING = ("execution_", "signal_", "approval_", "path_failed")
 _QUESTION = "interrupt_"
 _FAILURE = "_failed"
 
 
 def members(span: Span) -> list[int]:
-    """Return the events of a span that are kept with it."""
+    """Return the sequence numbers of the events of a span that a sample includes; at most `MAX_MEMBERS`."""
     sequences = span.sequences
     return [*sequences] if len(sequences) <= MAX_MEMBERS else [*sequences[:1], *sequences[1 - MAX_MEMBERS :]]
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Units of events, ordered so that each prefix is a sample."""
+    """Selection of events from a long log for a saved notebook.
+
+    The selection is a list of units, ordered so that each beginning of the list is a good sample of the log.
+    """
 
     units: Sequence[tuple[int, Unit]]
-    """Units with their rank: `FRAMING`, `QUESTION`, `FAILURE` or `OTHER`."""
+    """Units, each with its rank: `FRAMING`, `QUESTION`, `FAILURE` or `OTHER`."""
     total: int
     """Number of events in the log."""
 
     def cut(self, limit: int, among: Container[int] | None = None) -> list[int]:
-        """Return the sequence numbers of at most `limit` events, in their order; all if there are no more.
+        """Return the sequence numbers of at most `limit` events in ascending order; all events of a log that is not
+        longer.
 
-        `among` contains the events of a larger sample, which the result must be a part of.
+        If `among` is given, the result contains only events in `among`, the events of a larger sample.
         """
         if self.total <= limit:
             return [*range(1, self.total + 1)]
@@ -290,15 +303,15 @@ class Sample:
                 continue
             # Units can share events, so only the new ones count. A unit that is too large is skipped, since smaller
             # ones may fit.
-            fresh = [number for number in unit if number not in chosen]
-            if len(chosen) + len(fresh) <= limit:
-                chosen.update(fresh)
+            new_numbers = [number for number in unit if number not in chosen]
+            if len(chosen) + len(new_numbers) <= limit:
+                chosen.update(new_numbers)
             elif limit - len(chosen) < SPARE:
                 break
         return sorted(chosen)
 
-    def said(self, sequences: Iterable[int]) -> str:
-        """Return a description of the sample; empty if it is complete."""
+    def description(self, sequences: Iterable[int]) -> str:
+        """Return a description of the sample for people; empty if it contains all events."""
         present = set(sequences)
         if len(present) == self.total:
             return ""
@@ -314,7 +327,7 @@ class Sample:
 
 
 def sample_of(log: Sequence[Event], spans: Sequence[Span]) -> Sample:
-    """Return the sample of a log with these spans."""
+    """Return the units of a log: groups of events that belong together, ordered for sampling."""
     units: dict[int, list[Unit]] = {FRAMING: [], QUESTION: [*_questions(log)], FAILURE: [], OTHER: []}
     units[FRAMING] = [[event.sequence] for event in (*log[:1], *log[-1:])]
     kinds = [(event.event_type, event.sequence) for event in log]
@@ -328,9 +341,9 @@ def sample_of(log: Sequence[Event], spans: Sequence[Span]) -> Sample:
 
 
 def some_of(spans: Sequence[Span], most: int) -> list[int]:
-    """Return the indexes of at most `most` spans: steps and failures first, the others spread over the run.
+    """Return the indexes of at most `most` spans: steps and failures first, then other spans, spread over the run.
 
-    Spans that belong together, such as an item and its calls, are kept together.
+    Spans that belong together, such as an item and its calls, are either all included or not at all.
     """
     if len(spans) <= most:
         return [*range(len(spans))]
@@ -353,7 +366,9 @@ def _questions(log: Iterable[Event]) -> Iterable[Unit]:
 
 
 def _together(spans: Iterable[Span]) -> Iterator[Sequence[Span]]:
-    """Yield groups of spans: an item with its calls, a turn with its contents, and each other span alone."""
+    """Yield groups of spans that belong together: an item with its calls, an agent turn with its calls, any other span
+    alone.
+    """
     groups: dict[object, list[Span]] = {}
     for span in spans:
         if span.iteration is not None:
@@ -365,8 +380,9 @@ def _together(spans: Iterable[Span]) -> Iterator[Sequence[Span]]:
 
 
 def _spread(things: Sequence[T]) -> Iterator[T]:
-    """Yield things in an order whose prefixes are spread evenly: by their places with reversed bits (0 4 2 6 1 5 3
-    7).
+    """Yield elements of a sequence so that any number of first elements is spread evenly over the sequence.
+
+    The order is that of the indexes with reversed bits: 0 4 2 6 1 5 3 7.
     """
     bits = max(len(things) - 1, 0).bit_length()
     places = (int(f"{number:0{bits}b}"[::-1], 2) for number in range(1 << bits)) if bits else range(len(things))
@@ -374,22 +390,22 @@ def _spread(things: Sequence[T]) -> Iterator[T]:
 
 
 MAX_EVENTS = 5000
-"""Runs with more events are saved as a sample, because more events make opening a notebook slow."""
+"""Maximum number of events of a run that is saved completely. Opening a notebook with more events is slow."""
 SAMPLED = 2500
-"""Events of that sample."""
+"""Number of events in the sample of a longer run."""
 MAX_CONVERSATIONS = 20
-"""The newest conversations that are saved."""
+"""Maximum number of conversations that are saved, the newest conversations."""
 VALUE_PER_TEXT = 5
-"""Limit of a value, as a multiple of the limit of a text."""
+"""Maximum size of a value, as a multiple of the maximum size of a text."""
 WHOLE: Mapping[str, Any] = {"status": str, "error": str, "usage": dict[str, int]}
-"""Parts that every state has, with their types."""
+"""Parts of a state that are one cell, with their types. Every state has them."""
 PARTS: Mapping[str, Any] = {**WHOLE, **dict.fromkeys(TABLES, Any), "paths": PathView, "pending": PendingView}
-"""All parts of states, with their types; of parts with names the type of an entry."""
+"""All parts of a state. The type is that of the part, or of one entry if the part has names."""
 _MADE_OF = {part: (part,) for part in (*WHOLE, *TABLES)} | {
     "paths": ("paths", "variables"),
     "pending": ("interrupts",),
 }
-"""The fields of a state that each part depends on."""
+"""The fields of `ExecutionState` on which each part depends."""
 _FIELDS = tuple(sorted({field for fields in _MADE_OF.values() for field in fields}))
 _FIELDS_OF = operator.attrgetter(*_FIELDS)
 MADE_BY_THE_ENGINE = frozenset(
@@ -397,16 +413,16 @@ MADE_BY_THE_ENGINE = frozenset(
 )
 """Fields of events with ids and numbers, never with text of a person, a model or a program.
 
-They contain no secrets. Not searching them halves the cost of saving a long run
+They contain no secrets. Not searching them for secrets halves the cost of saving a long run
 (`test_saving_a_long_run_makes_few_calls...`).
 """
 
 
 class CleanRun:
-    """A run that is read and redacted once, from which recordings of several sizes are made.
+    """A run that is read and redacted once. Recordings of several sizes can be made from it.
 
-    The redactor first learns the secrets of the kept events and of the variables. Of a log with more than `whole`
-    events a sample of `sampled` is kept.
+    The redactor first learns the secrets of the selected events and of the variables. From a log with more than `whole`
+    events, a sample of `sampled` events is selected.
     """
 
     def __init__(
@@ -423,9 +439,9 @@ class CleanRun:
         redactor.learn(shown({**execution.state.inputs, **execution.state.variables}))
         read = ReadLog.of(log)
         self._sample = sample_of(log, read.shown_spans)
-        self._kept = self._sample.cut(len(log) if len(log) <= whole else sampled)
-        self._rows = {sequence: row for row, sequence in enumerate(self._kept)}
-        self._events = [log[sequence - 1] for sequence in self._kept]
+        self._selected = self._sample.cut(len(log) if len(log) <= whole else sampled)
+        self._rows = {sequence: row for row, sequence in enumerate(self._selected)}
+        self._events = [log[sequence - 1] for sequence in self._selected]
         self._data = self._clean_data(self._events)
         self._texts = [redactor.text(summary_of(event)) for event in self._events]
         names = ItemNames.of_workflow(execution.workflow)
@@ -464,12 +480,12 @@ class CleanRun:
 
     @property
     def length(self) -> int:
-        """Number of kept events."""
-        return len(self._kept)
+        """Number of selected events."""
+        return len(self._selected)
 
     def recording(self, *, events: int, texts: int) -> Recording:
-        """Return a recording of at most `events` events, with texts of at most `texts` characters."""
-        sequences = self._sample.cut(events, self._rows) if events < self.length else self._kept
+        """Return a recording with at most `events` events and with texts of at most `texts` characters."""
+        sequences = self._sample.cut(events, self._rows) if events < self.length else self._selected
         present = frozenset(sequences)
         rows = [self._rows[sequence] for sequence in sequences]
         spans = [labelled for labelled in self._spans if labelled[0].sequences[0] in present]
@@ -486,7 +502,7 @@ class CleanRun:
             graph=self._graph,
             total=self._total,
             spans=spans_block(spans, self._origin),
-            sample=self._sample.said(sequences),
+            sample=self._sample.description(sequences),
             conversations=[
                 shortened(conversation, texts) for conversation in self._conversations if conversation["id"] in indices
             ],
@@ -502,12 +518,15 @@ class CleanRun:
         )
 
     def _merged(self, rows: Sequence[int]) -> Iterator[list[Change]]:
-        """Yield the changes from one of these events to the next."""
+        """Yield for each of the selected events the changes since the previous selected event."""
         for before, row in pairwise([-1, *rows]):
             yield self._changes[row] if row == before + 1 else merged_changes(self._changes[before + 1 : row + 1])
 
     def _clean_data(self, events: Iterable[Event]) -> list[dict[str, Any]]:
-        """Return the redacted data of events; the secrets of all events are learned before the first is redacted."""
+        """Return the redacted data of events.
+
+        The redactor learns the secrets of all events before it redacts the first event.
+        """
         raw = shown([event.data.to_data() for event in events])
         for data in raw:
             self._redactor.learn({name: data[name] for name in data if name not in MADE_BY_THE_ENGINE})
@@ -515,7 +534,10 @@ class CleanRun:
         return [{k: part if k in MADE_BY_THE_ENGINE else under(k, part) for k, part in data.items()} for data in raw]
 
     def _labelled(self, span: Span) -> tuple[Span, Labels]:
-        """Redact a span, and return it with its labels; the data of its first event is redacted already."""
+        """Redact a span, and return it with its labels.
+
+        The labels are made from the redacted data of its events.
+        """
         item = self._redactor.text(item_name(span, self._place_of))
         data = self._data[self._rows[span.sequences[0]]]
         span.error, span.reason = (text and self._redactor.text(text) for text in (span.error, span.reason))
@@ -528,8 +550,9 @@ class CleanRun:
     # --- states as cells -------------------------------------------------------------------------------------------
 
     def _changes_of(self, states: Iterable[ExecutionState]) -> Iterator[list[Change]]:
-        """Yield the complete first state, and the changes of each event; fields that are identical objects are
-        skipped.
+        """Yield the first state completely, then the changes of each event.
+
+        Fields that are the same object as before the event are skipped.
         """
         cells_by_part: dict[str, dict[str, Any]] = {part: {} for part in _MADE_OF}
         before: Iterable[Any] = repeat(cells_by_part)  # unlike any field
@@ -572,7 +595,7 @@ class CleanRun:
 
 
 def _states(execution_id: str, log: Iterable[Event], sequences: Container[int]) -> Iterator[ExecutionState]:
-    """Yield the state before the first event, and after each kept event."""
+    """Yield the state before the first event, then the state after each event in `sequences`."""
     state = ExecutionState(execution_id)
     yield state
     for event in log:
@@ -582,7 +605,7 @@ def _states(execution_id: str, log: Iterable[Event], sequences: Container[int]) 
 
 
 def _cells(part: str, state: ExecutionState) -> dict[str, Any]:
-    """Return the unredacted cells of one part."""
+    """Return the cells of one part of a state by name, before redaction: for ``variables``, each variable."""
     match part:
         case "status" | "usage":
             return {"": getattr(state, part)}
@@ -607,17 +630,19 @@ def _differs(part: str, before: Any, now: Any) -> bool:
 
 MIME = "application/vnd.divebook.run+json"
 FORMAT = 2
-"""Format of a sample."""
+"""Format number of a recording that is a sample."""
 WHOLE_FORMAT = 1
-"""Format of a complete run, which older versions of divebook without samples can read."""
+"""Format number of a complete recording. Older versions of divebook, which know no samples, can read it."""
 MAX_BYTES = 256_000
-"""Limit of one run in a notebook."""
+"""Maximum size in bytes of the data of one run in a notebook."""
 MAX_UNPACKED = 32_000_000
 TEXTS = (20_000, 2_000, 300)
-"""Limits of texts, tried one after the other until the recording fits; then the sample becomes smaller."""
+"""Maximum sizes of texts, tried one after the other until the recording fits. If none fits, the number of events is
+reduced.
+"""
 LEAST_EVENTS = 10
 MAX_FIRST = 5_000_000
-"""Larger sequence numbers are refused."""
+"""Largest valid sequence number in a recording."""
 NAME = 200
 
 
@@ -629,11 +654,11 @@ def saved_run(
     next_step: str = "",
     max_bytes: int = MAX_BYTES,
 ) -> PackedRun:
-    """Return a run for a notebook: as much as fits into `max_bytes`.
+    """Return the data of a run for a saved notebook, at most `max_bytes`.
 
-    Secrets are removed by `divebook.text.redaction`. Data that does not fit is cut in this order: long texts (to
-    20,000, 2,000, then 300 characters), then events, of which a sample remains, then everything except ids and the
-    store's path.
+    Secrets are removed by `divebook.text.redaction`. If the data is too large, it is reduced in this order: long texts
+    are cut (to 20,000, 2,000, then 300 characters), then only a sample of the events is stored, then only the ids and
+    the URL of the store.
     """
     redactor = shared().fresh(known_secrets)
     events = execution.history() if log is None else log
@@ -654,7 +679,7 @@ def saved_run(
 
 
 def attempts(events: int, texts: Sequence[int] = TEXTS) -> Iterator[tuple[int, int]]:
-    """Yield the limits of texts and events to try one after the other, until a recording fits."""
+    """Yield the limits of texts and events to try one after the other until a recording fits."""
     for longest in texts:
         yield longest, events
     while events > LEAST_EVENTS:
@@ -663,7 +688,7 @@ def attempts(events: int, texts: Sequence[int] = TEXTS) -> Iterator[tuple[int, i
 
 
 def without_recording(execution: Execution, redactor: Redactor, next_step: str) -> PackedRun:
-    """Return the data of a run without its recording."""
+    """Return the data of a run for a saved notebook, without its recording."""
     return PackedRun(
         format=WHOLE_FORMAT,
         execution_id=execution.id,
@@ -679,7 +704,7 @@ def without_recording(execution: Execution, redactor: Redactor, next_step: str) 
 
 
 def pack(recording: Recording) -> str | None:
-    """Return a recording as text; None if it is larger than the limit for unpacking."""
+    """Return a recording as a compressed text; None if it is larger than `unpack` accepts."""
     raw = json.dumps(recording, ensure_ascii=True, separators=(",", ":"), allow_nan=False).encode()
     return None if len(raw) > MAX_UNPACKED else base64.b64encode(zlib.compress(raw, 7)).decode("ascii")
 
@@ -688,7 +713,7 @@ def pack(recording: Recording) -> str | None:
 
 
 def read_saved(data: Any) -> tuple[PackedRun, Recording]:
-    """Return a validated run of a notebook.
+    """Validate the data of a run from a notebook; return the data and its recording.
 
     Raises
     ------
@@ -703,21 +728,23 @@ def read_saved(data: Any) -> tuple[PackedRun, Recording]:
 
 
 def checked_run(data: Any) -> PackedRun:
-    """Validate the data of a run, except its recording; raises SavedRunError."""
+    """Validate the data of a run from a notebook, except its recording. Raises `SavedRunError`."""
     if isinstance(data, dict) and isinstance(data.get("format"), int) and data["format"] > FORMAT:
         raise SavedRunError(f"it has format {data['format']}, this divebook reads {FORMAT}; upgrade divebook")
     return cast("PackedRun", checked(data, PackedRun))
 
 
 def checked_recording(data: Any) -> Recording:
-    """Validate plain data as a recording; raises SavedRunError."""
+    """Convert a recording to the current form and validate it. Raises `SavedRunError`."""
     recording = cast("Recording", checked(_upgraded(data), Recording))
     _check_sizes(recording)
     return recording
 
 
 def unpack(text: str) -> Any:
-    """Return the plain data that `pack` packed, not validated; raises SavedRunError."""
+    """Return the data that `pack` compressed, without validating it. Raises `SavedRunError` if it is damaged or too
+    large.
+    """
     try:
         engine = zlib.decompressobj()
         raw = engine.decompress(base64.b64decode(text, validate=True), MAX_UNPACKED)
@@ -737,15 +764,15 @@ _UNTIMED: dict[str, Any] = {
     "stretches": [],
     "progress": [],
 }
-"""Default fields about activity for headers of older recordings."""
+"""Values of the header fields about activity, for recordings that do not have these fields."""
 
 
 def _upgraded(data: Any) -> Any:
-    """Return a recording, not validated, in the current form.
+    """Convert a recording of an older version to the current form. The data is not validated yet.
 
-    In older recordings an answered question had the status ``completed``. They lack awaited signals, times of settled
-    questions, distributions of results, conversations of agents with tools, changed files and recovery options. These
-    get default values.
+    In older recordings an answered question has the status ``completed``. They lack awaited signals, times of answers,
+    distributions of results, conversations of agents with tools, changed files and recovery options. These get default
+    values.
     """
     if isinstance(data, dict) and isinstance(data.get("header"), dict):
         data["header"] = {
@@ -808,7 +835,7 @@ def _upgrade_question(question: dict[str, Any]) -> None:
 
 
 def _number_events(data: dict[str, Any]) -> None:
-    """Add sequence numbers to the events of an older recording, which contained the newest ones without gaps."""
+    """Add sequence numbers to the events of an older recording, which contained the newest events without gaps."""
     events = data.get("events")
     if not isinstance(events, dict) or "sequence" in events:
         return
@@ -821,7 +848,7 @@ def _number_events(data: dict[str, Any]) -> None:
 
 
 def _check_sizes(recording: Recording) -> None:
-    """Raise SavedRunError unless columns have equal lengths and all places in them exist."""
+    """Raise `SavedRunError` unless columns have equal lengths, and indexes and sequence numbers are valid."""
     spans = recording["spans"]
     events = recording["events"]
     count = len(spans["id"])
@@ -847,7 +874,9 @@ def _check_sizes(recording: Recording) -> None:
 
 
 def _check_change(change: list[Any]) -> None:
-    """Raise SavedRunError unless a change refers to a part that states have, and leaves the state complete."""
+    """Raise `SavedRunError` unless a change is valid: its part exists, and parts that every state has are not
+    removed.
+    """
     if len(change) not in (2, 3) or not all(isinstance(part, str) for part in change[:2]):
         raise SavedRunError("one of its changes has the wrong form")
     (part, name) = change[:2]

@@ -1,8 +1,8 @@
-"""Feeds of the lists that views show: the open questions of a store, and its executions, one line each.
+"""Feeds of the lists that views show: the open questions of a store, and the list of its executions.
 
-The first page of executions needs a few records. The others are read between the frames, and then the summaries of
-their logs, as far as an order or a sum needs them. Lines are those of `divebook.projections.summary`, which reads no
-log twice.
+The first page of the list needs only a few records. The feed reads the other records in later frames, and then the
+summaries of logs, as far as the order or the weekly cost needs them. The rows of the list come from
+`divebook.projections.summary`, which reads each log only once.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ from divebook.widgets.source import question_of
 
 
 MAX_OPEN = 100
-"""Open questions that are shown, the oldest ones."""
+"""Maximum number of open questions that are shown, the oldest questions."""
 MAX_SETTLED = 50
-"""Settled questions that are shown, the latest ones."""
-_TELLING_OF_QUESTIONS = (
+"""Maximum number of answered, expired or withdrawn questions that are shown, the latest questions."""
+_QUESTION_EVENTS = (
     InterruptRaised,
     InterruptResolved,
     InterruptExpired,
@@ -78,8 +78,9 @@ _TELLING_OF_QUESTIONS = (
 
 
 class InboxFeed:
-    """The questions of all executions over one store, and their changes. The definitions of the environment do not
-    matter.
+    """The questions of all executions of one store, and their changes.
+
+    The feed needs no definitions of workflows.
     """
 
     def __init__(self, environment: Environment) -> None:
@@ -88,25 +89,29 @@ class InboxFeed:
         self._behind = True
         self._last = self._hidden = 0
         self._is_over = False
-        self._known: dict[str, Asked] = {}
-        self._told: dict[str, Asked] = {}
+        self._questions: dict[str, Asked] = {}
+        self._sent: dict[str, Asked] = {}
 
     # --- what happens ----------------------------------------------------------------------------------------------
 
     def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` when a question of this process is raised or settled; return a function that ends the
-        subscription.
+        """Call `wake` when a question of this process is asked, is answered, expires or is withdrawn.
+
+        Return a function that ends the subscription.
         """
 
         def on_events(_execution_id: str, events: Sequence[Event]) -> None:
-            if any(isinstance(event.data, _TELLING_OF_QUESTIONS) for event in events):
+            if any(isinstance(event.data, _QUESTION_EVENTS) for event in events):
                 self.request_refresh()
                 wake()
 
         return self.environment.store.subscribe(on_events)
 
     def request_refresh(self) -> None:
-        """Read the store in the next frame, because another process may have appended events; any thread."""
+        """Request that the next frame reads the store; can be called from any thread.
+
+        Another process may have appended events.
+        """
         self._behind = True
 
     @property
@@ -118,35 +123,35 @@ class InboxFeed:
 
     @property
     def shown(self) -> list[Asked]:
-        """The questions of the last frame: the oldest open ones, and the latest settled ones."""
-        return list(self._told.values())
+        """The questions of the last frame: the oldest open questions, and the latest questions that were closed."""
+        return list(self._sent.values())
 
     @property
     def is_over(self) -> bool:
-        """True if all executions with questions have ended, as of the last frame."""
+        """True if all executions that asked a question have ended, as of the last frame."""
         return self._is_over
 
     def frame(self) -> InboxDelta | None:
-        """Return the changes since the last frame, or None."""
+        """Return the changes since the last frame; None if nothing changed."""
         if self._behind:
             # Reset before the read: a notification during it requests another one.
             self._behind = False
             self._read()
         shown, hidden = self._shown()
-        changed = [entry for name, entry in shown.items() if self._told.get(name) != entry]
-        is_over = not any(entry["execution_id"] in self._followed for entry in self._known.values())
+        changed = [entry for name, entry in shown.items() if self._sent.get(name) != entry]
+        is_over = not any(entry["execution_id"] in self._followed for entry in self._questions.values())
         if not changed and (hidden, is_over) == (self._hidden, self._is_over):
             return None
         self._is_over = is_over
         after = self._last
         self._last = self._last + 1
         self._hidden = hidden
-        self._told = shown
+        self._sent = shown
         return InboxDelta(type="asked", after=after, last=self._last, now_us=_now_us(), hidden=hidden, asked=changed)
 
     def welcome(self, view: str, _since: int) -> Inbox:
-        """Return all shown questions."""
-        entries = list(self._told.values())
+        """Return all shown questions for a view that starts."""
+        entries = list(self._sent.values())
         return Inbox(type="inbox", view=view, last=self._last, now_us=_now_us(), hidden=self._hidden, asked=entries)
 
     def _read(self) -> None:
@@ -162,36 +167,37 @@ class InboxFeed:
                 self._take(self._followed[execution_id])
 
     def _leave(self, execution: Execution) -> None:
-        """Mark the open questions of an ended execution as withdrawn."""
+        """Show the open questions of an ended execution as withdrawn, and stop reading the execution."""
         del self._followed[execution.id]
         # An entry is replaced and not changed, since frames compare it with the one that views have.
-        for name, entry in self._known.items():
+        for name, entry in self._questions.items():
             if entry["execution_id"] == execution.id and _is_open(entry):
                 withdrawn = QuestionView(**entry["question"])
                 withdrawn["status"] = InterruptStatus.CANCELLED
                 withdrawn["became"] = became(KINDS_CANCELLED, None)
-                self._known[name] = Asked(**{**entry, "question": withdrawn})
+                self._questions[name] = Asked(**{**entry, "question": withdrawn})
 
     def _take(self, execution: Execution) -> None:
         badge = badge_of(self.environment.store.record(execution.id))
         workflow = badged(one_line(execution.workflow.name, 120), badge)
         for question in execution.asked.values():
             address = address_of(execution.id, question)  # copies of an execution ask under the same ids
-            if not question.is_open and address not in self._known:
+            if not question.is_open and address not in self._questions:
                 continue  # settled before anybody looked here
             question_view = question_of(question._replace(id=address))
             cell = str((execution.state.identity.get(CELL) or {}).get("cell") or "")
-            self._known[address] = Asked(
+            self._questions[address] = Asked(
                 execution_id=execution.id, workflow=workflow, question=question_view, cell=cell
             )
 
     def _shown(self) -> tuple[dict[str, Asked], int]:
-        """Return the shown questions, and the number of open questions that are not shown; forget old settled
-        questions.
+        """Return the shown questions by id, and the number of open questions that are not shown.
+
+        Of the questions that are no longer open, only the latest `MAX_SETTLED` are kept.
         """
-        open_ = sorted(filter(_is_open, self._known.values()), key=lambda entry: entry["question"]["raised_us"])
-        settled = [entry for entry in self._known.values() if not _is_open(entry)][-MAX_SETTLED:]
-        self._known = dict(_by_name([*settled, *open_]))
+        open_ = sorted(filter(_is_open, self._questions.values()), key=lambda entry: entry["question"]["raised_us"])
+        settled = [entry for entry in self._questions.values() if not _is_open(entry)][-MAX_SETTLED:]
+        self._questions = dict(_by_name([*settled, *open_]))
         return dict(_by_name([*settled, *open_[:MAX_OPEN]])), max(0, len(open_) - MAX_OPEN)
 
 
@@ -211,7 +217,7 @@ _publishers: weakref.WeakValueDictionary[int, Publisher[InboxFeed]] = weakref.We
 
 
 def inbox_publisher_of(environment: Environment) -> Publisher[InboxFeed]:
-    """Return the publisher of an environment's questions: one for all its views."""
+    """Return the publisher of the questions of an environment. All views share it."""
     publisher = _publishers.get(id(environment))  # it holds the environment, so that no other one gets this id
     if publisher is None:
         publisher = _publishers[id(environment)] = Publisher(InboxFeed(environment))
@@ -231,14 +237,14 @@ def inbox_publisher_of(environment: Environment) -> Publisher[InboxFeed]:
 
 
 PAGE = 50
-"""Records that the first frame reads; the newest page is read again in each frame."""
+"""Number of records that the first frame reads. Each later frame reads the newest page of this size again."""
 MORE = 1_000
-"""Records that each later frame reads."""
+"""Number of older records that each later frame reads."""
 NO_FILTERS: Mapping[str, Any] = MappingProxyType({})
 
 
 class RecordCache:
-    """Cache of the records of a store.
+    """Cache of the records of all executions in a store. A record is a row with the summary data of one execution.
 
     Parameters
     ----------
@@ -250,30 +256,30 @@ class RecordCache:
         self.store = store
         self._kind = kind
         self.is_whole = False
-        """True if all records were read."""
+        """True if all records of the store were read."""
         self.version = 0
-        """Increases with each changed record."""
+        """Version number of the cache, which increases with each changed record."""
         self._records: dict[str, ExecutionRecord] = {}
         self._stale: set[str] = set()
-        """Records to read again."""
+        """Ids of executions whose records must be read again."""
         self._read = 0
 
     @property
     def records(self) -> list[ExecutionRecord]:
-        """The records that were read, in no order."""
+        """The records that were read so far, in no particular order."""
         return list(self._records.values())
 
     def forget(self, execution_ids: Iterable[str]) -> None:
-        """Read these records again in the next frame; any thread."""
+        """Request that the next frame reads the records of these executions again; can be called from any thread."""
         self._stale |= {*execution_ids}
 
     def look(self) -> None:
-        """Read the records that may have changed, and the next page."""
-        going = {record.execution_id: record for record in self.store.unended() if self._fits(record)}
-        stale = self._stale - going.keys()
+        """Read the records that may have changed, and the next page of older records."""
+        unended = {record.execution_id: record for record in self.store.unended() if self._fits(record)}
+        stale = self._stale - unended.keys()
         # Those that run now are read again in the next frame, which shows how they ended.
-        self._stale = {*going}
-        records = {name: self._record(name) for name in stale} | going
+        self._stale = {*unended}
+        records = {name: self._record(name) for name in stale} | unended
         if self._read or self.is_whole:  # it was empty: test_what_begins_and_ends_between_two_looks_is_found
             records |= self._newest()
         if not self.is_whole:
@@ -282,7 +288,11 @@ class RecordCache:
             self._take(name, record)
 
     def _newest(self) -> dict[str, ExecutionRecord]:
-        """Read the newest page; if all of its records are unknown, restart reading at the second page."""
+        """Read the newest page of records.
+
+        If all records of the page are new, the page behind it may contain new records too. Reading then restarts at the
+        second page.
+        """
         # Executions that began since the last look are on the newest page, unless there were more than a page of them.
         newest = self._page(PAGE, 0)
         if len(newest) == PAGE and newest.keys().isdisjoint(self._records):
@@ -329,7 +339,7 @@ _WORD = re.compile(r"\w{3,}")
 
 
 def fits(line: RunLine, query: RunsQuery, now_us: int) -> bool:
-    """Return whether an execution matches a query, apart from its status."""
+    """Return whether an execution matches all filters of a query except its status."""
     record = line.record
     return (
         query["workflow"] in ("", record.workflow_name)
@@ -345,7 +355,7 @@ def is_within(record: ExecutionRecord, days: int, now_us: int) -> bool:
 
 
 def text_of(line: RunLine) -> str:
-    """Return the searched text: name, id, tags, note, error and inputs."""
+    """Return the text of an execution that is searched: name, id, tags, note, error and inputs, in lower case."""
     record = line.record
     summary = line.summary
     parts = (record.workflow_name, record.execution_id, *record.tags, record.note, record.error)
@@ -353,13 +363,15 @@ def text_of(line: RunLine) -> str:
 
 
 def near(lines: Iterable[RunLine], query: RunsQuery) -> str:
-    """Return the word of the executions that is most similar to the text of a query; empty without one."""
+    """Return the word of the executions that is most similar to a search text without matches; empty if there is
+    none.
+    """
     words = {word for line in lines for word in _WORD.findall(text_of(line))}
     return nearest(query["text"].lower().strip(), words) or ""
 
 
 def rank(line: RunLine, query: RunsQuery, now_us: int) -> tuple[float, int]:
-    """Return the sort key of a line; the list is in descending order."""
+    """Return the sort key of an execution for the order of a query. The list is sorted in descending order."""
     began = to_microseconds(line.record.created_at)
     if query["by"] == "cost":
         return (-1.0 if line.cost is None else line.cost, began)
@@ -370,7 +382,7 @@ def rank(line: RunLine, query: RunsQuery, now_us: int) -> tuple[float, int]:
 
 
 def as_code(query: RunsQuery, store: str | None) -> str:
-    """Return the code that returns the list as a frame.
+    """Return the Python expression that returns the list of executions as a DataFrame.
 
     >>> as_code({"type": "list", "view": "", "text": "", "workflow": "label", "tag": "", "status": "failed",
     ...          "days": 0, "by": "began", "limit": 50}, None)
@@ -385,12 +397,12 @@ EVERYTHING = RunsQuery(type="list", view="", text="", workflow="", tag="", statu
 MOST_SHOWN = 1_000
 MOST_NAMES = 200
 PATIENCE = 0.05
-"""Seconds in which logs are read for one frame."""
+"""Maximum number of seconds in which one frame reads logs."""
 AT_ONCE = 500
-"""Executions whose summaries are looked up for one frame, besides the shown ones."""
+"""Maximum number of executions whose summaries are read for one frame, in addition to the shown executions."""
 WEEK = 7
 RESTS = 10
-"""After a frame the feed rests this many times the frame's duration, unless a view requests a list."""
+"""Pause after a frame, as a multiple of the time that the frame took. A request of a view ends the pause."""
 ORDER = (RUNNING, WAITING, ENQUEUED, FAILED, PAUSED, COMPLETED, CANCELLED)
 COMMANDS: Mapping[str, list[Command]] = {
     RUNNING: ["cancel"],
@@ -400,7 +412,7 @@ COMMANDS: Mapping[str, list[Command]] = {
     FAILED: ["resume"],
     CANCELLED: ["resume"],
 }
-_TELLING = (
+_LIST_EVENTS = (
     catalog.ExecutionStarted,
     catalog.ExecutionResumed,
     catalog.ExecutionPaused,
@@ -419,7 +431,7 @@ def _nothing() -> None:
 
 
 class RunsFeed:
-    """The list of the executions of one store."""
+    """The list of the executions of one store, with filters and order, and its changes."""
 
     def __init__(
         self,
@@ -439,52 +451,53 @@ class RunsFeed:
         self._overview = Overview(environment.store)
         self._clock = clock
         self._behind = True
-        self._is_asked = False
+        self._is_requested = False
         self._basis: tuple[object, ...] | None = None
-        self._told: RunsPage | None = None
+        self._sent: RunsPage | None = None
         self._last = 0
         self._rests_until = 0.0
         self._wake: Callable[[], None] = _nothing
         self.opened: str | None = None
-        """The execution that is shown below the list."""
+        """Id of the execution that is shown below the list; None if there is none."""
 
     # --- what happens ----------------------------------------------------------------------------------------------
 
     def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` when an execution of this process starts, ends or asks; return a function that ends the
-        subscription.
+        """Call `wake` when an execution of this process starts or ends, or when a question is asked or answered.
+
+        Return a function that ends the subscription.
         """
         self._wake = wake
 
         def on_events(execution_id: str, events: Sequence[Event]) -> None:
             if not events:  # it was deleted
                 self.refresh([execution_id])
-            elif any(isinstance(event.data, _TELLING) for event in events):
+            elif any(isinstance(event.data, _LIST_EVENTS) for event in events):
                 self.request_refresh()
                 wake()
 
         return self.environment.store.subscribe(on_events)
 
     def request_refresh(self) -> None:
-        """Read the store in the next frame; any thread."""
+        """Request that the next frame reads the store; can be called from any thread."""
         self._behind = True
 
     def refresh(self, execution_ids: Iterable[str]) -> None:
-        """Read these executions again in the next frame; any thread."""
+        """Request that the next frame reads these executions again; can be called from any thread."""
         self._cache.forget(execution_ids)
         self.request_refresh()
         self._wake()
 
     def ask(self, query: RunsQuery) -> None:
-        """Show the executions that match another query; any thread."""
+        """Change the filters and the order of the list; can be called from any thread."""
         self._query = RunsQuery(**{**query, "view": "", "limit": min(query["limit"], MOST_SHOWN)})
-        self._is_asked = True
+        self._is_requested = True
         self._wake()
 
     @property
     def has_news(self) -> bool:
         """True if the next frame is likely to contain changes."""
-        return self._is_asked or (self._behind and self._clock() >= self._rests_until)
+        return self._is_requested or (self._behind and self._clock() >= self._rests_until)
 
     # --- frames ----------------------------------------------------------------------------------------------------
 
@@ -492,10 +505,11 @@ class RunsFeed:
         """Return the list if it has changed since the last frame, else None.
 
         The list is made again only if the records, the query, the opened execution, the open questions or the running
-        executions have changed. If it is incomplete, the feed wakes the publisher for the next frame.
+        executions have changed. If records or summaries are still missing, the feed wakes the publisher for the next
+        frame.
         """
         began = self._clock()
-        self._behind = self._is_asked = False
+        self._behind = self._is_requested = False
         self._cache.look()
         basis = (self._cache.version, self._query, self.opened, *self._overview.moving())
         if basis == self._basis:
@@ -504,37 +518,39 @@ class RunsFeed:
         self._basis = basis if is_done else None
         self._rests_until = self._clock() + RESTS * (self._clock() - began)
         if not self._cache.is_whole or (self._query["by"] != "began" and not is_done):
-            self._is_asked = True  # there is more to read, and somebody waits for it
+            self._is_requested = True  # there is more to read, and somebody waits for it
             self._wake()
-        if page == self._told:
+        if page == self._sent:
             return None
-        self._told = page
+        self._sent = page
         self._last = self._last + 1
         return self.welcome("", 0)
 
     def welcome(self, view: str, _since: int) -> RunsPage:
-        """Return the list for one view."""
-        page = self._told or self._page()[0]
+        """Return the current list for one view that starts."""
+        page = self._sent or self._page()[0]
         return RunsPage(**{**page, "view": view, "last": self._last, "now_us": self._now()})
 
     def _page(self) -> tuple[RunsPage, bool]:
-        """Return the list, and whether all summaries that it needs are known.
+        """Return the current list, and whether all summaries that it needs were read.
 
-        All lines are filtered and sorted with the summaries in the cache. The summaries of the shown lines, and of all
-        lines that an order or the weekly cost needs, are then read for `PATIENCE` seconds.
+        All rows are filtered and sorted with the summaries in the cache. The summaries of the shown rows, and of all
+        rows that the order or the weekly cost needs, are then read for at most `PATIENCE` seconds.
         """
         query = self._query
         now_us = self._now()
         records = self._cache.records
         lines = self._overview.known_lines(records)
         week = [line for line in lines if is_within(line.record, WEEK, now_us)]
-        lacking = [line.record for line in (week if query["by"] == "began" else lines) if line.summary is None]
-        self._overview.summaries(lacking[:AT_ONCE], PATIENCE)
-        fitting = [line for line in lines if fits(line, query, now_us)]
-        chosen = [line for line in fitting if query["status"] in ("", line.status)]
+        # An order by cost or working time needs the summaries of all rows, the weekly cost only those of the last week.
+        needed = week if query["by"] == "began" else lines
+        unread = [line.record for line in needed if line.summary is None]
+        self._overview.summaries(unread[:AT_ONCE], PATIENCE)
+        matching = [line for line in lines if fits(line, query, now_us)]
+        chosen = [line for line in matching if query["status"] in ("", line.status)]
         chosen.sort(key=lambda line: rank(line, query, now_us), reverse=True)
         shown = self._overview.lines([line.record for line in chosen[: query["limit"]]], PATIENCE)
-        costs = [] if lacking else [line.cost for line in week if line.cost is not None and line.is_counted]
+        costs = [] if unread else [line.cost for line in week if line.cost is not None and line.is_counted]
         page = RunsPage(
             type="runs",
             view="",
@@ -546,24 +562,33 @@ class RunsFeed:
             matching=len(chosen),
             running=sum(line.status == RUNNING for line in lines),
             week_cost=sum(costs) / NANODOLLARS if costs else None,
-            counts=_counted(line.status for line in fitting),
+            counts=_counted(line.status for line in matching),
             workflows=sorted({one_line(record.workflow_name, 120) for record in records})[:MOST_NAMES],
             tags=sorted({tag for record in records for tag in record.tags})[:MOST_NAMES],
             runs=[self._view(line) for line in shown],
             near="" if chosen or not query["text"] else near(lines, query),
             frame=as_code(query, self._store),
         )
-        return page, not lacking and all(line.summary for line in shown)
+        return page, not unread and all(line.summary for line in shown)
 
     def _view(self, line: RunLine) -> RunView:
-        """Convert a line to its form in views.
+        """Convert a row of the list to the form that views show.
 
-        Progress and the time since which the run works are included only for a running execution, for which the page
-        counts on.
+        Progress and the start of the current work are included only for a running execution. The page then counts the
+        working time.
         """
         record = line.record
         summary = line.summary
-        works = summary is not None and summary.works and line.status == RUNNING
+        done = total = since_us = 0
+        if summary is None:
+            worked_us = None
+        elif summary.works and line.status == RUNNING:
+            done = summary.done
+            total = summary.total
+            since_us = summary.since_us
+            worked_us = summary.worked_us
+        else:
+            worked_us = line.worked_us(0)
         return RunView(
             execution_id=line.id,
             workflow=one_line(record.workflow_name, 120),
@@ -573,12 +598,12 @@ class RunsFeed:
             about=line.about,
             is_error=bool(line.error),
             stand=line.stand,
-            done=summary.done if summary is not None and works else 0,
-            total=summary.total if summary is not None and works else 0,
+            done=done,
+            total=total,
             questions=line.questions,
             began_us=to_microseconds(record.created_at),
-            worked_us=None if summary is None else summary.worked_us if works else line.worked_us(0),
-            since_us=summary.since_us if summary is not None and works else 0,
+            worked_us=worked_us,
+            since_us=since_us,
             cost=None if line.cost is None else line.cost / NANODOLLARS,
             commands=COMMANDS.get(line.status, []),
             is_open=line.id == self.opened,

@@ -1,4 +1,4 @@
-"""Data of a feed besides spans: header, questions, graph, variables and files; plain data only."""
+"""Data of an execution that views show besides spans: header, questions, graph, variables and files."""
 
 from __future__ import annotations
 
@@ -73,21 +73,31 @@ NAME = 120
 
 
 def with_activity(header: Header, activity: Activity, spreads: Spreads) -> Header:
-    """Return a header with the activity; it stays the same as long as the activity stays the same.
+    """Return a copy of a header, with the periods of activity and the progress of steps added.
 
-    It contains the distributions in `spreads` that are counted already. A run that works although no process drives it
-    is ``stopped`` since its last event.
+    The result is equal as long as the activity is equal. It includes the distributions of `spreads` as far as they are
+    counted. A run whose last activity is work, although no process drives it, has been ``stopped`` since its last
+    event.
     """
     steps = activity.progress[:MOST_STEPS]
     latest = spreads.latest(steps)
-    was_left = activity.doing == WORKED and not header["live"]
-    phases = [*activity.phases, *([activity.current] if activity.current is not None else [])]
+    doing = activity.doing
+    since_us = activity.since_us
+    worked_us = activity.before(WORKED)
+    if doing == WORKED and not header["live"]:
+        # The log ends in a period of work, but the process that did the work no longer runs.
+        doing = STOPPED
+        worked_us += activity.last_us - activity.since_us
+        since_us = activity.last_us
+    phases = list(activity.phases)
+    if activity.current is not None:
+        phases.append(activity.current)
     longest = sorted(phases, key=_length)[-MOST_PHASES:]
     return {
         **header,
-        "doing": STOPPED if was_left else activity.doing,
-        "since_us": (activity.last_us if was_left else activity.since_us) or None,
-        "worked_us": activity.before(WORKED) + (activity.last_us - activity.since_us if was_left else 0),
+        "doing": doing,
+        "since_us": since_us or None,
+        "worked_us": worked_us,
         "waited_us": activity.before(WAITED),
         "paused_us": activity.before(PAUSED),
         "stretches": [_phase(one) for one in sorted(longest, key=lambda one: one.started_us)],
@@ -143,26 +153,29 @@ class _Spent:
 
 
 class SpendingTracker:
-    """Consumption of the spans so far, by agent; a changed span may be added again."""
+    """Requests, tokens and cost by agent, updated with each new or changed span. A span may be added several times."""
 
     def __init__(self) -> None:
         self._by_agent: dict[str, _Spent] = {}
         self._counted: set[int] = set()
         self._calls: set[tuple[int, str]] = set()
-        """Calls by the turn that contains them and their name there; several rounds, and the turn that a call started,
-        are one.
+        """Tool calls, each as the id of the turn that contains the call and the name of the call there. Several rounds
+        of a call, and the turn that a call started, count as one call.
         """
         self._since = 0
 
     def on_event(self, event: Event) -> None:
-        """Reset the sums at a fork: earlier calls belong to its source, as do tokens and cost in the header."""
+        """Reset the sums when a fork starts: the source of the fork has paid for all earlier calls.
+
+        Tokens and cost in the header count in the same way.
+        """
         if isinstance(event.data, ExecutionForked):
             self._by_agent = {}
             self._calls = set()
             self._since = event.sequence
 
     def take(self, span: Span) -> None:
-        """Count a request that has ended, and a tool call that has started."""
+        """Count the request of a span once it has ended, or the tool call of a span once it has started."""
         # Calls that began before the fork are shared with its source, which has paid for them.
         if span.sequences[0] < self._since:
             return
@@ -179,7 +192,7 @@ class SpendingTracker:
             spent.cost = (spent.cost or 0) + span.usage["cost"]
 
     def of(self, header: Header) -> Header:
-        """Return a header with the consumption of each agent."""
+        """Return a copy of a header, with the number of tool calls and the consumption of each agent added."""
         spenders = [
             Spender(
                 agent=one_line(agent, NAME),
@@ -197,35 +210,37 @@ class SpendingTracker:
 
 PREVIEW_WIDTH = 100
 _LOOKED_AT = PREVIEW_WIDTH + TEXT_BEHIND_CUT
-"""Characters that are written; those behind the cut show whether it divides a secret."""
+"""Number of encoded characters. The characters behind the cut show whether the cut divides a secret."""
 _ANSWERS = (AGENT_RESPONSE, CACHED_RESPONSE)
 _MAX_BITS = 256
-"""Longer integers are described by their length, because writing their digits is slow."""
-_GIVEN = ("params", "arguments", "script", "prompt", "content")
-"""Parameters that alone describe a request, the most informative first."""
+"""Maximum number of bits of an integer whose digits are shown. Writing the digits of a longer integer is slow."""
+_PREVIEW_PARAMETERS = ("params", "arguments", "script", "prompt", "content")
+"""Parameters that are sufficient as a preview of an operation, the most informative first."""
 
 
 def arguments_preview(span: Span) -> str:
-    """Return a preview of the arguments of an operation; empty for other spans."""
+    """Return a one-line preview of the arguments of an operation; empty for spans that are not operations."""
     parameters = span.parameters
     if span.kind != "operation" or not parameters:
         return ""
-    telling = next((parameters[key] for key in _GIVEN if parameters.get(key)), None)
-    if telling is not None:
-        return preview(telling)
+    argument = next((parameters[key] for key in _PREVIEW_PARAMETERS if parameters.get(key)), None)
+    if argument is not None:
+        return preview(argument)
     naming = NAMED_BY.get(span.type)
     return preview({key: value for key, value in parameters.items() if key != naming and not _is_empty(value)})
 
 
 def result_preview(operation_type: str, result: Any) -> str:
-    """Return a preview of the result of an operation; of a model's response its text."""
+    """Return a one-line preview of the result of an operation; for a model response, of its first text."""
     parts = result.get("parts") if operation_type in _ANSWERS and isinstance(result, Mapping) else None
     texts = (part["content"] for part in parts or () if part.get("part_kind") == "text")
     return preview(next(texts, result))
 
 
 def preview(value: Any) -> str:
-    """Return a value on one line: a text unchanged, other values as the beginning of their JSON.
+    """Return a one-line preview of a value: a string unchanged, other values as JSON.
+
+    It is cut after `PREVIEW_WIDTH` characters.
 
     >>> preview({"category": "billing", "rows": list(range(1000))})[:60]
     '{"category": "billing", "rows": [0, 1, 2, 3, 4, 5, 6, 7, 8, '
@@ -244,7 +259,7 @@ def _is_empty(value: Any) -> bool:
 
 
 def _prefix(pieces: Iterator[str]) -> Iterator[str]:
-    """Yield pieces of a text until they are long enough."""
+    """Yield pieces of a text until they contain more than `_LOOKED_AT` characters in total."""
     length = 0
     for piece in pieces:
         yield piece
@@ -254,7 +269,7 @@ def _prefix(pieces: Iterator[str]) -> Iterator[str]:
 
 
 def _pieces(value: Any) -> Iterator[str]:
-    """Yield the JSON of a value piece by piece, with only the needed beginning of a long text."""
+    """Yield the JSON form of a value piece by piece. Only the beginning of a long string is encoded."""
     if isinstance(value, str):
         yield json.dumps(value[:_LOOKED_AT], ensure_ascii=False)
     elif isinstance(value, Mapping):
@@ -285,25 +300,25 @@ def _listed(brackets: str, parts: Iterable[tuple[str, Any]]) -> Iterator[str]:
 NAME_WIDTH = 120
 LABEL_WIDTH = 60
 NOTE_WIDTH = 160
-_TELLING = ("tool_name", "tool", "action_name", "step", "workflow", "agent", "path", "model")
-"""Parameters that distinguish an operation from others, the most informative first."""
+_LABEL_PARAMETERS = ("tool_name", "tool", "action_name", "step", "workflow", "agent", "path", "model")
+"""Parameters that distinguish an operation from other operations of a step, the most informative first."""
 
 
 class Labels(NamedTuple):
-    """Labels of a span."""
+    """Short texts that describe a span in views."""
 
     label: str
-    """What distinguishes it from others: the item, the action, the agent, the duration of a sleep, ..."""
+    """Short name that distinguishes the span from other spans of its step: an item, an action, an agent, ..."""
     item: str
-    """The item that it belongs to; empty outside `Each`."""
+    """Name of the item of `Each` to which the span belongs; empty outside `Each`."""
     arguments: str = ""
-    """Preview of the arguments of an operation."""
+    """One-line preview of the arguments of an operation."""
     result: str = ""
-    """Preview of the result of an operation."""
+    """One-line preview of the result of an operation."""
 
 
 def labels_of(span: Span, place_of: PlaceOf) -> Labels:
-    """Return the labels of a span."""
+    """Return the short texts that describe a span in views, except the preview of its result."""
     item = item_name(span, place_of)
     return Labels(item if span.kind == "item" else _label_of(span), item, arguments_preview(span))
 
@@ -317,33 +332,33 @@ def _label_of(span: Span) -> str:
         return one_line(span.called or "", LABEL_WIDTH)
     if span.within is not None and isinstance(parameters.get("request"), int):
         return f"request {parameters['request']}"
-    value = next((parameters[key] for key in _TELLING if isinstance(parameters.get(key), str)), "")
+    value = next((parameters[key] for key in _LABEL_PARAMETERS if isinstance(parameters.get(key), str)), "")
     return one_line(value, LABEL_WIDTH)
 
 
 class BlockNames:
-    """The distinct texts of one block of columns, each short and on one line."""
+    """The distinct texts of one `SpanBlock` or `EventBlock`. Columns of the block contain indexes of these texts."""
 
     def __init__(self) -> None:
         self._places = {"": 0}
-        self._known: dict[tuple[str, int], int] = {}
+        self._places_by_text: dict[tuple[str, int], int] = {}
 
     def place(self, text: str, width: int = NAME_WIDTH) -> int:
-        """Return the index of a text in the block."""
+        """Return the index of a text, which is added on first use, shortened to `width` characters on one line."""
         # Looked up before it is shortened, because most texts of a block repeat.
-        place = self._known.get((text, width))
+        place = self._places_by_text.get((text, width))
         if place is None:
             place = self._places.setdefault(one_line(text, width), len(self._places))
-            self._known[text, width] = place
+            self._places_by_text[text, width] = place
         return place
 
     def listed(self) -> list[str]:
-        """Return the texts by index."""
+        """Return all texts in the order of their indexes."""
         return list(self._places)
 
 
 def block_of(spans: Iterable[tuple[Span, Labels]], origin_us: int) -> SpanBlock:
-    """Return spans with their labels as columns; times count from `origin_us`."""
+    """Convert spans with their labels to columns; times are microseconds since `origin_us`."""
     names = BlockNames()
     place = names.place
     block = cast("SpanBlock", {name: [] for name in SpanBlock.__annotations__})
@@ -376,15 +391,15 @@ def block_of(spans: Iterable[tuple[Span, Labels]], origin_us: int) -> SpanBlock:
 
 
 MAX_TEXT = 20_000
-"""Characters of one text."""
+"""Maximum number of characters of one text."""
 LEAST_TEXT = 200
 COST_OF_VALUE = 8
 
 
 def is_short(value: Any, characters: int) -> bool:
-    """Return whether plain JSON is so short that a `Budget` of `characters` cuts nothing of it.
+    """Return whether JSON data is so short that a `Budget` of `characters` would cut nothing.
 
-    Encoding takes a fraction of the time of walking through the value, and most values of a log are short.
+    The data is encoded, which takes a fraction of the time of walking through it. Most values of a log are short.
     """
     try:
         return len(encode(value)) * COST_OF_VALUE <= characters
@@ -393,19 +408,19 @@ def is_short(value: Any, characters: int) -> bool:
 
 
 class Budget:
-    """Number of characters that may still be sent; `text` limits one text."""
+    """Remaining number of characters for values that are sent to a view; `text` is the limit of one text."""
 
     def __init__(self, characters: int, text: int = MAX_TEXT) -> None:
         self._left = characters
         self._text = text
 
     def plain(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return stored values as shortened JSON."""
+        """Return recorded values as JSON data, cut to the remaining budget."""
         shortened = self.shortened(json.loads(encode(dict(values))))
         return {str(key): value for key, value in shortened.items()}
 
     def shortened(self, value: Any) -> Any:
-        """Return plain JSON with its long texts cut, and without the parts that exceed the budget."""
+        """Return JSON data with long texts cut, and without the parts for which the budget has no room."""
         match value:
             case str():
                 text = cut(value, max(min(self._text, self._left), LEAST_TEXT))
@@ -427,9 +442,10 @@ class Budget:
 
 
 def commands_of(execution: Execution, driven_by: str | None = None) -> list[Command]:
-    """Return the commands that a person can give to an execution; ``resume`` only if the execution would then continue.
+    """Return the commands that a person can now give to an execution.
 
-    An execution that another process drives, or that waits for a worker, can only be cancelled.
+    ``resume`` is included only if the execution would then continue. An execution that another process drives, or that
+    waits for a worker, can only be cancelled.
     """
     if execution.is_live:
         return ["pause", "cancel"]
@@ -441,7 +457,7 @@ def commands_of(execution: Execution, driven_by: str | None = None) -> list[Comm
 
 
 def awaited_from_outside(execution: Execution) -> str:
-    """Return the needed action if only an answer or a signal continues an execution; empty if it can be resumed."""
+    """Return a text about the answer or signal that an execution waits for; empty if it can be resumed without it."""
     state = execution.state
     if state.status != WAITING or state.paused is not None or execution.store.has_untaken(execution.id):
         return ""
@@ -455,9 +471,9 @@ MAX_ERROR = 2000
 MAX_ANSWER = 400
 MAX_NAME = 120
 MAX_EXACT = 2**53
-"""Larger integers are not exact in browsers, and are sent as texts."""
+"""Largest integer that browsers store exactly. Larger integers are sent as texts."""
 MAX_DIGITS = 17
-"""Sign and digits of such an integer; longer ones are not parsed."""
+"""Maximum number of characters of an integer that is parsed; a longer integer is always larger than `MAX_EXACT`."""
 NO_QUESTION = "The engine asks how to go on."
 
 
@@ -467,33 +483,35 @@ def _no_ways(_header: Header, _kept: str) -> list[Way]:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Functions that provide the data of a view. All of them may be called from any thread."""
+    """Functions that provide the data of an execution for a feed. All functions may be called from any thread."""
 
     header: Callable[[], Header]
     questions: Callable[[], Sequence[QuestionView]]
     graph: Graph
     read: Callable[[int, int], list[Event]]
-    """Returns events after a sequence number, at most a number of them."""
+    """Returns at most a given number of events after a sequence number."""
     total: Callable[[], int]
     """Returns the current number of events."""
     subscribe: Callable[[Callable[[Sequence[Event]], None]], Callable[[], None]]
     subscribe_text: Callable[[TextListener], Callable[[], None]]
     variables: Callable[[Setters], list[VariableView]]
     files: Callable[[int, int], list[WorkspaceView]]
-    """Returns the files that were changed by an event; 0 stands for now."""
+    """Returns the changed files as of an event (first argument) since an event (second argument); 0 and 0 for all
+    changes.
+    """
     question_id: Callable[..., str]
-    """Returns the id of the question about an object."""
+    """Returns the id of the question about an operation or event."""
     names: ItemNames
-    """Names of items."""
+    """Names of the items of steps."""
     ways: Callable[[Header, str], list[Way]] = _no_ways
-    """Returns the recovery options after a failure, from the header and the text about reused results.
+    """Returns the recovery options after a failure. The arguments are the header and the text about reused results.
 
-    It is called now and then, because no event reports that a definition was edited.
+    It is called repeatedly, because no event reports that a person has edited a definition.
     """
 
 
 def source_of(execution: Execution) -> Source:
-    """Return the source of an execution's data."""
+    """Return the `Source` that reads the data of an execution."""
 
     def read(after: int, limit: int) -> list[Event]:
         try:
@@ -523,7 +541,7 @@ def source_of(execution: Execution) -> Source:
 
 
 def subscribe_events(execution: Execution, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
-    """Call a listener with new events, or with none if another process may have appended some.
+    """Call a listener with new events, or with an empty list if another process may have appended events.
 
     Return a function that ends the subscription.
     """
@@ -539,7 +557,7 @@ def subscribe_events(execution: Execution, listener: Callable[[Sequence[Event]],
 
 
 def header_of(execution: Execution) -> Header:
-    """Return the current numbers of an execution."""
+    """Return the current summary of an execution, without the values that are counted from spans."""
     state = execution.state
     usage = execution.usage
     driven_by = None if state.is_over else execution.driven_by
@@ -577,23 +595,28 @@ def header_of(execution: Execution) -> Header:
 
 
 def waits_of(execution: Execution, driven_by: str | None = None) -> str:
-    """Return why an execution waits: other processes, queue, limits of providers, and signals with the command to send
-    them.
+    """Return a text about everything for which an execution waits; empty if it does not wait.
+
+    The text names another process that drives the execution, a queue, limits of model providers, and signals with the
+    command that sends them.
     """
     state = execution.state
-    held_up = execution.held_up if driven_by is None else f"goes on in {driven_by}"
+    blocked = execution.held_up if driven_by is None else f"goes on in {driven_by}"
     if state.status == ENQUEUED:
         due = "" if state.due_us is None else f", from {local_time(to_datetime(state.due_us))} on"
-        held_up = f"waits in the queue {one_line(state.queue or '', MAX_NAME)} for a worker{due}"
+        blocked = f"waits in the queue {one_line(state.queue or '', MAX_NAME)} for a worker{due}"
     signals = [] if state.is_over else awaited_signals(state)
     waits = [f"waits for {awaited}: {in_notebook('signal', [execution.id, awaited.name])}" for awaited in signals]
     asks_models = execution.is_live and execution.state.ledger.llm_calls
     limits = [str(limit) for limit in REQUEST_LIMITERS.states()] if asks_models else []
-    return "; ".join([*([] if held_up is None else [held_up]), *limits, *waits])
+    return "; ".join([*([] if blocked is None else [blocked]), *limits, *waits])
 
 
 def durability_of(execution: Execution) -> Durability:
-    """Return how much of an execution survives a crash: everything, all but the latest events, or nothing."""
+    """Return the part of a log that survives a crash: all, all but the latest events, or nothing.
+
+    These are the durabilities ``durable``, ``relaxed`` and ``memory``.
+    """
     store = execution.store
     if not store.keeps:
         return "memory"
@@ -601,7 +624,7 @@ def durability_of(execution: Execution) -> Durability:
 
 
 def gauges_of(state: ExecutionState) -> list[Gauge]:
-    """Return the spent part of each bound."""
+    """Return the spent amount and the limit of each bound of an execution."""
     return [
         Gauge(name=spent.name, spent=round(float(spent.amount), 6), limit=float(spent.limit), unit=spent.unit)
         for spent in spent_of(state)
@@ -610,12 +633,15 @@ def gauges_of(state: ExecutionState) -> list[Gauge]:
 
 @cache
 def load_soon() -> None:
-    """Load the validation of answers on another thread, so that the first answer does not wait for it."""
+    """Load the library that validates answers on another thread, so that the first answer does not wait for it."""
     threading.Thread(target=load, name="divebook-schemas", daemon=True).start()
 
 
 def question_of(question: Question, hidden: Container[str] = ()) -> QuestionView:
-    """Convert a question of the engine to its form in views; without the name of the step if that is in `hidden`."""
+    """Convert a question of the engine to the form that views show.
+
+    The name of the step is omitted if `hidden` contains it.
+    """
     if question.is_open and question.schema is not None:
         load_soon()  # somebody is about to answer (test_what_checks_answers_is_loaded_while_a_person_reads)
     return QuestionView(
@@ -634,17 +660,17 @@ def question_of(question: Question, hidden: Container[str] = ()) -> QuestionView
         response=shown(question.response),
         answered_by=question.answered_by,
         answered_us=question.settled_us,
-        became=_said(became(question.status, question.response)),
-        fallback="" if question.default is None else _said(answer_in_words(question.default)),
+        became=_answer_text(became(question.status, question.response)),
+        fallback="" if question.default is None else _answer_text(answer_in_words(question.default)),
     )
 
 
-def _said(words: str) -> str:
+def _answer_text(words: str) -> str:
     return encodable(cut(words, MAX_ANSWER))
 
 
 def graph_of(workflow: Workflow) -> Graph:
-    """Return the steps of a workflow and the edges between them; of a pipeline its stages."""
+    """Return the steps of a workflow and the edges between them; for a pipeline, its stages."""
     shown_steps = visible_steps(workflow)
     steps = [GraphStep(name=step.name, type=step.type, each=step.each is not None) for step in shown_steps]
     edges = [
@@ -661,18 +687,18 @@ def graph_of(workflow: Workflow) -> Graph:
 
 
 def shown(value: Any) -> Any:
-    """Return recorded data as JSON that a browser reads exactly; frames and similar values become a short text."""
+    """Convert recorded data to JSON data that browsers read exactly; DataFrames and the like become short texts."""
     return json.loads(encode_shown(value), parse_int=_exact)
 
 
 def _exact(digits: str) -> int | str:
-    """Return an integer, or its digits as text if it is too large to be exact."""
+    """Parse an integer, but return it as text if browsers could not store it exactly."""
     number = int(digits) if len(digits) <= MAX_DIGITS else MAX_EXACT + 1
     return number if abs(number) <= MAX_EXACT else digits
 
 
 def encodable(text: str) -> str:
-    """Return a text that can be encoded: halves of characters become question marks."""
+    """Return a text that can be encoded as UTF-8: unpaired surrogates become question marks."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 

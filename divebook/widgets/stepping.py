@@ -1,6 +1,7 @@
-"""Positions of an execution's log for a view: the state after each event, and each event.
+"""Replay of a log in a view: the state of the execution after each event, and the events.
 
-`divebook.replay.replayer` computes the states. All results are plain JSON of bounded size.
+`divebook.replay.replayer` computes the states. All results are JSON data of limited size. A position is the sequence
+number of an event; position 0 is before the first event.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from divebook.events.codec import encode
 from divebook.questions import Question
 from divebook.replay.replayer import Positions, request_at
 from divebook.text.redaction import cut
-from divebook.widgets.parts import messages_with
+from divebook.widgets.parts import request_and_response_parts
 from divebook.widgets.protocol import (
     ConversationPart,
     DetailEvent,
@@ -36,38 +37,47 @@ from divebook.widgets.source import MAX_TEXT, BlockNames, Budget
 T = TypeVar("T")
 
 MAX_VALUES = 400_000
-"""Characters of all values of an answer."""
+"""Maximum number of characters of all values in one answer."""
 EVENTS_PER_ANSWER = 10_000
 MAX_PATHS = 200
-_TELLING = ("error", "condition", "question", "item_key", "operation_type", "stored_variable", "target", "signal_type")
-"""Fields that distinguish an event from others, the most informative first."""
+_SUMMARY_FIELDS = (
+    "error",
+    "condition",
+    "question",
+    "item_key",
+    "operation_type",
+    "stored_variable",
+    "target",
+    "signal_type",
+)
+"""Fields that distinguish an event from other events, the most informative first."""
 
 
 class Steppable(Protocol):
-    """Interface of a log with positions."""
+    """Interface of a log that a view can replay: the state after each event, and the events."""
 
     @property
     def total(self) -> int:
-        """Number of events."""
+        """Number of events in the log."""
 
     def state_at(self, sequence: int) -> StateView:
-        """Return the state after an event; 0 is before the first. Raises `IndexError`."""
+        """Return the state after the event `sequence`; 0 is before the first event. Raises `IndexError`."""
 
     def event_at(self, sequence: int) -> DetailEvent:
-        """Return one event. Raises `IndexError`."""
+        """Return the event `sequence`. Raises `IndexError`."""
 
     def block(self, after: int = 0, stop: int | None = None) -> EventBlock:
-        """Return the events after `after`, up to and including `stop`."""
+        """Return the events after sequence number `after`, up to and including `stop`."""
 
     def said_at(self, sequence: int) -> tuple[int, list[ConversationPart]]:
-        """Return the event of the latest request at a position, and its messages so far.
+        """Return the latest model request at an event: the sequence number of its start, and its messages by then.
 
-        0 and an empty list without a request. Raises `IndexError`.
+        Return 0 and an empty list if there was no request. Raises `IndexError`.
         """
 
 
 class SteppedLog:
-    """Positions of one log as views show them.
+    """Log of an execution with the interface `Steppable`, for the replay in a view.
 
     Examples
     --------
@@ -83,32 +93,33 @@ class SteppedLog:
 
     @property
     def total(self) -> int:
-        """Number of events."""
+        """Number of events in the log."""
         return self.positions.total
 
     def state_at(self, sequence: int) -> StateView:
-        """Return the state after an event; 0 is before the first. Raises `IndexError`."""
+        """Return the state after the event `sequence`; 0 is before the first event. Raises `IndexError`."""
         return view_of(self.positions.state_at(sequence))
 
     def event_at(self, sequence: int) -> DetailEvent:
-        """Return one event as recorded, with long texts cut. Raises `IndexError`."""
+        """Return the event `sequence` as recorded, with long texts cut. Raises `IndexError`."""
         event = self.positions.event_at(sequence)
         return detail_of(event, Budget(MAX_VALUES).shortened(json.loads(encode(event.data.to_data()))))
 
     def said_at(self, sequence: int) -> tuple[int, list[ConversationPart]]:
-        """Return the event of the latest request at a position, and its messages so far.
+        """Return the latest model request at an event: the sequence number of its start, and its messages by then.
 
-        0 and an empty list without a request. Raises `IndexError`.
+        Return 0 and an empty list if there was no request. Raises `IndexError`.
         """
         if not 0 <= sequence <= self.total:
             raise IndexError(f"there is no position {sequence}: the log has {self.total} events; take one from 0 on")
         request = request_at(self.positions, sequence)
-        return (0, []) if request is None else (request.span.sequences[0], messages_with(request))
+        return (0, []) if request is None else (request.span.sequences[0], request_and_response_parts(request))
 
     def block(self, after: int = 0, stop: int | None = None) -> EventBlock:
-        """Return the events after `after`, up to and including `stop`, as columns of short texts.
+        """Return the events after sequence number `after`, up to and including `stop`, as columns of short texts.
 
-        Reading them also caches states, so that each position that a page can go to is near a cached state.
+        Reading the events also caches states. A state that a page requests later is therefore computed from a cached
+        state nearby.
         """
         events = self.positions.events(after, stop)
         if self._origin_us is None and self.total:
@@ -117,25 +128,26 @@ class SteppedLog:
 
 
 def reply_of(log: Steppable, message: Mapping[str, Any]) -> ReplayToBrowser | None:
-    """Return the answer to a message of a view that steps through a log; None for other messages."""
+    """Return the answer to a message of a view that replays a log; None for messages of other types."""
     match message:
         case {"type": "events", "view": str(view), "after": int(after), "stop": int(stop)}:
+            # A long log is sent in several answers, so that other messages can be sent in between.
             block = log.block(max(0, after), min(stop, max(0, after) + EVENTS_PER_ANSWER))
             return EventsAnswer(type="events", view=view, total=log.total, events=block)
         case {"type": "state", "view": str(view), "sequence": int(sequence)}:
-            state, why = _tried(log.state_at, sequence)
+            state, why = _result_or_error(log.state_at, sequence)
             return StateAnswer(type="state", view=view, sequence=sequence, state=state, error=why)
         case {"type": "event", "view": str(view), "sequence": int(sequence)}:
-            event, why = _tried(log.event_at, sequence)
+            event, why = _result_or_error(log.event_at, sequence)
             return EventAnswer(type="event", view=view, sequence=sequence, event=event, error=why)
         case {"type": "said", "view": str(view), "sequence": int(sequence)}:
-            answer, why = _tried(log.said_at, sequence)
+            answer, why = _result_or_error(log.said_at, sequence)
             request_sequence, parts = answer or (0, [])
             return SaidAnswer(type="said", view=view, sequence=sequence, asked=request_sequence, parts=parts, error=why)
     return None
 
 
-def _tried(read: Callable[[int], T], sequence: int) -> tuple[T | None, str]:
+def _result_or_error(read: Callable[[int], T], sequence: int) -> tuple[T | None, str]:
     try:
         return read(sequence), ""
     except (IndexError, DivebookError) as error:
@@ -143,7 +155,8 @@ def _tried(read: Callable[[int], T], sequence: int) -> tuple[T | None, str]:
 
 
 def view_of(state: ExecutionState) -> StateView:
-    """Return a state as plain JSON of bounded size."""
+    """Convert the state of an execution to JSON data of limited size."""
+    # One budget for the whole state: the first values are shown best.
     budget = Budget(MAX_VALUES)
     return StateView(
         sequence=state.last_sequence,
@@ -159,7 +172,8 @@ def view_of(state: ExecutionState) -> StateView:
 
 
 def shown_paths(state: ExecutionState) -> Sequence[PathState]:
-    """Return the active paths and the newest ended ones, in the order in which they started."""
+    """Return at most `MAX_PATHS` paths in the order of their start: the active paths, then the newest ended paths."""
+    # Active paths take precedence, because a run with many items has thousands of ended paths.
     active = state.active_paths()[:MAX_PATHS]
     names = {path.id for path in active}
     over = sorted((path for path in state.paths.values() if path.id not in names), key=lambda path: path.number)
@@ -168,7 +182,10 @@ def shown_paths(state: ExecutionState) -> Sequence[PathState]:
 
 
 def path_cell(path: PathState, shared: Mapping[str, Any]) -> PathView:
-    """Return the recorded data of a path; `shared` are the variables that need not be repeated."""
+    """Return the recorded data of a path.
+
+    Its variables are omitted if they equal `shared`, the variables of the execution.
+    """
     return PathView(
         id=path.id,
         status=path.status,
@@ -183,13 +200,16 @@ def path_cell(path: PathState, shared: Mapping[str, Any]) -> PathView:
 def path_view(
     cell: PathView, text: Callable[[str], str], values: Callable[[Mapping[str, Any]], dict[str, Any]]
 ) -> PathView:
-    """Return a path as plain JSON; `text` and `values` shorten or redact its texts and values."""
+    """Convert the data of a path to JSON data.
+
+    The functions `text` and `values` shorten or redact its texts and variables.
+    """
     variables = None if cell["variables"] is None else values(cell["variables"])
     return PathView(**{**cell, "variables": variables, "error": text(cell["error"])})
 
 
 def pending_view(question: Question, text: Callable[[str], str]) -> PendingView:
-    """Return an open question as plain JSON."""
+    """Convert an open question to JSON data; `text` is a function that shortens or redacts texts."""
     return PendingView(
         interrupt_id=question.id,
         kind=question.kind,
@@ -200,7 +220,7 @@ def pending_view(question: Question, text: Callable[[str], str]) -> PendingView:
 
 
 def detail_of(event: Event, data: Any) -> DetailEvent:
-    """Return an event with its data, which must be ready to be shown."""
+    """Return an event in the form that views show, with data that is already shortened or redacted."""
     return DetailEvent(sequence=event.sequence, event_type=event.event_type, recorded_us=event.recorded_at, data=data)
 
 
@@ -209,7 +229,7 @@ def _cut(text: str) -> str:
 
 
 def block_of(events: Sequence[Event], texts: Iterable[str], origin_us: int, first: int) -> EventBlock:
-    """Return events as columns; `texts` are their summaries."""
+    """Convert events to columns; `texts` contains the short text of each event (`summary_of`)."""
     names = BlockNames()
     place = names.place
     block = EventBlock(
@@ -228,10 +248,10 @@ def block_of(events: Sequence[Event], texts: Iterable[str], origin_us: int, firs
 
 
 def summary_of(event: Event) -> str:
-    """Return a few words that distinguish an event from others."""
+    """Return a short text that distinguishes an event from others: changed variables, operation, error, ..."""
     if isinstance(event.data, StateMutated):
         return ", ".join(change.key for change in event.data.mutations)
     if isinstance(event.data, OperationStarted):
         return f"{event.data.operation_type} {event.data.name or ''}".rstrip()
-    values = (getattr(event.data, name, None) for name in _TELLING)
+    values = (getattr(event.data, name, None) for name in _SUMMARY_FIELDS)
     return next((value for value in values if isinstance(value, str) and value), "")

@@ -1,7 +1,7 @@
-"""Current variables and changed files of an execution for views.
+"""Current variables and changed files of an execution, in the form that views show.
 
-Values are shown with type, size and a short text, tables with their first rows. Large values are never traversed as a
-whole. Values in a log never change, so the view of a value is cached as long as the variable has it.
+A value is shown with its type, its size and a short text, a table with its first rows. Large values are never traversed
+completely. Recorded values never change, so the shown form of a value is cached as long as the variable has the value.
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ from divebook.workspace.snapshots.tree import FileDiff, Tree, changes_between, d
 
 MOST_VARIABLES = 200
 HEAD = 5
-"""Rows of a table that are shown."""
+"""Maximum number of rows of a table that are shown."""
 MOST_COLUMNS = 20
 CELL = 60
 LARGEST = 50_000_000
-"""Bytes of a table whose first rows are read."""
+"""Maximum size in bytes of a table whose first rows are read."""
 TEXT = 2_000
-"""Characters of one value."""
+"""Maximum number of characters of one shown value."""
 MOST_PARTS = 20
-"""Parts of a list or mapping that are shown."""
+"""Maximum number of entries of a list or mapping that are shown."""
 DEEPEST = 4
-"""Levels of nested values that are shown."""
+"""Maximum number of levels of nested values that are shown."""
 INPUT = "input"
 
 
 class _Variable(NamedTuple):
-    """A variable or input of an execution."""
+    """A variable or input of an execution, with its value and the step that sets it."""
 
     name: str
     source: str
-    """The step that set it last, or the first step that will set it; ``input`` for an input."""
+    """Name of the step that set the variable last, or of the first step that will set it; ``input`` for an input."""
     value: Any = None
     is_set: bool = True
 
 
 class Setters:
-    """The step that set each variable last, according to the log; only steps that people see."""
+    """The step that set each variable last, according to the log. Steps that are hidden from people are ignored."""
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self.steps: dict[str, str] = {}
@@ -65,7 +65,7 @@ class Setters:
             self.take(event)
 
     def take(self, event: Event) -> None:
-        """Apply the next event."""
+        """Update the steps with the next event of the log."""
         if not event.step:
             self._hidden |= hidden_steps(event.data)
         elif isinstance(event.data, StateMutated) and event.step not in self._hidden:
@@ -73,20 +73,20 @@ class Setters:
 
 
 class VariableReader:
-    """Converter of the variables of one execution to views, with a cache."""
+    """Converter of the inputs and variables of one execution to the form that views show, with a cache."""
 
     def __init__(self, workflow: Workflow, redactor: Redactor) -> None:
         self._steps = {step.store: step.name for step in reversed(visible_steps(workflow)) if step.store}
         self._redactor = redactor
-        self._known: dict[tuple[str, str], tuple[Any, VariableView]] = {}
+        self._cache: dict[tuple[str, str], tuple[Any, VariableView]] = {}
 
     def of(self, state: ExecutionState, setters: Setters) -> list[VariableView]:
-        """Return the views of inputs and variables, and of those that steps will set."""
-        before = self._known
-        self._known = {}
-        return [self._view(variable, before) for variable in islice(self._named(state, setters), MOST_VARIABLES)]
+        """Return all inputs and variables, including variables that a step has not set yet."""
+        before = self._cache
+        self._cache = {}
+        return [self._view(variable, before) for variable in islice(self._variables_of(state, setters), MOST_VARIABLES)]
 
-    def _named(self, state: ExecutionState, setters: Setters) -> Iterator[_Variable]:
+    def _variables_of(self, state: ExecutionState, setters: Setters) -> Iterator[_Variable]:
         yield from (_Variable(name, INPUT, value) for name, value in state.inputs.items())
         for name in dict.fromkeys([*reversed(self._steps), *sorted(state.variables)]):
             source = setters.steps.get(name) or self._steps.get(name, "")
@@ -95,14 +95,14 @@ class VariableReader:
     def _view(self, variable: _Variable, before: Mapping[tuple[str, str], tuple[Any, VariableView]]) -> VariableView:
         key = variable.source, variable.name
         entry = before.get(key)
-        view = (
-            entry[1] if entry is not None and variable.is_set and entry[0] is variable.value else self._made(variable)
-        )
+        # The same object has the same view, because recorded values never change.
+        is_cached = entry is not None and variable.is_set and entry[0] is variable.value
+        view = entry[1] if entry is not None and is_cached else self._new_view(variable)
         if variable.is_set:
-            self._known[key] = variable.value, view
+            self._cache[key] = variable.value, view
         return view
 
-    def _made(self, variable: _Variable) -> VariableView:
+    def _new_view(self, variable: _Variable) -> VariableView:
         name = one_line(variable.name, CELL)
         source = one_line(variable.source, CELL)
         view = VariableView(name=name, source=source, type="", size="", text="", columns=[], rows=[], total=0)
@@ -132,7 +132,10 @@ class VariableReader:
 
 
 def shorter(views: Iterable[VariableView], characters: int) -> list[VariableView]:
-    """Return views with about `characters` characters of text in total; later views have only name, type and size."""
+    """Limit the total text of variables to about `characters` characters.
+
+    As soon as the limit is reached, further variables have only a name, a type and a size.
+    """
     short = []
     room = characters
     for view in views:
@@ -142,7 +145,8 @@ def shorter(views: Iterable[VariableView], characters: int) -> list[VariableView
 
 
 def type_of(value: Any) -> str:
-    """Return the type of a recorded value in a word: ``text``, ``list``, ``DataFrame``, the name of a class.
+    """Return the type of a recorded value in one or a few words: ``text``, ``list``, ``DataFrame``, the name of a
+    class.
 
     >>> type_of("site-packages"), type_of([]), type_of(True), type_of(2.5)
     ('text', 'list', 'yes or no', 'number')
@@ -168,20 +172,21 @@ def type_of(value: Any) -> str:
 
 
 def size_of(value: Any) -> str:
-    """Return the size of a value: characters of a text, parts of a list, rows and columns of a table."""
+    """Return the size of a value as text: characters of a string, entries of a list, rows and columns of a table."""
     if isinstance(value, Arrow):
         return " x ".join(f"{length:,}" for length in value.shape)
     return f"{len(value):,}" if isinstance(value, str | list | tuple | Mapping) else ""
 
 
 def len_of(value: Any) -> int:
-    """Return the number of rows of a table."""
+    """Return the number of rows of a table or list."""
     return int(value.shape[0]) if isinstance(value, Arrow) else len(value)
 
 
 def _head(value: Any) -> list[Mapping[str, Any]]:
     """Return the first rows of a table or of a list of records; an empty list for other values."""
     if isinstance(value, Arrow) and len(value.shape) == 2:
+        # The size is estimated before anything is decoded.
         if value.least_bytes() > LARGEST:
             raise ValueError(f"it has more than {LARGEST // 1_000_000} MB")
         return [row for row in value.head(HEAD) if isinstance(row, Mapping)]
@@ -194,7 +199,8 @@ def _head(value: Any) -> list[Mapping[str, Any]]:
 def _short(value: Any, depth: int) -> Any:
     """Return the beginning of a value as plain data.
 
-    Lists and mappings have at most `MOST_PARTS` parts and `depth` levels; the rest is replaced by a count or by ``…``.
+    Lists and mappings are limited to `MOST_PARTS` entries and `depth` levels. Omitted entries are replaced by their
+    number or by ``…``.
     """
     match value:
         case str():
@@ -228,7 +234,11 @@ def _and_more(parts: list[Any], whole: int) -> list[Any]:
 
 
 def _is_nested(value: Any) -> bool:
-    parts: Iterable[Any] = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    parts: Iterable[Any] = ()
+    if isinstance(value, Mapping):
+        parts = value.values()
+    elif isinstance(value, list):
+        parts = value
     return any(isinstance(part, Mapping | list) and part for part in parts)
 
 
@@ -238,17 +248,17 @@ def _is_nested(value: Any) -> bool:
 MOST_FILES = 500
 MOST_POINTS = 200
 LONGEST = 50_000
-"""Characters of one difference."""
+"""Maximum number of characters of the difference of one file."""
 MOST_CHARACTERS = 200_000
-"""Characters of all differences."""
+"""Maximum number of characters of all differences."""
 
 
 class _Point(NamedTuple):
-    """An event that changed the files of a workspace."""
+    """An event that changed the files of a workspace, with the changes that it records."""
 
     sequence: int
     files: Manifest
-    told: str
+    label: str
     left_out: Sequence[Mapping[str, str]]
 
 
@@ -260,22 +270,23 @@ class _Changes(TypedDict):
 
 
 class FilesReader:
-    """Converter of the changed files of one execution to views; each event is read once."""
+    """Converter of the changed files of one execution to the form that views show. Each event is read once."""
 
     def __init__(self, execution: Execution, redactor: Redactor) -> None:
         self._execution = execution
         self._redactor = redactor
-        self._known: dict[str, tuple[int, Tree, Tree]] = {}
-        """By workspace: the last event that was read, the original files, and the files at that event."""
-        self._made: dict[str, tuple[str, WorkspaceView]] = {}
-        """By workspace: the digest of its files, and their view."""
+        self._cache: dict[str, tuple[int, Tree, Tree]] = {}
+        """For each workspace: the last event that was read, the original files, and the files at this event."""
+        self._views_by_workspace: dict[str, tuple[str, WorkspaceView]] = {}
+        """For each workspace: the digest of its files, and the files in the form that views show."""
         self._points: dict[str, list[_Point]] = {}
-        """By workspace: the events that changed its files, the oldest first."""
+        """For each workspace: the events that changed its files, the oldest first."""
 
     def of(self, at: int = 0, since: int = 0) -> list[WorkspaceView]:
-        """Return the changes of each workspace by an event, or by now; workspaces without current changes are omitted.
+        """Return the changed files of each workspace as of the event `at` (0: now).
 
-        With `since` the changes between that event, which may be earlier or later, and `at`.
+        With `since`, return the differences between the event `since` and the event `at`; `since` may be later than
+        `at`. Workspaces whose files are now unchanged are omitted.
         """
         held = [(name, held) for name, held in sorted(self._execution.state.workspaces.items()) if held.tree]
         views = [self._of_now(name, one) for name, one in held]
@@ -283,11 +294,11 @@ class FilesReader:
         return [self._of_then(view, at, since) for view in now] if at or since else now
 
     def _of_now(self, name: str, held: HeldWorkspace) -> WorkspaceView:
-        entry = self._made.get(name)
+        entry = self._views_by_workspace.get(name)
         if entry is None or entry[0] != held.tree:
             first, now = self._trees(name, held)
             points = self._points[name]
-            latest = [FilesPoint(sequence=point.sequence, told=point.told) for point in points[1:][-MOST_POINTS:]]
+            latest = [FilesPoint(sequence=point.sequence, told=point.label) for point in points[1:][-MOST_POINTS:]]
             view = WorkspaceView(
                 name=name,
                 kind=held.kind,
@@ -296,7 +307,7 @@ class FilesReader:
                 left_out=_left_out(points[-1]),
                 points=[*latest[::-1], FilesPoint(sequence=points[0].sequence, told="begin")],
             )
-            entry = self._made[name] = held.tree or "", cast("WorkspaceView", self._redactor.value(view))
+            entry = self._views_by_workspace[name] = held.tree or "", cast("WorkspaceView", self._redactor.value(view))
         return entry[1]
 
     def _of_then(self, now: WorkspaceView, at: int, since: int) -> WorkspaceView:
@@ -322,37 +333,37 @@ class FilesReader:
     def _trees(self, name: str, held: HeldWorkspace) -> tuple[Tree, Tree]:
         """Return the original and the current files of a workspace.
 
-        Events are linked backwards by `previous`. The loop follows the links from the current event to the last one
-        that was read before.
+        The events that change a workspace form a linked list: `previous` is the number of the preceding event. The loop
+        follows the list from the newest event back to the last event that was read earlier.
         """
-        until, first, now = self._known.get(name, (0, None, None))
-        news: list[_Point] = []
+        until, first, now = self._cache.get(name, (0, None, None))
+        new_points: list[_Point] = []
         at: int | None = held.at
         while at and at > until:
             (event,) = self._execution.store.read(self._execution.id, at - 1, 1)
             data = event.data
             assert isinstance(data, catalog.WorkspaceOpened | catalog.FilesChanged)  # noqa: S101 - `held.at` counts one
-            news.append(_Point(at, data.files or (), _change_label(data), data.problems or ()))
+            new_points.append(_Point(at, data.files or (), _change_label(data), data.problems or ()))
             at = data.previous if isinstance(data, catalog.FilesChanged) else None
-        news.reverse()
-        manifests = [point.files for point in news]
-        self._points.setdefault(name, []).extend(news)
+        new_points.reverse()
+        manifests = [point.files for point in new_points]
+        self._points.setdefault(name, []).extend(new_points)
         if first is None or now is None:
             first = tree_of(manifests[:1])
             now = tree_of(manifests)
         else:
             now = changed_tree(now.entries, manifests)
-        self._known[name] = held.at, first, now
+        self._cache[name] = held.at, first, now
         return first, now
 
 
 def _until(points: list[_Point], sequence: int) -> list[_Point]:
-    """Return the points up to an event, at least the first one."""
+    """Return the changes up to an event; at least the first change."""
     return [point for point in points if point.sequence <= sequence] or points[:1]
 
 
 def _change_label(data: catalog.WorkspaceOpened | catalog.FilesChanged) -> str:
-    """Return a short text about the changes of an event."""
+    """Return a short text about the files that an event changed: ``calc.py and 2 more``."""
     changes = data.changes or () if isinstance(data, catalog.FilesChanged) else ()
     if not changes:
         return ""
@@ -386,7 +397,9 @@ def _views(diffs: Sequence[FileDiff], protected: Collection[str]) -> list[FileVi
 
 
 def within(views: Iterable[WorkspaceView], most: int) -> list[WorkspaceView]:
-    """Return views for a saved notebook, with at most `most` characters of differences; longer ones are omitted."""
+    """Limit the differences of files in a saved notebook to `most` characters in total; longer differences are
+    omitted.
+    """
     room = most
     short = []
     for view in views:

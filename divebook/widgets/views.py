@@ -1,7 +1,8 @@
-"""Widgets and comms that show executions in a browser.
+"""Jupyter widgets and comms that show executions in a browser.
 
-Frames come from a publisher (`divebook.widgets.publisher`). Intents of a person are carried out by `Intents`.
-`ViewModel` joins both. Its second base class transports messages: a widget (`CleanWidget`) or a comm (`Comm`).
+A publisher (`divebook.widgets.publisher`) sends frames, which are messages with changes. `Intents` carries out intents,
+which are commands of a person in a view. `ViewModel` connects both with the views. It has a second base class that
+transports the messages: a widget (`CleanWidget`) or a comm of the kernel (`Comm`).
 """
 
 from __future__ import annotations
@@ -63,10 +64,10 @@ from divebook.widgets.stepping import Steppable, SteppedLog, reply_of
 
 
 class Comm:
-    """A comm of the kernel; messages on it are redacted."""
+    """A comm (message channel) of the kernel. Its messages are redacted."""
 
     target: ClassVar[str]
-    """Name by which the extension recognizes the comm."""
+    """Target name of the comm, by which the JupyterLab extension recognizes it."""
 
     def __init__(self) -> None:
         from comm import create_comm
@@ -74,11 +75,11 @@ class Comm:
         self.comm = create_comm(target_name=self.target)
 
     def send(self, content: Mapping[str, Any], buffers: Any = None) -> None:
-        """Send a redacted message to all pages."""
+        """Redact a message and send it to all pages."""
         self.comm.send(data=shared().value(content), buffers=buffers)
 
     def on_msg(self, callback: Callable[[object, Any, object], None]) -> None:
-        """Call a function with each message of a page, with the arguments that widgets pass."""
+        """Call a function with each message of a page. The arguments are the same as for messages of widgets."""
         self.comm.on_msg(lambda message: callback(self, message["content"]["data"], message.get("buffers")))
 
     def close(self) -> None:
@@ -94,7 +95,7 @@ class Comm:
 
 
 REMEMBERED = 1000
-"""Intents whose outcome is remembered."""
+"""Number of intents whose acknowledgement is remembered."""
 
 
 Intent: TypeAlias = AnswerGiven | Steering | RunsWish | TakingOver
@@ -114,26 +115,31 @@ def _refuse_files(wish: TakingOver) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """Functions that carry out intents, called on a separate thread; an error of divebook becomes a refusal."""
+    """Functions that carry out the commands that a person gives in a view.
+
+    They are called on a separate thread. A `DivebookError` is sent to the view as a refusal.
+    """
 
     answer: Callable[[str, Any], object]
-    """Takes the question's id and the response. `AnswerKeptError`: the answer is stored, but the run is blocked."""
+    """Answers a question; the arguments are its id and the response. If the answer is stored, but the run is blocked,
+    the function raises `AnswerKeptError`.
+    """
     pause: Callable[[], object] = _refuse
     resume: Callable[[], object] = _refuse
     cancel: Callable[[], object] = _refuse
     plan: Callable[[], str] = field(default=_refuse, kw_only=True)
-    """Returns what `fix` would do if a person must confirm it; makes no call."""
+    """Returns a text about the effect of `fix` if a person must confirm it, else an empty string; makes no calls."""
     fix: Callable[[], object] = field(default=_refuse, kw_only=True)
-    """Continues after a failure with the current definitions."""
+    """Continues a failed run with the current definitions."""
     again: Callable[[], object] = field(default=_refuse, kw_only=True)
-    """Starts a new run with the inputs of a failed one."""
+    """Starts a new run with the inputs of a failed run."""
     wish: Callable[[RunsWish], object] = field(default=_refuse_wish, kw_only=True)
     take_over: Callable[[TakingOver], str] = field(default=_refuse_files, kw_only=True)
-    """Writes changed files into the folder that they were copied from; returns a text about the result."""
+    """Writes changed files into the folder that their workspace is a copy of; returns a text about the result."""
 
 
 class Intents:
-    """Executor of intents, one after the other on a separate thread; acknowledges them from any thread."""
+    """Executor of the intents (commands) of a person: one after the other on a separate thread, each acknowledged."""
 
     def __init__(
         self, handlers: Handlers, acknowledge: Callable[[Ack], None], executor: Executor | None = None
@@ -144,7 +150,7 @@ class Intents:
         self._outcomes: OrderedDict[str, Ack | None] = OrderedDict()
 
     def take(self, intent: Intent) -> None:
-        """Execute a new intent; acknowledge a repeated one again if it is done."""
+        """Execute a new intent. For an intent that was already executed, send its acknowledgement again."""
         identity = intent["id"]
         if identity not in self._outcomes:
             self._remember(identity, None)
@@ -192,17 +198,20 @@ MessageToBrowser: TypeAlias = ToBrowser | ReplayToBrowser | InboxToBrowser | Off
 
 
 def answer_while_busy(comm: object) -> None:
-    """Make ipykernel 7.4 deliver messages while a cell blocks the main thread.
+    """Make ipykernel 7.4 deliver messages to the main thread's comms while a cell blocks the main thread.
 
-    It routes messages to the shell that sent last, the busy one. Without that memory they go to the front end's
-    subshell.
+    ipykernel routes messages to the shell that sent last, which is the busy main shell. Without this memory it routes
+    them to the subshell of the front end.
     """
     if hasattr(comm, "_reply_subshell_for"):
         comm._reply_subshell_for = None  # noqa: SLF001 - there is no public way; kernels without it need none
 
 
 class ViewModel:
-    """Follower of a publisher that sends its frames to views, and passes intents of the views to handlers."""
+    """Kernel side of a view: it sends the frames of a publisher to the browser, and handles messages of the browser.
+
+    A frame is a message with all changes since the previous frame. Commands of a person go to `handlers`.
+    """
 
     # Provided by the other base class: a widget (`CleanWidget`) or a comm (`Comm`).
     comm: Any
@@ -218,9 +227,9 @@ class ViewModel:
         self._audience = Audience(clock)
         self._is_retired = False
         self.greeted = threading.Event()
-        """Set once a browser shows the view and its messages arrive."""
+        """Set as soon as a browser shows the view and its first message has arrived."""
         self.is_hosted = False
-        """True if a page shows the saved form of the view after its model is gone."""
+        """True if the page can show the saved form of the view after the view is closed."""
         self._on_hosted: Callable[[], None] = lambda: None
         super().__init__()
         answer_while_busy(self.comm)
@@ -228,21 +237,26 @@ class ViewModel:
         self._attach()
 
     def when_hosted(self, callback: Callable[[], None]) -> None:
-        """Call a function once a page hosts the view, at once if one does already; on the publisher's thread."""
+        """Call a function as soon as a page reports that it can show the saved form of the view (`Hosted`).
+
+        If a page has reported so already, the function is called at once. It is called on the publisher's thread.
+        """
         self._on_hosted = callback
         if self.is_hosted:
             self._publisher.post(callback, urgent=True)
 
     def retire(self) -> None:
-        """Close as soon as no page shows the view. Pages that were loaded later do not learn that their output was
-        replaced.
+        """Close the view as soon as no page shows it.
+
+        A view whose output was replaced is not closed at once: pages that were loaded later do not learn of the
+        replacement.
         """
         self._is_retired = True
         if not self._audience:
             self.close()
 
     def close(self) -> None:
-        """Stop following, and remove the view from the page."""
+        """Stop following the publisher, and remove the view from the page."""
         self._detach()
         super().close()  # type: ignore[misc]  # of the class beside it
 
@@ -250,7 +264,7 @@ class ViewModel:
         self._detach = self._publisher.add(self._on_frame, self._on_heartbeat, self.close)
 
     def follow(self, publisher: Publisher[Any]) -> None:
-        """Follow another publisher; open views start again."""
+        """Show the data of another publisher. Open views get a new `Welcome`."""
         self._detach()
         self._publisher = publisher
         self._attach()
@@ -260,14 +274,14 @@ class ViewModel:
     # --- to the browser, on the publisher's thread -------------------------------------------------------------------
 
     def _on_frame(self, frame: Any) -> int:
-        """Send a frame if a view is open; return the number of messages."""
+        """Send a frame (a message with changes) if at least one view is open; return the number of messages."""
         if not self._audience:
             return 0
         self.send(frame)
         return 1
 
     def _on_heartbeat(self) -> None:
-        """Remove views that left without a message."""
+        """Remove views that have sent no message for a long time."""
         self._audience.expire()
         if self._is_retired:
             self.retire()
@@ -278,10 +292,10 @@ class ViewModel:
     # --- from the browser, on whatever thread the kernel likes -------------------------------------------------------
 
     def _receive(self, _widget: object, message: Mapping[str, Any], _buffers: object) -> None:
-        """Handle a message of a page.
+        """Handle a message from a page.
 
-        Invalid messages are refused. Messages about a view (``hello``, ``alive``, ``bye``) update the audience.
-        Intents go to `Intents`, which acknowledges them. Other messages are queries of one view (`_look_up`).
+        Invalid messages are refused. Messages about the state of a view (``hello``, ``alive``, ``bye``) update the
+        audience. Intents go to `Intents`, which acknowledges them. All other messages are queries (`_look_up`).
         """
         wrong = refusal(message, ToKernel)
         if wrong is not None:
@@ -316,7 +330,9 @@ class ViewModel:
         self._reply(lambda: self._publisher.feed.welcome(view, since), urgent=True)
 
     def _look_up(self, request: Mapping[str, Any]) -> None:
-        """Answer a query of one view; subclasses add the queries that they support."""
+        """Answer a query of one view. This method refuses all queries; subclasses answer the queries that they
+        support.
+        """
         self._refuse(request, f"this view takes no messages of the type {request['type']!r}")
 
 
@@ -324,14 +340,14 @@ class ViewModel:
 
 
 HOSTED_VIEW = "application/vnd.divebook.view+json"
-"""Type of an output with a view that JupyterLab's extension shows: the view, or after its model is gone another form of
-the same output (``widgets/src/lab/host.ts``).
+"""MIME type of an output that JupyterLab's extension shows: the live view, or its saved form after the view is closed
+(``widgets/src/lab/host.ts``).
 """
 STATIC = Path(__file__).parent / "static"
 
 
 def built(name: str) -> str:
-    """Return a file of the built front end."""
+    """Return the text of a file of the built front end."""
     path = STATIC / name
     if not path.exists():
         raise SetupError(f"{path} is missing: build the front end with `python widgets/frontend.py build`")
@@ -339,24 +355,24 @@ def built(name: str) -> str:
 
 
 def bundle_of(view: str, name: BundleName) -> Bundle:
-    """Return a part of the front end."""
+    """Return the code of a part of the front end as a message."""
     return Bundle(type="bundle", view=view, name=name, script=built(f"{name}.js"))
 
 
 class CleanWidget(anywidget.AnyWidget):
-    """A widget whose messages are redacted; only code of divebook is sent unredacted."""
+    """A widget whose messages are redacted. Code of the front end is sent unchanged."""
 
     def send(self, content: Any, buffers: Any = None) -> None:
-        """Send a redacted message to the browser."""
+        """Redact a message and send it to the browser."""
         is_code = content["type"] == "bundle"  # a secret that is a word of it would break it
         super().send(content if is_code else shared().value(content), buffers)
 
 
 class FollowingView(ViewModel, CleanWidget):
-    """A widget that follows a publisher."""
+    """A widget that shows the data of a publisher."""
 
     bundle: ClassVar[str]
-    """Name of its files."""
+    """Name of the script and style files of the widget."""
 
     @property
     def _esm(self) -> str:
@@ -367,7 +383,7 @@ class FollowingView(ViewModel, CleanWidget):
         return built(f"{self.bundle}.css")
 
     def close(self) -> None:
-        """Stop following, and remove the view from the page."""
+        """Stop following the publisher, and remove the view from the page."""
         layout = self.layout  # a widget of its own, with a comm of its own
         super().close()
         layout.close()
@@ -380,21 +396,21 @@ class FollowingView(ViewModel, CleanWidget):
 
 
 MAX_PENDING = 20
-"""Questions in the snapshot."""
+"""Maximum number of questions in the snapshot."""
 
 
 class LiveView(FollowingView):
-    """Live view of one execution."""
+    """Live view of one execution as a widget."""
 
     bundle = "live"
     snapshot = traitlets.Dict().tag(sync=True)
-    """Status and pending questions, which a view shows until it is welcomed."""
+    """Status and open questions. A view shows them until it gets a `Welcome`."""
 
     def __init__(
         self, publisher: Publisher[Feed], handlers: Handlers, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._feed = publisher.feed
-        self._asked: dict[str, QuestionView] = {}
+        self._questions: dict[str, QuestionView] = {}
         self._moved: Callable[[Publisher[Feed]], None] = lambda _: None
         self._stepped: SteppedLog | None = None
         super().__init__(publisher, handlers, clock)
@@ -402,21 +418,21 @@ class LiveView(FollowingView):
     def follow(self, publisher: Publisher[Feed]) -> None:
         """Show another execution."""
         self._feed = publisher.feed
-        self._asked = {}
+        self._questions = {}
         super().follow(publisher)
         self._moved(publisher)
 
     def when_moved(self, callback: Callable[[Publisher[Feed]], None]) -> None:
-        """Call a function when the view shows another execution."""
+        """Call a function with the new publisher each time the view shows another execution."""
         self._moved = callback
 
     def _on_frame(self, delta: Delta) -> int:
         sent = super()._on_frame(delta)
-        self._asked.update((question["interrupt_id"], question) for question in delta["questions"])
+        self._questions.update((question["interrupt_id"], question) for question in delta["questions"])
         return sent + self._take_snapshot(delta["header"])
 
     def _take_snapshot(self, header: Header) -> int:
-        pending = [question for question in self._asked.values() if question["status"] == "pending"][:MAX_PENDING]
+        pending = [question for question in self._questions.values() if question["status"] == "pending"][:MAX_PENDING]
         snapshot = shared().value({"status": header["status"], "workflow": header["workflow"], "pending": pending})
         if snapshot == self.snapshot:
             return 0
@@ -424,9 +440,10 @@ class LiveView(FollowingView):
         return 1
 
     def _look_up(self, request: Mapping[str, Any]) -> None:
-        """Answer a query about the execution: conversations, variables, files, bundles, ranges, details and replay.
+        """Answer a query about the execution: conversation, variables, files, bundle, spans, events of a span, or
+        replay.
 
-        Queries that need the feed run on the publisher's thread.
+        All queries are answered on the publisher's thread.
         """
         feed = self._feed
         match request:
@@ -448,7 +465,7 @@ class LiveView(FollowingView):
                 self._reply(lambda: self._step(request), urgent=True)
 
     def _step(self, request: Mapping[str, Any]) -> ReplayToBrowser:
-        """Answer a message of a replay inside the view, about the current execution."""
+        """Answer a message of the replay inside the live view."""
         source = self._feed.source
         name = source.header()["execution_id"]
         if self._stepped is None or self._stepped.positions.execution_id != name:
@@ -460,9 +477,9 @@ class LiveView(FollowingView):
 
 
 class InboxFollower(ViewModel):
-    """Follower of the open questions, which also takes answers; without an open view it reads nothing.
+    """Kernel side of a view of the open questions, which also takes answers.
 
-    `on_change` is called after each frame, on the publisher's thread.
+    It reads the store only while a view is open. `on_change` is called after each frame, on the publisher's thread.
     """
 
     def __init__(
@@ -503,13 +520,13 @@ class InboxFollower(ViewModel):
 
 
 class InboxComm(InboxFollower, Comm):
-    """Comm for the notifications, the status bar and the notebook tabs of JupyterLab."""
+    """Comm that sends the open questions to JupyterLab's notifications, status bar and notebook tabs."""
 
     target = "divebook.inbox"
 
 
 class InboxView(InboxFollower, FollowingView):
-    """Widget with the open questions."""
+    """Widget that shows the open questions of a store."""
 
     bundle = "inbox"
 
@@ -520,7 +537,9 @@ class InboxView(InboxFollower, FollowingView):
 
 
 class RunsFollower(InboxFollower):
-    """Follower of the list of executions and of the open questions; without an open view it reads nothing.
+    """Kernel side of a view of the list of executions and of the open questions.
+
+    It reads the store only while a view is open.
 
     Parameters
     ----------
@@ -570,19 +589,19 @@ class RunsFollower(InboxFollower):
 
 
 class RunsView(RunsFollower, FollowingView):
-    """Widget with the executions of a store."""
+    """Widget that shows the list of the executions of a store."""
 
     bundle = "runs"
 
 
 class RunsComm(RunsFollower, Comm):
-    """Comm for the side panel of JupyterLab."""
+    """Comm that sends the list of executions to JupyterLab's side panel."""
 
     target = "divebook.runs"
 
 
 class RunCommands:
-    """Commands of a person for executions of a list."""
+    """Execution of the commands that a person gives to executions of the list: open, resume, cancel, tag, ..."""
 
     def __init__(self, feed: RunsFeed, show: Callable[[str | None], None] | None) -> None:
         self._feed = feed
@@ -593,9 +612,9 @@ class RunCommands:
         return self._feed.environment
 
     def carry_out(self, wish: RunsWish) -> None:
-        """Apply a command to each execution.
+        """Apply a command to each selected execution.
 
-        Executions that refuse it do not stop the others. The error at the end lists them.
+        If an execution refuses the command, the others still get it. An error at the end lists all refusals.
         """
         command = wish["command"]
         names = wish["executions"]
@@ -617,7 +636,7 @@ class RunCommands:
         self._feed.refresh(())
 
     def _tried(self, execution_id: str, wish: RunsWish) -> str | None:
-        """Apply a command to one execution; return the error text, or None."""
+        """Apply a command to one execution; return the text of the error, or None if the command was accepted."""
         try:
             self._do(execution_id, wish)
         except DivebookError as error:
@@ -640,7 +659,7 @@ class RunCommands:
 
 
 class OfferFeed:
-    """Feed of an offer, which never changes."""
+    """Feed of an `Offer`, which never changes."""
 
     has_news = False
 
@@ -648,22 +667,22 @@ class OfferFeed:
         self.offer = offer
 
     def frame(self) -> None:
-        """Return None, because nothing changes."""
+        """Return None, because an offer never changes."""
 
     def request_refresh(self) -> None:
-        """Skip the refresh, because nothing changes."""
+        """Skip the refresh, because an offer never changes."""
 
     def subscribe(self, _wake: Callable[[], None]) -> Callable[[], None]:
-        """Return a function that does nothing."""
+        """Return a function that does nothing, because an offer never changes."""
         return self.request_refresh
 
     def welcome(self, view: str, _since: int) -> Offer:
-        """Return the offer for one view."""
+        """Return the offer as a message to one view."""
         return Offer(**{**self.offer, "view": view})
 
 
 class OfferView(FollowingView):
-    """Widget with an offer as buttons.
+    """Widget that shows an offer of several actions as buttons.
 
     Parameters
     ----------
@@ -689,18 +708,20 @@ class OfferView(FollowingView):
 
 
 AT_ONCE = 100_000
-"""Events of a log that is read while the page waits, which takes about a second; a longer log is read in the
-background.
+"""Maximum number of events of a log that is read while the page waits, which takes about a second. A longer log is read
+in the background.
 """
 MOST_PICTURED = 1_000_000
-"""Events of a log with timeline and graph: reading them takes about 15 s of processor time."""
+"""Maximum number of events of a log that is shown with timeline and graph. Reading them takes about 15 s of CPU
+time.
+"""
 MOST_SPANS = 100_000
-"""Spans that a page gets; of more, spans that are spread over the run."""
+"""Maximum number of spans that a page gets. If there are more, the sent spans are spread over the run."""
 THREAD = "divebook-picture"
 
 
 class ReplayPictures:
-    """Timeline and graph beside a replay.
+    """Data of the timeline and graph beside a replay.
 
     Parameters
     ----------
@@ -713,19 +734,24 @@ class ReplayPictures:
 
     @classmethod
     def of(cls, source: Callable[[], Source]) -> ReplayPictures:
-        """Return the pictures of a log as far as it goes at each query; without spans if it is too long."""
-        aside = _BackgroundReader(source)
+        """Return an object that reads the current log at each query.
+
+        For a log of more than `MOST_PICTURED` events the answers contain no spans.
+        """
+        background_reader = _BackgroundReader(source)
 
         def welcome(view: str) -> Welcome | None:
             total = source().total()
             at_once = total <= AT_ONCE or total > MOST_PICTURED
-            answer = _read(source()) if at_once else aside.read(view, total)
+            answer = _read(source()) if at_once else background_reader.read(view, total)
             return None if answer is None else {**answer, "view": view}
 
         return cls(welcome)
 
     def reply(self, message: Mapping[str, Any]) -> PictureToBrowser | None:
-        """Return the answer to a message; None for other messages, and while the answer is being made."""
+        """Return the answer to a message of a page; None for messages of other types, and while the answer is still
+        being made.
+        """
         match message:
             case {"type": "picture", "view": str(view)}:
                 return self._welcome(view)
@@ -735,32 +761,38 @@ class ReplayPictures:
 
 
 class _BackgroundReader:
-    """Background reader of a long log, once for all pages unless the log has grown."""
+    """Reader of a long log on a background thread. All pages share the result until the log grows."""
 
     def __init__(self, source: Callable[[], Source]) -> None:
         self._source = source
         self._thread: threading.Thread | None = None
         self._view = ""
-        self._made: Welcome | None = None
+        self._result: Welcome | None = None
 
     def read(self, view: str, total: int) -> Welcome | None:
-        """Return the data for a view, or of all current events; None while it is being read."""
-        if self._made is not None and (self._view == view or self._made["last"] == total):
-            return self._made
+        """Return the data if it was made for this view or contains all current events; None while the log is being
+        read.
+        """
+        if self._result is not None and (self._view == view or self._result["last"] == total):
+            return self._result
         if self._thread is not None and self._thread.is_alive():
             return None
         self._view = view
-        self._made = None
+        self._result = None
         self._thread = threading.Thread(target=copy_context().run, args=(self._make,), name=THREAD, daemon=True)
         self._thread.start()
         return None
 
     def _make(self) -> None:
-        self._made = _read(self._source())
+        self._result = _read(self._source())
 
 
 def _read(source: Source) -> Welcome:
-    """Return the data of a log; without spans for a log that is too long, for which the page omits both pictures."""
+    """Read a log into the data of the timeline and graph.
+
+    For a log of more than `MOST_PICTURED` events the data contains no spans; the page then shows neither timeline nor
+    graph.
+    """
     feed = Feed(source)
     is_short = source.total() <= MOST_PICTURED
     while is_short and feed.has_news:
@@ -772,15 +804,15 @@ def _read(source: Source) -> Welcome:
 
 
 LONG = 5_000
-"""Events from which on a page gets its log before the cell continues (``python -m benchmarks.replaying``)."""
+"""Number of events above which a cell waits until the page has the log (``python -m benchmarks.replaying``)."""
 GREETING = 1.0
-"""Seconds in which a present page requests the first events."""
+"""Seconds for which the cell waits for the first request of a page."""
 PATIENCE = 10.0
-"""Seconds in which it receives the last events."""
+"""Seconds for which the cell then waits until the page has the last events."""
 
 
 class ReplayView(CleanWidget):
-    """Widget that steps through one log.
+    """Widget that replays one log: it shows the state after each event.
 
     Parameters
     ----------
@@ -790,8 +822,8 @@ class ReplayView(CleanWidget):
         Name of the log.
     saved
         Returns the data that is shown without a kernel, by type.
-    beside
-        The timeline and graph beside it; None for none.
+    pictures
+        Timeline and graph beside the replay; None to show none.
     moves
         Whether a page shows widgets; elsewhere a live view would only show a message that it is missing.
     on_filled
@@ -806,7 +838,7 @@ class ReplayView(CleanWidget):
         name: str,
         saved: Callable[[], dict[str, Any]],
         *,
-        beside: ReplayPictures | None = None,
+        pictures: ReplayPictures | None = None,
         moves: bool = True,
         on_filled: Callable[[], None] | None = None,
         on_position: Callable[[int], None] | None = None,
@@ -814,12 +846,12 @@ class ReplayView(CleanWidget):
         self._log = log
         self._name = name
         self._saved = saved
-        self._beside = beside
+        self._pictures = pictures
         self._moves = moves
         self._on_filled = on_filled
         self._on_position = on_position
         self._lock = threading.Lock()
-        self._asked = threading.Event()
+        self._first_request = threading.Event()
         self._filled = threading.Event()
         super().__init__()
         answer_while_busy(self.comm)
@@ -841,7 +873,7 @@ class ReplayView(CleanWidget):
         return {**self.lasting_bundle(), **data, HOSTED_VIEW: {"model_id": self.model_id}}, metadata
 
     def lasting_bundle(self) -> dict[str, Any]:
-        """Return the data that is shown without a kernel, by type."""
+        """Return the output data, by MIME type, that is shown when no kernel is running."""
         return {**self._saved(), "text/plain": repr(self)}
 
     def __repr__(self) -> str:
@@ -854,9 +886,9 @@ class ReplayView(CleanWidget):
         if wrong is not None:
             self.send(refused(message, wrong))
             return
-        self._asked.set()
+        self._first_request.set()
         with self._lock:  # a cell and its page ask at the same time
-            reply = reply_of(self._log, message) or (self._beside and self._beside.reply(message))
+            reply = reply_of(self._log, message) or (self._pictures and self._pictures.reply(message))
         if reply is not None:
             self.send(reply)
         if message["type"] == "at" and self._on_position is not None:
@@ -867,6 +899,6 @@ class ReplayView(CleanWidget):
                 self._on_filled()
 
     def _let_page_first(self) -> None:
-        """Wait until a page has the events of a long log, before saving it takes the processor."""
-        if self._log.total > LONG and self._asked.wait(GREETING):
+        """Wait until a page has the events of a long log, because saving the log then takes CPU time."""
+        if self._log.total > LONG and self._first_request.wait(GREETING):
             self._filled.wait(PATIENCE)

@@ -3,6 +3,7 @@
 import os
 import pwd
 import shutil
+import socket
 import subprocess
 import tempfile
 import time
@@ -31,6 +32,12 @@ def pooler():
     return shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin:/usr/local/sbin")
 
 
+def _listens(place):
+    """Return whether a socket takes connections; its file exists a moment before."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(place)) == 0
+
+
 @contextmanager
 def pooled(server, mode="transaction", sessions=3):
     """Start a PgBouncer; give the function from the name of a schema to the URL of a store behind it."""
@@ -47,7 +54,7 @@ def pooled(server, mode="transaction", sessions=3):
         folder.chmod(0o755)
         with subprocess.Popen([pooler(), "-q", settings], user=user, extra_groups=[] if user else None) as process:
             try:
-                while not (folder / f".s.PGSQL.{PORT}").exists():
+                while not _listens(folder / f".s.PGSQL.{PORT}"):
                     assert process.poll() is None
                     time.sleep(0.01)
                 yield (

@@ -258,7 +258,7 @@ def main(trees: int, first: int = 0) -> int:
             total += seen
             wrong += bool(faults)
             for fault in faults:
-                sys.stdout.write(f"seed {seed}: {fault}\n")
+                print(f"seed {seed}: {fault}", flush=True)
     sys.stdout.write(f"{dict(total)} | trees with faults: {wrong}\n")
     return 1 if wrong else 0
 

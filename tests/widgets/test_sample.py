@@ -37,7 +37,7 @@ def sample(log):
 
 def test_a_log_that_fits_is_kept_whole(log, sample):
     assert sample.cut(len(log)) == [event.sequence for event in log]
-    assert sample.said(sample.cut(len(log))) == ""
+    assert sample.description(sample.cut(len(log))) == ""
 
 
 @pytest.mark.parametrize("limit", [1000, 300, 100])
@@ -48,7 +48,9 @@ def test_a_sample_has_all_failures_and_questions_and_is_spread_over_the_run(log,
     assert {kept[0], kept[-1]} == {1, len(log)}
     wanted = {e.sequence for e in log if e.event_type.startswith("interrupt_") or e.event_type.endswith("_failed")}
     assert wanted <= set(kept)
-    assert sample.said(kept) == f"Sample of {len(kept):,} of {len(log):,} events, with all failures and questions"
+    assert (
+        sample.description(kept) == f"Sample of {len(kept):,} of {len(log):,} events, with all failures and questions"
+    )
     quarters = [
         sum(1 for one in kept if quarter * len(log) <= one * 4 < (quarter + 1) * len(log)) for quarter in range(4)
     ]
@@ -69,4 +71,6 @@ def test_a_smaller_sample_is_a_part_of_a_larger_one(sample):
 def test_what_has_no_place_for_all_failures_says_how_many_it_has(log, sample):
     kept = sample.cut(12)
     assert len(kept) <= 12
-    assert sample.said(kept).startswith(f"Sample of {len(kept)} of {len(log):,} events, with 1 of 3 failures and all")
+    assert sample.description(kept).startswith(
+        f"Sample of {len(kept)} of {len(log):,} events, with 1 of 3 failures and all"
+    )

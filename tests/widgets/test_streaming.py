@@ -9,7 +9,7 @@ from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.projections.spans import Span
 from divebook.runtime.streaming import TextDelta
 from divebook.text.redaction import Redactor
-from divebook.widgets.feed import KEPT, MOST_WAITING, Streams
+from divebook.widgets.feed import MAX_LATER_TEXT, MAX_WAITING, Streams
 from divebook.widgets.publisher import publisher_of
 from tests.runtime.worlds import environment
 
@@ -165,7 +165,7 @@ def test_a_long_stream_is_shown_to_its_end_and_only_its_end_is_kept():
             told += "".join(piece["text"] for piece in streams.pieces())
     told += "".join(piece["text"] for piece in streams.pieces())
     assert told == "".join(lines)
-    assert len(streams._texts["op_1", "text"].raw) <= 2 * KEPT + 1000
+    assert len(streams._texts["op_1", "text"].raw) <= 2 * MAX_LATER_TEXT + 1000
     (last,) = streams.so_far()
     assert last["at"] + len(last["text"]) == at
 
@@ -173,12 +173,12 @@ def test_a_long_stream_is_shown_to_its_end_and_only_its_end_is_kept():
 def test_of_a_flood_the_end_is_shown_and_little_is_held(monkeypatch):
     redactor = Redactor(["correct horse battery"])
     monkeypatch.setattr("divebook.widgets.feed.shared", lambda: redactor)
-    streams, at, filler = Streams(Calls()), 0, "y " * (MOST_WAITING // 32)
+    streams, at, filler = Streams(Calls()), 0, "y " * (MAX_WAITING // 32)
     for number in range(400):  # each but the first begins with the rest of a secret
         text = f"horse battery\nline {number} {filler}and correct "
         streams.put(TextDelta("op_1", at, text, "output"))
         at += len(text)
-    assert sum(len(delta.text) for delta in streams._inbox) <= MOST_WAITING
+    assert sum(len(delta.text) for delta in streams._inbox) <= MAX_WAITING
     page = "".join(piece["text"] for _ in range(20) for piece in streams.pieces())
     assert page.startswith("line 399 ")
     assert page.endswith("y and ")
@@ -193,7 +193,7 @@ def test_only_the_end_of_what_has_no_lines_is_kept(end):
         streams.put(TextDelta("op_1", at, text, "output"))
         at += len(text)
         streams.pieces()
-    assert len(streams._texts["op_1", "output"].raw) <= 3 * KEPT
+    assert len(streams._texts["op_1", "output"].raw) <= 3 * MAX_LATER_TEXT
 
 
 def test_models_are_not_asked_to_stream_once_the_last_view_has_gone(world):

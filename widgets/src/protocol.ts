@@ -6,21 +6,21 @@ export type InterruptKind = "clarification" | "confirmation" | "agent_review" | 
 /** Status of a question. All except `PENDING` are final. */
 export type InterruptStatus = "pending" | "resolved" | "expired" | "cancelled";
 
-/** A part of a message. */
+/** One part of a message of a model conversation: a text, a tool call or a tool result. */
 export interface ConversationPart {
   kind: "system" | "user" | "retry" | "thinking" | "assistant" | "call" | "result";
   text: string;
-  /** Of a call: its id; of a result: the tool; empty for other parts. */
+  /** Id of the call if this part is a tool call, name of the tool if it is a tool result, empty otherwise. */
   call: string;
 }
 
-/** A request to a model: its new messages and the response. Its span has the times and the status. */
+/** A request to a model: its new messages and the response. The span with the same id has times and status. */
 export interface ConversationRequest {
   id: number;
   number: number;
-  /** The model that answered; until then the requested one. */
+  /** Name of the model that answered; the requested model until there is a response. */
   model: string;
-  /** Why the model stopped, in its provider's words. */
+  /** The finish reason as the provider of the model reports it. */
   finish: string;
   is_cached: boolean;
   input_tokens: number;
@@ -29,341 +29,341 @@ export interface ConversationRequest {
   cost: number | null;
   instructions: string;
   tools: string[];
-  /** The tools by which the model returns its output; empty if the output is text. */
+  /** Names of the tools by which the model returns its output; empty if the output is text. */
   output: string;
   sent: ConversationPart[];
   answer: ConversationPart[];
 }
 
-/** A tool call that a model requested. */
+/** A tool call that a model requested, and its result. */
 export interface ConversationCall {
-  /** Its span; -1 until it starts. */
+  /** Id of the span of the tool call; -1 until the call starts. */
   id: number;
-  /** Id that the model chose. */
+  /** Id that the model chose for the call. */
   call: string;
   /** Number of the request whose response requested the call. */
   request: number;
   tool: string;
-  /** The MCP server that has the tool; empty for a function. */
+  /** Name of the MCP server that has the tool; empty for a function. */
   server: string;
   arguments: unknown;
-  /** Of a long result the beginning and the end. */
+  /** The result as text; only the beginning and the end of a long text. */
   result: string;
   /** Number of lines of the complete result. */
   lines: number;
   outcome: "" | "returned" | "failed" | "denied" | "retry" | "unknown";
-  /** The span of the agent's turn to which the call delegated work; -1 for other calls. */
+  /** Id of the span of the agent turn to which the call delegated work; -1 for other calls. */
   turn: number;
-  /** Ids that questions about the call have, if there are any: its approval, its unknown outcome, ... */
+  /** Ids of the questions that may exist about the call: for its approval, or if its outcome is unknown. */
   questions: string[];
 }
 
-/** Answer to `ConversationQuery`; requests and calls that have not changed since the event in the query are omitted. */
+/** Answer to `ConversationQuery`. Requests and calls without changes since the event in the query are omitted. */
 export interface Conversation {
   type: "conversation";
   view: string;
   id: number;
-  /** The event up to which it is complete. */
+  /** Sequence number of the last event that the conversation includes. */
   last: number;
   agent: string;
   thread: string;
   requests: ConversationRequest[];
   calls: ConversationCall[];
-  /** Why there is no conversation. */
+  /** The reason if there is no conversation; empty otherwise. */
   error: string;
 }
 
-/** A view requests the messages of an agent's turn, or of a single request. */
+/** Message by which a view requests the messages of an agent turn or of a single model request. */
 export interface ConversationQuery {
   type: "conversation";
   view: string;
-  /** The span of the turn or request. */
+  /** Id of the span of the turn or request. */
   id: number;
-  /** Sequence number of the last event whose effects it has; 0 for none. */
+  /** Sequence number of the last event whose effects the view shows; 0 for none. */
   since: number;
 }
 
-/** Answer to `SentQuery`. */
+/** Answer to `SentQuery`: all messages that a request sent to the model. */
 export interface Sent {
   type: "sent";
   view: string;
   id: number;
   parts: ConversationPart[];
-  /** Why there are no messages. */
+  /** The reason if there are no messages; empty otherwise. */
   error: string;
 }
 
-/** A view requests all messages of a request. */
+/** Message by which a view requests all messages that one request sent to the model. */
 export interface SentQuery {
   type: "sent";
   view: string;
   id: number;
 }
 
-/** Difference between a file now and at the time when the run began to use it. */
+/** A changed file: the difference between the file at the start of the run and the file now. */
 export interface FileView {
   path: string;
   kind: "added" | "changed" | "deleted" | "renamed";
-  /** The former path of a renamed file; else empty. */
+  /** Former path of a renamed file; empty for other files. */
   was: string;
   added: number | null;
-  /** Added and removed lines; null for a file that is not text. */
+  /** `added` and `removed` are the numbers of added and removed lines; null for a file that is not text. */
   removed: number | null;
-  /** The difference in git's format; null if it is too long. */
+  /** The difference in git's diff format; null if it is too long. */
   diff: string | null;
-  /** True if it is applied only if a person selects it: a hidden name, or version-control metadata. */
+  /** True if the change is applied only when a person selects the file: hidden files and version-control metadata. */
   protected: boolean;
 }
 
-/** A file that was not stored. */
+/** A file of a workspace that was not stored, with the reason. */
 export interface LeftOutView {
   path: string;
   reason: string;
 }
 
-/** An event that changed the files of a workspace. */
+/** An event that changed the files of a workspace. A view can show the files as of this event. */
 export interface FilesPoint {
   sequence: number;
-  /** The changes in short: ``calc.py and 2 more``. */
+  /** Short text about the changes: ``calc.py and 2 more``. */
   told: string;
 }
 
-/** Changes in one workspace since the run began to use it. */
+/** The files that a run changed in one workspace. */
 export interface WorkspaceView {
   name: string;
-  /** Where its commands run: ``local``, ``fenced``, ``virtualenv``, ``docker``. */
+  /** Isolation of the commands of the workspace: ``local``, ``fenced``, ``virtualenv`` or ``docker``. */
   kind: string;
-  /** The folder that it is a copy of; else empty. */
+  /** Path of the folder that the workspace is a copy of; empty if it is not a copy. */
   folder: string;
   /** Number of changed files. */
   total: number;
   added: number;
-  /** Added and removed lines of the shown files. */
+  /** `added` and `removed` are the numbers of added and removed lines of the files in `files`. */
   removed: number;
   /** The first changed files. */
   files: FileView[];
   /** The first files that were not stored. */
   left_out: LeftOutView[];
-  /** The newest events that changed files, and the event that opened the workspace; the latest first. Empty in a saved run, which has only the final files. */
+  /** The newest events that changed files, and the event that opened the workspace; the latest first. Empty in a saved notebook, which contains only the final files. */
   points: FilesPoint[];
 }
 
-/** Answer to `FilesQuery`. */
+/** Answer to `FilesQuery`: the changed files of all workspaces of a run. */
 export interface Files {
   type: "files";
   view: string;
-  /** Grows with each change. */
+  /** Version number of the answer, which grows with each change. The view sends it with its next query. */
   version: number;
-  /** The event up to which changes are included; 0 for now. */
+  /** Sequence number of the event up to which changes are included; 0 for all changes until now. */
   at: number;
-  /** The event from which changes are included; 0 for all changes. */
+  /** Sequence number of the event after which changes are included; 0 for all changes from the start. */
   since: number;
   /** Null if nothing has changed since the version that the view has. */
   workspaces: WorkspaceView[] | null;
 }
 
-/** A person wants changes to be applied to the folder that a workspace is a copy of: all of these files, or none. */
+/** Command that a person gives in a view: apply the changed files of a workspace to the folder that was copied. The workspace is a copy of this folder. Either all files in `paths` are applied, or none. */
 export interface TakingOver {
   type: "take_over";
   id: string;
   workspace: string;
-  /** The event up to which changes are included, so that only changes are applied that were shown. */
+  /** Sequence number of the event up to which changes are included. Only changes that the person saw are applied. */
   at: number;
-  /** The files to apply. */
+  /** Paths of the files to apply. */
   paths: string[];
 }
 
-/** A view requests the changed files. */
+/** Message by which a view requests the changed files of a run. */
 export interface FilesQuery {
   type: "files";
   view: string;
-  /** The version that it has; 0 for none. */
+  /** Version of the `Files` that the view has; 0 for none. */
   version: number;
-  /** The event up to which changes are requested; 0 for now. */
+  /** Sequence number of the event up to which changes are requested; 0 for all changes until now. */
   at: number;
-  /** The event from which changes are requested; 0 for all changes. */
+  /** Sequence number of the event after which changes are requested; 0 for all changes from the start. */
   since: number;
 }
 
-/** A variable or input; short texts only. */
+/** A variable or input of a run, as short texts for a table. */
 export interface VariableView {
   name: string;
-  /** The step that sets it, or ``input``; empty if no step stores it. */
+  /** Name of the step that sets the variable, or ``input``; empty if no step sets it. */
   source: string;
-  /** In a word: ``text``, ``list``, ``DataFrame``; empty if it is not set yet. */
+  /** Type of the value in one word: ``text``, ``list``, ``DataFrame``; empty if the variable is not set yet. */
   type: string;
-  /** Characters of a text, parts of a list or mapping, rows and columns of a table. */
+  /** Size of the value: characters of a text, parts of a list or mapping, rows and columns of a table. */
   size: string;
-  /** The beginning of its value; empty if rows are shown. */
+  /** Beginning of the value; empty if `rows` shows the value. */
   text: string;
   columns: string[];
-  /** The first rows of a table, with a cell for each of `columns`. */
+  /** The first rows of a table, with one cell for each column of `columns`. */
   rows: string[][];
   /** Number of rows of the table. */
   total: number;
 }
 
-/** Answer to `VariableQuery`. */
+/** Answer to `VariableQuery`: the inputs and variables of a run. */
 export interface Variables {
   type: "variables";
   view: string;
-  /** Grows with each change. */
+  /** Version number of the answer, which grows with each change. The view sends it with its next query. */
   version: number;
   /** Null if nothing has changed since the version that the view has. */
   variables: VariableView[] | null;
 }
 
-/** A view requests the current variables. */
+/** Message by which a view requests the current variables of a run. */
 export interface VariableQuery {
   type: "variables";
   view: string;
-  /** The version that it has; 0 for none. */
+  /** Version of the `Variables` that the view has; 0 for none. */
   version: number;
 }
 
 /** Microseconds since 1970. */
 export type Micros = number;
 
-/** ``plan`` changes nothing: its acknowledgement describes what ``fix`` would do, and is empty if no consent is needed. */
+/** Commands for a run. ``plan`` changes nothing: its acknowledgement describes the effect of ``fix``, and is empty if ``fix`` needs no confirmation. */
 export type Command = "pause" | "resume" | "cancel" | "plan" | "fix" | "again";
 
-/** A part of the front end that only some runs need. */
+/** Name of a part of the front end that is loaded only by views that need it. */
 export type BundleName = "failure" | "files" | "graph" | "spread" | "stepping" | "timeline" | "turn" | "variables";
 
-/** A view starts, or has missed a message. */
+/** Message of a view that starts, or that has missed a message; the answer is a `Welcome`. */
 export interface Hello {
   type: "hello";
   view: string;
-  /** Sequence number of the last event that it knows; 0 for none. */
+  /** Sequence number of the last event that the view knows; 0 for none. */
   since: number;
 }
 
-/** A view is still open; a view that was removed meanwhile is welcomed again. */
+/** Heartbeat of an open view. The kernel sends a `Welcome` if it has already removed the view. */
 export interface Alive {
   type: "alive";
   view: string;
   since: number;
 }
 
-/** The page of a view shows its saved form after its model is gone, so that no second output is needed for that. */
+/** Message of a page that can show the saved form of this view after the kernel has closed the view. The kernel then writes no second output with the saved form. */
 export interface Hosted {
   type: "hosted";
   view: string;
 }
 
-/** A view is removed from its page. */
+/** Message of a view that is removed from its page. */
 export interface Bye {
   type: "bye";
   view: string;
 }
 
-/** Answer to `BundleQuery`. */
+/** Answer to `BundleQuery`: the code of one part of the front end. */
 export interface Bundle {
   type: "bundle";
   view: string;
   name: BundleName;
-  /** An ECMAScript module. */
+  /** Source text of an ECMAScript module. */
   script: string;
 }
 
-/** A view requests a part of the front end that it needs now. */
+/** Message by which a view requests a part of the front end that it needs now. */
 export interface BundleQuery {
   type: "bundle";
   view: string;
   name: BundleName;
 }
 
-/** Acknowledgement of an intent. */
+/** Acknowledgement of a command of a person, such as `AnswerGiven` or `Steering`. */
 export interface Ack {
   type: "ack";
   id: string;
   accepted: boolean;
-  /** Why it was refused, or its result if that is not the expected one. */
+  /** Reason of a refusal. For an accepted intent, its result if the result needs an explanation; empty otherwise. */
   text: string;
 }
 
-/** A person wants the execution to pause, to continue or to end. */
+/** Command that a person gives in a view: pause, resume, cancel or recover the execution. */
 export interface Steering {
   type: "control";
   id: string;
   command: Command;
 }
 
-/** One of the recovery options after a failure, and its cost. */
+/** A recovery option after a failure, with its estimated cost. */
 export interface Way {
-  /** ``fix`` and ``again`` are commands as well; ``replay`` opens the replay at the failure. */
+  /** ``fix`` and ``again`` are also commands (`Command`); ``replay`` opens the replay at the failure. */
   name: "fix" | "again" | "replay";
   label: string;
-  /** What it does, or why it is not possible yet; for a fix, ``plan`` has the details. */
+  /** Description of the effect, or the reason why the option is not possible yet. For ``fix``, the command ``plan`` returns the details. */
   told: string;
-  /** What is taken from the log: ``1,401 calls``; empty for nothing. */
+  /** The recorded results that are reused: ``1,401 calls``; empty for none. */
   reused: string;
-  /** What is executed again; empty for nothing. */
+  /** The calls and items that run again; empty for none. */
   live: string;
   /** Estimated cost in US dollars; null without an estimate. */
   cost: number | null;
-  /** Estimated duration; null without an estimate. */
+  /** Estimated duration in microseconds; null without an estimate. */
   took_us: number | null;
-  /** True if it can be chosen now. */
+  /** True if a person can choose the option now. */
   ready: boolean;
 }
 
-/** A line of a user's code or definition. */
+/** A line of a user's Python code or workflow definition. */
 export interface SourceLine {
   number: number;
   text: string;
 }
 
-/** An argument of a call as Python text; long ones are cut. */
+/** An argument of a failed function call as Python text; long texts are cut. */
 export interface ArgumentView {
   name: string;
   text: string;
 }
 
-/** A failed item or step and its cause. */
+/** A failed item or step, and the error that caused the failure. */
 export interface FailureView {
-  /** The span of the failed call; of the item or step if no call failed. */
+  /** Id of the span of the failed call. If no call failed, id of the span of the item or step. */
   id: number;
-  /** The event that records the failure. */
+  /** Sequence number of the event that records the failure. */
   sequence: number;
   failed_us: Micros;
   error_type: string;
   message: string;
-  /** The error in plain words; empty if the explanation is not certain. */
+  /** Explanation of the error in plain words; empty if no explanation is certain. */
   means: string;
   step: string;
   path: string;
   /** The item of `Each`, such as ``rows[4321]``; empty for a step without items. */
   item: string;
   attempt: number;
-  /** The failed function, action, agent, tool or workflow; empty if the code of the step itself failed. */
+  /** Name of the failed function, action, agent, tool or workflow; empty if the code of the step itself failed. */
   called: string;
   arguments: ArgumentView[];
-  /** ``Cell [5], line 4``, ``pipeline.py:12`` or ``survey.yaml:7:11``; empty if it is not known. */
+  /** Code location: ``Cell [5], line 4``, ``pipeline.py:12`` or ``survey.yaml:7:11``; empty if it is not known. */
   place: string;
-  /** Id of the cell that contains the place; empty without one, or if the front end has no ids. */
+  /** Id of the notebook cell that contains `place`; empty without a cell, or if the front end has no ids of cells. */
   cell: string;
-  /** Its number in `source`. */
+  /** Number of the failed line in `source`. */
   line: number;
   source: SourceLine[];
   traceback: string;
-  /** How the run continued after the failure; empty if it did not. */
+  /** Error handling by which the run continued after the failure; empty if the run did not continue. */
   handled: "" | "skipped" | "kept" | "caught";
-  /** Number of failures with this error at this place, including this one. */
+  /** Number of failures with the same error at the same code location, including this failure. */
   same: number;
 }
 
-/** The failures of an execution. */
+/** All failures of an execution: their number, and details of the most informative failures. */
 export interface FailureReport {
   /** Number of failed items, and of failed steps without items. */
   total: number;
-  /** The results that a resumed run reuses, in words: ``1,398 items and 1,401 calls``. */
+  /** Text about the results that a resumed run reuses: ``1,398 items and 1,401 calls``. */
   kept: string;
-  /** The first failure of each error, then others, in the order in which they failed. */
+  /** The first failure of each kind of error, then further failures in the order of their time. */
   shown: FailureView[];
 }
 
-/** A question and its answer, if there is one. */
+/** A question to a person, and its answer if there is an answer. */
 export interface QuestionView {
   interrupt_id: string;
   kind: InterruptKind;
@@ -380,68 +380,68 @@ export interface QuestionView {
   status: InterruptStatus;
   response: unknown;
   answered_by: string | null;
-  /** When it was settled, by an answer or without one. */
+  /** Time at which the question was answered, expired or was withdrawn; null while it is open. */
   answered_us: Micros | null;
-  /** The outcome in words: the answer, or that it expired or was withdrawn; empty while it is open. */
+  /** Text about the outcome: the answer, or that the question expired or was withdrawn; empty while it is open. */
   became: string;
-  /** The answer that applies after it has expired, in words; empty without one. */
+  /** Text of the answer that applies if the question expires; empty without such an answer. */
   fallback: string;
 }
 
-/** A question and the execution that asks it. */
+/** A question, with the execution that waits for the answer. */
 export interface Asked {
   execution_id: string;
   workflow: string;
   question: QuestionView;
-  /** Id of the notebook's cell that started the execution; empty without one. */
+  /** Id of the notebook cell that started the execution; empty if no cell started it. */
   cell: string;
 }
 
-/** The questions of all executions of a store, for a view that starts or has missed a message. */
+/** The open questions of all executions of a store, sent to a view that starts or has missed a message. */
 export interface Inbox {
   type: "inbox";
   view: string;
-  /** Number of the last `InboxDelta` that it contains. */
+  /** Number of the last `InboxDelta` whose changes are included. */
   last: number;
   now_us: Micros;
   /** Number of open questions that are not shown. */
   hidden: number;
-  /** All open questions, and those that were settled lately. */
+  /** All open questions, and questions that were answered, expired or were withdrawn a short time ago. */
   asked: Asked[];
 }
 
-/** Changes since the previous delta, for all views. */
+/** Changes of the open questions since the previous `InboxDelta`, sent to all views. */
 export interface InboxDelta {
   type: "asked";
-  /** Number of the previous delta; a view that has an older one has missed a message. */
+  /** Number of the previous `InboxDelta`. A view that has not received that message sends `Hello`. */
   after: number;
   last: number;
   now_us: Micros;
   hidden: number;
-  /** New and changed questions. */
+  /** New and changed questions. A changed question replaces its earlier form. */
   asked: Asked[];
 }
 
-/** One of the offered actions. */
+/** One of the actions of an `Offer`, shown as a button. */
 export interface Choice {
-  /** The response of an `AnswerGiven` that chooses it. */
+  /** Value of `AnswerGiven.response` that chooses this action. */
   name: string;
   label: string;
-  /** Its effect. */
+  /** Text about the effect of the action. */
   told: string;
 }
 
-/** A choice that a person must make before a cell continues. */
+/** A choice between several actions that a person must make before a cell continues. */
 export interface Offer {
   type: "offer";
   view: string;
-  /** The `interrupt_id` of an `AnswerGiven` to it. */
+  /** Value of `AnswerGiven.interrupt_id` in the answer to this offer. */
   id: string;
   text: string;
   choices: Choice[];
 }
 
-/** A person answers a question. */
+/** Command that a person gives in a view: answer a question. */
 export interface AnswerGiven {
   type: "answer";
   id: string;
@@ -449,74 +449,74 @@ export interface AnswerGiven {
   response: unknown;
 }
 
-/** An execution in one line. */
+/** One row of the list of executions. */
 export interface RunView {
   execution_id: string;
   workflow: string;
-  /** ``what-if``, ``trial`` or ``fork``; empty for other executions. */
+  /** ``what-if``, ``trial`` or ``fork`` for such an execution; empty for other executions. */
   badge: string;
   tags: string[];
-  /** ``paused`` also if no process drives it or a person has paused it. */
+  /** Status of the execution. ``paused`` includes executions that no process drives or that a person has paused. */
   status: string;
-  /** Its error, its note or its inputs. */
+  /** The error, the note or the inputs of the execution: the first of these that exists. */
   about: string;
-  /** True if `about` is its error. */
+  /** True if `about` contains an error. */
   is_error: boolean;
-  /** Progress, reused results, or the person who cancelled it. */
+  /** Text about the progress, about reused results, or about the person who cancelled the execution. */
   stand: string;
   done: number;
-  /** Items of the running step; 0 if it has none. */
+  /** `done` and `total` are the numbers of ended items and of all items of the running step; 0 if it has no items. */
   total: number;
   questions: number;
   began_us: Micros;
-  /** Working time up to `since_us`; null until it is known. */
+  /** Working time before `since_us`, in microseconds; null until it is known. */
   worked_us: number | null;
-  /** Since when it works; 0 if it does not work now. */
+  /** Start of the current period of work; 0 if the execution does not work now. */
   since_us: Micros;
   /** US dollars; null if no model was called. */
   cost: number | null;
   /** The commands that are possible now. */
   commands: Command[];
-  /** True if it is shown below the list. */
+  /** True if the execution is shown below the list. */
   is_open: boolean;
 }
 
-/** Filter and order of the list of executions; a view sends it when a person changes them. */
+/** Filters and order of the list of executions. A view sends this message when a person changes a filter. */
 export interface RunsQuery {
   type: "list";
   view: string;
-  /** Text in name, tags, inputs, note or error. */
+  /** Text to find in the name, tags, inputs, note or error. */
   text: string;
   workflow: string;
   tag: string;
-  /** Of workflow, tag and status, an empty text stands for all. */
+  /** `workflow`, `tag` and `status` select executions with this value; an empty string selects all. */
   status: string;
-  /** Number of days back; 0 for all. */
+  /** Number of days since the start of an execution; 0 for all executions. */
   days: number;
   /** Sort key, in descending order. */
   by: "began" | "cost" | "worked";
   limit: number;
 }
 
-/** Number of executions of one status that match the other filters. */
+/** Number of executions with one status among the executions that match all other filters. */
 export interface StatusCount {
   status: string;
   count: number;
 }
 
-/** The current list of executions, which replaces the previous one. */
+/** The current list of executions. Each new page replaces the previous page. */
 export interface RunsPage {
   type: "runs";
-  /** The welcomed view; empty if it is for all. */
+  /** Id of the view that sent `Hello`; empty if the page is for all views. */
   view: string;
-  /** Number of the page. */
+  /** Number of the page, which increases by one with each page. */
   last: number;
   now_us: Micros;
-  /** The query that it answers. */
+  /** The filters and order with which the list was made. */
   query: RunsQuery;
-  /** Executions in the store, as far as it has been read. */
+  /** Number of executions in the store. While the store is being read, the number read so far. */
   total: number;
-  /** True if all of them were read. */
+  /** True if all executions of the store were read. */
   is_whole: boolean;
   /** Number of executions that match the query. */
   matching: number;
@@ -527,13 +527,13 @@ export interface RunsPage {
   workflows: string[];
   tags: string[];
   runs: RunView[];
-  /** If no execution matches the text: the most similar word that matches one. */
+  /** The most similar word that has matches, if no execution matches the text of the query; empty otherwise. */
   near: string;
-  /** The code that returns the list as a frame. */
+  /** Python code that returns the list as a DataFrame. */
   frame: string;
 }
 
-/** A command of a person for executions of a list. */
+/** Command that a person gives in a view: apply a command to selected executions of the list. */
 export interface RunsWish {
   type: "wish";
   id: string;
@@ -542,11 +542,11 @@ export interface RunsWish {
   tags: string[];
 }
 
-/** Spans as columns of equal length; texts are indexes into `names`, which belongs to this block alone. */
+/** Spans as columns of equal length. Each text is an index into `names`, which belongs to this message alone. */
 export interface SpanBlock {
-  /** The first is the empty text. */
+  /** All texts of the block; the first is the empty string. */
   names: string[];
-  /** Position in the order in which the spans started, from 0; it identifies the span. */
+  /** Number of the span: its position in the order in which the spans of the run started, from 0. */
   id: number[];
   /** ``step``, ``item`` or ``operation``. */
   kind: number[];
@@ -554,33 +554,33 @@ export interface SpanBlock {
   step: number[];
   /** Type of the step or operation: ``prompt``, ``agent_response``, ... */
   type: number[];
-  /** What distinguishes it from others: the item, the model, the tool, the action. */
+  /** Short name that distinguishes the span from other spans of the step: the item, model, tool or action. */
   label: number[];
-  /** Label of the item of `Each` that it belongs to, else its place: ``rows[3]``; empty outside `Each`. */
+  /** Label of the item of `Each` to which the span belongs, or ``rows[3]`` if the item has no label; empty outside `Each`. */
   item: number[];
-  /** Beginning of the arguments, the script or the prompt of an operation. */
+  /** Beginning of the arguments, the script or the prompt of the operation. */
   given: number[];
-  /** Beginning of the result of an operation. */
+  /** Beginning of the result of the operation. */
   came: number[];
   status: number[];
-  /** Beginning of the error, if there is one. */
+  /** Beginning of the error; empty if there is no error. */
   note: number[];
-  /** Microseconds since the origin of the welcome. */
+  /** Start in microseconds since `Welcome.origin_us`. */
   start: number[];
-  /** The same; -1 while it runs. */
+  /** End in microseconds since `Welcome.origin_us`; -1 while the span runs. */
   end: number[];
-  /** Number of the item; -1 if it belongs to none. */
+  /** Number of the item of `Each`; -1 outside `Each`. */
   iteration: number[];
   visit: number[];
   attempts: number[];
   tokens: number[];
-  /** The event that started it. */
+  /** Sequence number of the event that started the span. */
   sequence: number[];
-  /** Id of the agent's turn that contains it; -1 without one. */
+  /** Id of the span of the agent turn that contains this span; -1 without a turn. */
   within: number[];
 }
 
-/** A view requests spans that it does not have. */
+/** Message by which a view requests the spans from `first` up to, but not including, `stop`. */
 export interface Range {
   type: "range";
   view: string;
@@ -588,19 +588,19 @@ export interface Range {
   stop: number;
 }
 
-/** Answer to `Range`. */
+/** Answer to `Range`: older spans of the run. */
 export interface RangeAnswer {
   type: "history";
   view: string;
-  /** The first span; all spans from there up to `stop` are included. */
+  /** Id of the first span in the answer; all spans from it up to `stop` are included. */
   first: number;
   stop: number;
-  /** The event up to which changes are included. */
+  /** Sequence number of the last event whose changes are included. */
   last: number;
   spans: SpanBlock;
 }
 
-/** An event as it is recorded; long texts are cut. */
+/** An event as recorded in the log; long texts are cut. */
 export interface DetailEvent {
   sequence: number;
   event_type: string;
@@ -608,55 +608,55 @@ export interface DetailEvent {
   data: Record<string, unknown>;
 }
 
-/** Answer to `DetailRequest`. */
+/** Answer to `DetailRequest`: the recorded events of one span. */
 export interface Detail {
   type: "detail";
   view: string;
   id: number;
   events: DetailEvent[];
-  /** Why there are none. */
+  /** The reason if there are no events; empty otherwise. */
   error: string;
 }
 
-/** A view requests the events of a span. */
+/** Message by which a view requests the recorded events of one span. */
 export interface DetailRequest {
   type: "detail";
   view: string;
   id: number;
 }
 
-/** Events as columns of equal length; texts are indexes into `names`, which belongs to this block. */
+/** Events as columns of equal length. Each text is an index into `names`, which belongs to this message alone. */
 export interface EventBlock {
-  /** All events from this sequence number on are included; of a sample only some. */
+  /** Sequence number from which all later events are included; a sample contains only some of the events. */
   first: number;
   sequence: number[];
-  /** Origin of the times. */
+  /** Time in microseconds since 1970 from which `time` counts. */
   origin_us: Micros;
-  /** The first is the empty text. */
+  /** All texts of the block; the first is the empty string. */
   names: string[];
-  /** Microseconds since the origin. */
+  /** Microseconds since `origin_us`. */
   time: number[];
   type: number[];
   path: number[];
   step: number[];
-  /** What distinguishes it from others: the error, the condition, the changed variables. */
+  /** Short text that distinguishes the event from others: the error, the condition, the changed variables. */
   text: number[];
 }
 
-/** A path at a position of the log. */
+/** A path of an execution as it was after one event of the log. */
 export interface PathView {
   id: string;
   status: string;
   phase: string;
   step: string;
-  /** Number of times it had entered its current step. */
+  /** Number of times the path has entered its current step. */
   visits: number;
-  /** The variables that its step reads, if they differ from the execution's. */
+  /** The variables that the current step reads; null if they equal the variables of the execution. */
   variables: Record<string, unknown> | null;
   error: string;
 }
 
-/** A question that was open. */
+/** A question that was open at the shown event of a replay. */
 export interface PendingView {
   interrupt_id: string;
   kind: string;
@@ -665,7 +665,7 @@ export interface PendingView {
   step: string;
 }
 
-/** State of an execution after an event; long texts are cut. */
+/** State of an execution after one event of its log; long texts are cut. */
 export interface StateView {
   sequence: number;
   status: string;
@@ -678,41 +678,41 @@ export interface StateView {
   error: string;
 }
 
-/** A view requests the state after an event. */
+/** Message by which a view requests the state of the execution after an event. */
 export interface StateRequest {
   type: "state";
   view: string;
   sequence: number;
 }
 
-/** Answer to `StateRequest`. */
+/** Answer to `StateRequest`: the state of the execution after the requested event. */
 export interface StateAnswer {
   type: "state";
   view: string;
   sequence: number;
   state: StateView | null;
-  /** Why there is no state. */
+  /** The reason if there is no state; empty otherwise. */
   error: string;
 }
 
-/** A view requests one event. */
+/** Message by which a view requests one recorded event. */
 export interface EventRequest {
   type: "event";
   view: string;
   sequence: number;
 }
 
-/** Answer to `EventRequest`. */
+/** Answer to `EventRequest`: one recorded event. */
 export interface EventAnswer {
   type: "event";
   view: string;
   sequence: number;
   event: DetailEvent | null;
-  /** Why there is no event. */
+  /** The reason if there is no event; empty otherwise. */
   error: string;
 }
 
-/** A view requests the events after one sequence number, up to another. */
+/** Message by which a view requests the events after sequence number `after`, up to and including `stop`. */
 export interface EventRange {
   type: "events";
   view: string;
@@ -720,46 +720,46 @@ export interface EventRange {
   stop: number;
 }
 
-/** A cell has moved the replay: each page that shows it goes to the position after an event. */
+/** Message to all pages that show a replay: move to the state after this event, because a cell requests it. */
 export interface GoTo {
   type: "go";
   sequence: number;
 }
 
-/** A person has moved the replay in a page to the position after this event. */
+/** Message of a page in which a person has moved the replay to the state after this event. */
 export interface StoodAt {
   type: "at";
   view: string;
   sequence: number;
 }
 
-/** A view requests the messages of the latest request to a model, and the response by then. */
+/** Message by which a view requests the messages of the latest model request at an event of the log. The response is included if the model had answered by then. */
 export interface SaidQuery {
   type: "said";
   view: string;
-  /** The position. */
+  /** Sequence number of the event. */
   sequence: number;
 }
 
-/** Answer to `SaidQuery`. */
+/** Answer to `SaidQuery`: the messages of the latest model request. */
 export interface SaidAnswer {
   type: "said";
   view: string;
   sequence: number;
-  /** The event that started the request; 0 without a request. */
+  /** Sequence number of the event that started the model request; 0 if there was no request. */
   asked: number;
   parts: ConversationPart[];
-  /** Why there are no messages. */
+  /** The reason if there are no messages; empty otherwise. */
   error: string;
 }
 
-/** A view requests the data of the timeline and the graph beside a replay; the answer is a `Welcome`. */
+/** Message by which a view requests the data of the timeline and graph beside a replay (answer: `Welcome`). */
 export interface PictureQuery {
   type: "picture";
   view: string;
 }
 
-/** Answer to `EventRange`. */
+/** Answer to `EventRange`: a part of the log. */
 export interface EventsAnswer {
   type: "events";
   view: string;
@@ -769,10 +769,10 @@ export interface EventsAnswer {
 
 export type Durability = "durable" | "relaxed" | "memory";
 
-/** Activity of an execution: calls ran, it waited for a person, was paused, slept, or no process drove it. */
+/** Activity of an execution: calls ran, it waited for a person, was paused, slept, or no process drove it (``stopped``). */
 export type Doing = "worked" | "waited" | "paused" | "asleep" | "stopped";
 
-/** The spent part of a bound. */
+/** A limit of the budget of an execution, and the amount that was spent. */
 export interface Gauge {
   name: string;
   spent: number;
@@ -780,7 +780,7 @@ export interface Gauge {
   unit: string;
 }
 
-/** A period in which no call ran. */
+/** A period of an execution in which no call ran. */
 export interface StretchView {
   doing: Doing;
   begin_us: Micros;
@@ -788,47 +788,47 @@ export interface StretchView {
   end_us: Micros | null;
 }
 
-/** A value, or a bin of numbers, and the number of its rows. */
+/** One bar of a distribution: a value or a range of numbers, and the number of rows in it. */
 export interface SpreadPart {
   name: string;
   count: number;
 }
 
-/** Distribution of one column of the results of a step's rows. */
+/** Distribution of the values in one result column of a step that runs once for each row. */
 export interface SpreadView {
   name: string;
   kind: "values" | "numbers";
-  /** The most frequent values, the most frequent first; or all bins, ascending. */
+  /** The most frequent values, the most frequent first; for numbers all ranges, in ascending order. */
   parts: SpreadPart[];
-  /** Rows with other values, and the number of these values in words. */
+  /** Number of rows with values that are not in `parts`; its name says how many different values these are. */
   others: SpreadPart;
-  /** Rows without a value. */
+  /** Number of rows without a value. */
   empty: number;
   least: string;
-  /** Least and greatest number of a column of numbers. */
+  /** `least` and `greatest` are the least and greatest number of a column of numbers, as text. */
   greatest: string;
   /** The distribution as a line of text. */
   words: string;
 }
 
-/** Progress of a step with items. */
+/** Progress of a step that runs once for each item. */
 export interface StepProgress {
   step: string;
-  /** Items that ended and will not run again. */
+  /** Number of items that have ended and will not run again. */
   done: number;
-  /** 0 if the log does not contain it. */
+  /** Number of all items; 0 if the log does not contain it. */
   total: number;
   failed: number;
   running: boolean;
-  /** Estimated remaining time, from the end of the latest item; null without an estimate. */
+  /** Estimated remaining microseconds, counted from `at_us`; null without an estimate. */
   left_us: number | null;
-  /** When the latest item ended. */
+  /** End of the item that ended last. */
   at_us: Micros;
-  /** Distributions of the first columns; only for the latest steps, running ones before others. */
+  /** Distributions of the first result columns. Only the latest steps have them; running steps take precedence. */
   spread: SpreadView[];
 }
 
-/** Consumption of an agent so far. */
+/** Requests, tokens and cost of one agent so far. */
 export interface Spender {
   agent: string;
   requests: number;
@@ -837,17 +837,17 @@ export interface Spender {
   cost: number | null;
 }
 
-/** Summary of the execution. */
+/** Summary of an execution: status, times, cost, progress and possible commands. */
 export interface Header {
   execution_id: string;
   workflow: string;
   status: string;
-  /** True if a process drives it. */
+  /** True if a process drives the execution. */
   live: boolean;
   error: string;
   started_us: Micros | null;
   ended_us: Micros | null;
-  /** The kernel's time when this was sent: running bars end there. */
+  /** Time of the kernel when the message was sent. Bars of running spans end at this time. */
   now_us: Micros;
   model_calls: number;
   input_tokens: number;
@@ -858,15 +858,15 @@ export interface Header {
   /** Consumption by agent, in the order of their first requests. */
   spenders: Spender[];
   gauges: Gauge[];
-  /** Activity since `since_us`; ``stopped`` after the end, or if no process drives it. */
+  /** Activity since `since_us`; ``stopped`` after the end of the execution, or if no process drives it. */
   doing: Doing;
-  /** When that activity started; null before the start. */
+  /** Start of the current activity; null before the start of the execution. */
   since_us: Micros | null;
-  /** Working time until then; if it works now, the time since then must be added. */
+  /** Working time before `since_us`. If the execution works now, a view adds the time since then. */
   worked_us: number;
-  /** Time until then in which it only waited for a person. */
+  /** Time before `since_us` in which the execution only waited for a person. */
   waited_us: number;
-  /** Time until then in which it was paused. */
+  /** Time before `since_us` in which the execution was paused. */
   paused_us: number;
   /** The longest periods in which no call ran, oldest first, including the current one. */
   stretches: StretchView[];
@@ -879,22 +879,22 @@ export interface Header {
   failed: number;
   /** Recovery options of a failed execution. */
   ways: Way[];
-  /** Number of workspaces that it has used. */
+  /** Number of workspaces that the execution has used. */
   workspaces: number;
-  /** Why it waits: the disk, signals and the commands that send them; questions are shown separately. Of a live execution also the limits of model providers on concurrent requests. */
+  /** Text about the reason of a wait: an unavailable store, another process, a queue, or signals with the commands that send them. Questions are shown separately. A live execution also lists the limits of model providers on concurrent requests. */
   waits: string;
-  /** Addresses of the dashboards of clusters that run its calls; only of a live execution, and never recorded. */
+  /** URLs of the dashboards of clusters that run calls of the execution; only while it is live, and never recorded. */
   dashboards: string[];
 }
 
-/** A step as defined in the workflow. */
+/** A step of the workflow graph. */
 export interface GraphStep {
   name: string;
   type: string;
   each: boolean;
 }
 
-/** An edge between two steps. */
+/** An edge between two steps of the workflow graph. */
 export interface GraphEdge {
   source: string;
   target: string;
@@ -902,36 +902,36 @@ export interface GraphEdge {
   condition: string;
 }
 
-/** The workflow's steps and edges, in the order of the definition. */
+/** The steps and edges of a workflow, in the order of the definition. */
 export interface Graph {
   steps: GraphStep[];
   edges: GraphEdge[];
 }
 
-/** A piece of streamed text of a model; shown, never recorded. */
+/** A piece of text that a model streams. The piece is shown, and never recorded. */
 export interface Streamed {
-  /** The span of the model call. */
+  /** Id of the span of the model request. */
   id: number;
-  /** Kind of the text: ``text``, ``thinking``, or ``arguments:``, the tool and the id of a call, with ``:`` between them. */
+  /** Kind of the text: ``text``, ``thinking``, or ``arguments:TOOL:ID`` with the name of the tool and the id of the tool call. */
   part: string;
-  /** Number of characters of that part before it. */
+  /** Number of characters of the same part before this piece. */
   at: number;
   text: string;
 }
 
-/** Everything that a view needs at its start, or after a gap. */
+/** Answer to `Hello`: all data that a view needs at its start, or after a missed message. */
 export interface Welcome {
   type: "welcome";
   view: string;
-  /** The event after which the spans changed; 0 if a view must discard its data. */
+  /** Sequence number after which spans changed; 0 if the view must discard its data. */
   since: number;
-  /** Sequence number of the last event that it contains. */
+  /** Sequence number of the last event that is included. */
   last: number;
-  /** Origin of the times of spans. */
+  /** Time in microseconds since 1970 from which the times of spans count. */
   origin_us: Micros;
   /** Number of all spans. */
   total: number;
-  /** Spans that changed since then; of very many only the newest, and those that run. */
+  /** Spans that changed after `since`. If there are too many, only the newest spans and the running spans. */
   spans: SpanBlock;
   header: Header;
   failures: FailureReport;
@@ -940,17 +940,17 @@ export interface Welcome {
   streamed: Streamed[];
 }
 
-/** Changes since the previous delta, for all views. */
+/** Changes of an execution since the previous `Delta`, sent to all views. */
 export interface Delta {
   type: "delta";
-  /** The last event of the previous delta; a view that has an older one has missed a message. */
+  /** Sequence number of the last event of the previous `Delta`. A view that does not have this event sends `Hello`. */
   after: number;
   last: number;
   origin_us: Micros;
   total: number;
   spans: SpanBlock;
   header: Header;
-  /** The complete report, if it has changed. */
+  /** The complete report, if it has changed; null otherwise. */
   failures: FailureReport | null;
   /** New and changed questions. */
   questions: QuestionView[];
@@ -977,7 +977,7 @@ export type ReplayToKernel = StateRequest | EventRequest | EventRange | SaidQuer
 
 export type ToKernel = Hello | Alive | Hosted | Bye | Lookup | AnswerGiven | Steering | RunsWish | TakingOver | ReplayToKernel;
 
-/** A run that can be viewed and stepped through without kernel and store; of a very long run a sample. */
+/** A run stored in a saved notebook, which a view shows and replays without kernel and store. A very long run is stored as a sample of its events. */
 export interface Recording {
   header: Header;
   failures: FailureReport;
@@ -986,41 +986,41 @@ export interface Recording {
   /** Number of all spans. */
   total: number;
   spans: SpanBlock;
-  /** Description of the sample; empty if the recording is complete. */
+  /** Description of the sample; empty if all events are stored. */
   sample: string;
-  /** For each span in `spans`, its events. */
+  /** The sequence numbers of the events of each span in `spans`. */
   members: number[][];
-  /** Conversations of the turns and requests in `spans`; the newest are kept first. */
+  /** Conversations of the agent turns and requests in `spans`; if there is too little room, only the newest. */
   conversations: Conversation[];
-  /** Variables at the end. */
+  /** Variables at the end of the run. */
   variables: VariableView[];
-  /** Changed files at the end. */
+  /** Changed files at the end of the run. */
   workspaces: WorkspaceView[];
   events: EventBlock;
-  /** For each event in `events`, its recorded data. */
+  /** The recorded data of each event in `events`. */
   data: Record<string, unknown>[];
-  /** The state before the first of `events`. */
+  /** State before the first event in `events`. */
   base: StateView;
-  /** For each event in `events`, the changes since the previous one there. A change has the part, the name in it (or ""), and the new value; no value if the entry was removed. */
+  /** For each event in `events`, the changes of the state since the previous event in `events`. A change is a list: the part of the state, the name in this part (or an empty string), and the new value. The value is omitted if the entry was removed. */
   changes: unknown[][][];
 }
 
-/** ``application/vnd.divebook.run+json``: the recording of a run in a saved notebook, and facts that do not need it. */
+/** Output data ``application/vnd.divebook.run+json`` of a saved notebook: a recorded run and its summary. The summary can be read without unpacking the recording. */
 export interface PackedRun {
   format: number;
   execution_id: string;
   workflow: string;
   status: string;
-  /** Location of the complete log. */
+  /** URL or path of the store with the complete log. */
   store: string;
-  /** Command that continues the run; empty if there is nothing to do. */
+  /** Command that continues the run; empty if no command is needed. */
   next: string;
   /** Number of events of the complete log. */
   total: number;
   /** Sequence number of the first event in the recording; 0 if there is none. */
   first: number;
-  /** Longer texts are cut. */
+  /** Number of characters to which longer texts were cut. */
   texts: number;
-  /** The recording as JSON, zlib, base64; empty if it did not fit. */
+  /** The `Recording` as JSON, compressed by zlib, as base64; empty if it was too large. */
   recording: string;
 }
