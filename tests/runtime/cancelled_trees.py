@@ -258,7 +258,8 @@ def main(trees: int, first: int = 0) -> int:
             total += seen
             wrong += bool(faults)
             for fault in faults:
-                print(f"seed {seed}: {fault}", flush=True)
+                sys.stdout.write(f"seed {seed}: {fault}\n")
+            sys.stdout.flush()  # so that a run that is stopped has shown its faults
     sys.stdout.write(f"{dict(total)} | trees with faults: {wrong}\n")
     return 1 if wrong else 0
 
