@@ -21,7 +21,8 @@ from divebook.steps.actions import Action
 from divebook.store.encryption import FernetCodec
 from divebook.telemetry import Telemetry
 from divebook.workflow import read_definitions
-from divebook.workflow.servers import MCPServerDefinition, WorkspaceDefinition
+from divebook.workflow.resources import WorkspaceDefinition
+from divebook.workflow.servers import MCPServerDefinition
 from divebook.workflow.step import Ask
 
 KEPT = {

@@ -1,4 +1,6 @@
-"""Agents: a model with instructions, built on pydantic-ai."""
+"""Agents: language models with instructions and tools, built on pydantic-ai, whose model requests and tool calls are
+recorded.
+"""
 
 from divebook.agents.agent import Agent
 from divebook.agents.scripted import ScriptedModel

@@ -1,4 +1,4 @@
-"""Agents: a model with a role and instructions, whose model requests are recorded operations."""
+"""The class `Agent`: a model with a name, instructions and tools, whose model requests are recorded operations."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from divebook.text.arguments import has_methods, list_of, require
 from divebook.workflow.answer_types import allow_answers, answer_type, named_answer
 from divebook.workflow.code import code_of
 from divebook.workflow.json_schemas import require_possible_schema, require_schema
-from divebook.workflow.resources import AgentDefinition, ModelSettings
-from divebook.workflow.servers import ApprovalRule, Approvals, MCPServerDefinition, ToolServer
+from divebook.workflow.resources import AgentDefinition, ApprovalRule, Approvals, ModelSettings
+from divebook.workflow.servers import MCPServerDefinition, ToolServer
 from divebook.workflow.step import ContentEntry, Retry
 from divebook.workflow.tools import ToolFunction, tool_of
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from divebook.agents.turn import AgentTask, TurnContext
 
 
-DURABLE = "divebook.agents.batches"
+BATCHES = "divebook.agents.batches"
 LOOP = "divebook.agents.agent_loop"
 _LOADED: dict[str, ModuleType] = {}
 """Modules that are loaded when they are first needed."""
@@ -57,7 +57,7 @@ the provider's Retry-After. Exhausted quotas and timeouts are not retried.
 
 
 class Agent:
-    """A model with a name, a goal and instructions.
+    """A language model with a name, a goal, instructions and tools.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ class Agent:
         check_key(self.definition, is_named=isinstance(self.model, str | ScriptedModel))
 
     def _declare(self, instructions: str, **names: Sequence[Any]) -> None:
-        """Add the constructor's arguments to the definition."""
+        """Add values from the constructor's arguments, such as tool names, to the agent's definition."""
         definition = self.definition
         added = dict[str, Any]()
         if instructions:
@@ -201,7 +201,7 @@ class Agent:
         approvals: Iterable[ApprovalRule | Mapping[str, Any]] = (),
         bounds: Bounds | Mapping[str, Any] | None = None,
     ) -> Agent:
-        """Wrap an agent of pydantic-ai unchanged: its model, instructions, tools, output and capabilities.
+        """Wrap an agent of pydantic-ai without changing its model, instructions, tools, output or capabilities.
 
         While a workflow runs the agent, divebook records its requests and tool calls, and its answer at the end of the
         turn. It records nothing else: its hooks, validators, output functions and instructions run again on replay of
@@ -247,31 +247,30 @@ class Agent:
 
     @property
     def name(self) -> str:
-        """Name of the agent."""
+        """Name of the agent, from its definition."""
         return self.definition.name
 
     @property
     def is_supervisor(self) -> bool:
-        """True if the agent answers prompts that name no agent."""
+        """True if prompt steps that name no agent are sent to this agent."""
         return self.definition.is_supervisor
 
     @property
     def model_name(self) -> str:
-        """Name of the model: ``provider:model`` or ``scripted``."""
+        """Name of the model: ``provider:model``, ``recorded:RUN`` or ``scripted``."""
         if isinstance(self.model, ScriptedModel):
             return SCRIPTED
         return self.model if isinstance(self.model, str) else self.model.model_id
 
     @property
     def retry(self) -> Retry:
-        """Retry policy of model requests: that of the definition, else `MODEL_RETRY`."""
+        """Retry policy of model requests. Defaults to `MODEL_RETRY`."""
         return self.definition.retry or MODEL_RETRY
 
     @property
     def missing(self) -> str:
-        """Missing library or key of the provider's default model.
-
-        Empty if it is usable or the definition names a model.
+        """Text for people that names the missing library or key of the model; empty if a request can be made or the
+        definition itself names the model.
         """
         from divebook.agents.models import examine
 
@@ -282,12 +281,14 @@ class Agent:
 
     @property
     def is_scripted(self) -> bool:
-        """True if the answers come from a script."""
+        """True if the agent uses a scripted model, which takes its answers from a script."""
         return isinstance(self.model, ScriptedModel)
 
     @property
     def has_hands(self) -> bool:
-        """True if the agent needs a turn of several recorded requests and calls, for example because it has tools."""
+        """True if an answer of the agent takes a turn of several recorded requests and calls, for example because the
+        agent has tools.
+        """
         definition = self.definition
         reasons = (
             self.tools,
@@ -299,26 +300,31 @@ class Agent:
             definition.cache,
             definition.workspace,
         )
-        is_played = self.model_name.startswith(RECORDED)
-        return is_played or self.library is not None or self.output is not None or any(reasons)
+        is_recorded = self.model_name.startswith(RECORDED)
+        return is_recorded or self.library is not None or self.output is not None or any(reasons)
 
     def with_model(self, name: str | None) -> Agent:
-        """Return a copy with another model, ``provider:model`` or ``scripted``. None keeps the model."""
+        """Return a copy of the agent with another model: ``provider:model``, ``recorded:RUN`` or ``scripted``. None
+        keeps the model.
+        """
         if name is None or name == self.model_name:
             return self
         definition = self.definition
+        # A key must never be sent to another provider.
         if name.partition(":")[0] != self.model_name.partition(":")[0]:
             definition = without_secrets(definition)
         return self._with(definition, Agent(AgentDefinition(self.name, script=definition.script), model=name).model)
 
     def under(self, policy: Policy) -> Agent:
-        """Return a copy that resolves its key and headers under a policy."""
+        """Return a copy of the agent with another access policy. The policy restricts the variables and files from
+        which keys and headers are read.
+        """
         other = copy.copy(self)
         other.policy = policy
         return other
 
     def with_script(self, script: ScriptedModel) -> Agent:
-        """Return a copy with a scripted model."""
+        """Return a copy of the agent that uses a scripted model."""
         return self._with(self.definition, script)
 
     def _with(self, definition: AgentDefinition, model: Model | ScriptedModel | str) -> Agent:
@@ -328,7 +334,7 @@ class Agent:
         return other
 
     def with_settings(self, *, temperature: float | None = None, max_tokens: int | None = None) -> Agent:
-        """Return a copy with other model settings. None keeps a setting."""
+        """Return a copy of the agent with another temperature or token limit. None keeps the current setting."""
         settings_by_name = {"temperature": temperature, "max_tokens": max_tokens}
         changed = {name: value for name, value in settings_by_name.items() if value is not None}
         if not changed:
@@ -337,7 +343,9 @@ class Agent:
         return self._with(replace(self.definition, model_settings=settings), self.model)
 
     def instructions(self, date: datetime | None) -> str:
-        """Return the system prompt. `date` is the current date for a date-aware agent."""
+        """Return the system prompt: name, goal, instructions, and the current date if the agent is date-aware and
+        `date` is not None.
+        """
         definition = self.definition
         today = f"Today is {date:%A, %d %B %Y}." if definition.date_awareness and date is not None else ""
         if definition.system_prompt is not None:
@@ -363,7 +371,7 @@ class Agent:
         context: Sequence[Mapping[str, Any]] = (),
         date: datetime | None = None,
     ) -> str:
-        """Answer a prompt with model requests that `operation` runs and records.
+        """Answer a prompt with a single model request, without tools. `operation` records the request.
 
         Parameters
         ----------
@@ -376,9 +384,9 @@ class Agent:
         date
             Current date for a date-aware agent.
         """
-        durable = await loaded(DURABLE)
-        message = durable.Request(prompt, content, context, self.instructions(date))
-        answer: str = await durable.respond(self, message, operation)
+        batches = await loaded(BATCHES)
+        message = batches.Request(prompt, content, context, self.instructions(date))
+        answer: str = await batches.respond(self, message, operation)
         return answer
 
     async def turn(
@@ -389,19 +397,20 @@ class Agent:
         servers: Sequence[ToolServer],
         limited: Callable[[ToolFunction], ToolFunction],
     ) -> dict[str, Any]:
-        """Answer with model requests and tool calls that `context` records; return the result of the turn.
+        """Run a turn, in which the model may call tools until it answers; return the turn's result. `context` records
+        all requests and calls.
 
         `limited` applies the environment's limits to a tool.
         """
         loop = await loaded(LOOP)
-        durable = await loaded(DURABLE)
+        batches = await loaded(BATCHES)
         local_tools = [tool.inside(self.definition.workspace) for tool in (*tools, *self.tools)]
         server_tools, notes = await discover_tools(
             context, self.definition, servers, [tool.name for tool in local_tools]
         )
         instructions = self.instructions(context.started_at) if self.library is None else ""
         instructions = "\n\n".join(filter(None, (instructions, notes)))
-        message = durable.Request(task.prompt, task.content, task.context, instructions)
+        message = batches.Request(task.prompt, task.content, task.context, instructions)
         output = answer_type(self.output if task.output is None else task.output)
         allow_answers(output)
         run = loop.AgentLoop(self, message, output, task)
@@ -412,7 +421,7 @@ class Agent:
 
 
 def agent_of(value: Any) -> Agent:
-    """Return an agent unchanged, or wrap a pydantic-ai agent.
+    """Return a divebook agent for a value: a divebook agent unchanged, a pydantic-ai agent wrapped by `Agent.of`.
 
     Raises
     ------
@@ -427,7 +436,7 @@ def agent_of(value: Any) -> Agent:
 
 
 async def loaded(name: str) -> Any:
-    """Return a module that imports pydantic-ai, which takes half a second.
+    """Import a module in a thread and return the module, because importing pydantic-ai takes half a second.
 
     `sys.modules` is not consulted, because another thread may have loaded the module only partly
     (test_a_module_that_another_thread_loads_is_waited_for).
@@ -442,7 +451,8 @@ async def loaded(name: str) -> Any:
 
 
 def digest_of(agent: Agent) -> str:
-    """Return a digest of an agent's definition, model, output type and tool code.
+    """Return a hash of everything that determines an agent's behaviour: definition, model, output type and code of its
+    tools.
 
     Examples
     --------
@@ -451,6 +461,7 @@ def digest_of(agent: Agent) -> str:
     >>> digest_of(Agent("critic")) == digest_of(Agent("critic", instructions="Be harsh."))
     False
     """
+    # The key does not change the agent's behaviour.
     definition = {key: value for key, value in agent.definition.to_dict().items() if key != "api_key"}
     if "context" in definition:
         definition["context"] = ContentEntry.without_fingerprints(definition["context"])
@@ -463,7 +474,11 @@ def digest_of(agent: Agent) -> str:
 
 
 def unasked(agent: Agent) -> Agent:
-    """Return a copy whose model has the same name but needs no key. Its requests are the same as live ones."""
+    """Return a copy of an agent with a placeholder model, which needs no key and raises an error for a request that the
+    log does not answer.
+
+    The placeholder has the name and the request form of the original model, so that recorded requests are recognized.
+    """
     if not isinstance(agent.model, str) or agent.model == SCRIPTED or agent.model.startswith(RECORDED):
         return agent
     other = copy.copy(agent)

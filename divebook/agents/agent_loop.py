@@ -1,4 +1,6 @@
-"""Agent loop: runs pydantic-ai's loop of model requests and tool calls for one turn, until there is an answer."""
+"""Agent loop: one turn of an agent, in which pydantic-ai requests responses from the model and calls tools until there
+is an answer.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,7 @@ _log = logger(__name__)
 
 
 class AgentLoop:
-    """One run of an agent's loop.
+    """One turn of an agent, run by pydantic-ai's agent loop.
 
     Parameters
     ----------
@@ -84,7 +86,8 @@ class AgentLoop:
         self._task = task
 
     async def turn(self, context: TurnContext, tools: Sequence[ToolFunction], deps: Any) -> dict[str, Any]:
-        """Return the result of the turn.
+        """Run the turn; return its result: the output, its text, the number of requests, and for a conversation the
+        messages.
 
         If the agent has changed since the turn began, a person chooses how to continue.
         """
@@ -106,8 +109,8 @@ class AgentLoop:
     ) -> dict[str, Any]:
         agent = self._agent
         definition = self._agent.definition
-        before = [message for chunk in self._task.history for message in opened(chunk)]
-        record = RequestRecord(agent.name, before)
+        earlier_messages = [message for chunk in self._task.history for message in opened(chunk)]
+        record = RequestRecord(agent.name, earlier_messages)
         functions = {tool.name: tool for tool in tools}
         seconds = definition.response_timeout
         budget = self._budget()
@@ -132,7 +135,7 @@ class AgentLoop:
             with answering(turn):
                 result = await options.pop("library").run(
                     prompt,
-                    message_history=[*messages_of(before), *history] or None,
+                    message_history=[*messages_of(earlier_messages), *history] or None,
                     deps=deps,
                     usage_limits=UsageLimits() if agent.library is not None else UsageLimits(request_limit=None),
                     infer_name=False,
@@ -140,6 +143,7 @@ class AgentLoop:
                 )
         finally:
             TURN.reset(token)
+        # The text of a text answer would only repeat the output.
         text = {} if isinstance(result.output, str) else {TEXT: text_of_output(result.output)}
         facts = {REQUESTS: record.requests, FINISH_REASON: result.response.finish_reason}
         if self._task.thread is not None:
@@ -148,17 +152,17 @@ class AgentLoop:
         return {OUTPUT: result.output, **text, **facts, **({} if spent is None else {SPENT: spent})}
 
     def _budget(self) -> TurnBudget | None:
-        """Return the budget of the turn; None if neither the agent nor the delegating turn is bounded."""
+        """Return the budget of the turn; None if neither this agent nor an agent that delegated the task has bounds."""
         bounds = self._agent.definition.bounds
-        above = TURN.get()
-        budget_above = None if above is None else above.budget
+        delegating_turn = TURN.get()
+        budget_above = None if delegating_turn is None else delegating_turn.budget
         if not bounds and budget_above is None:
             return None
         share = None if self._task.share is None else Bounds.from_dict(self._task.share)
         return TurnBudget(self._agent.name, Bounds.from_dict(bounds or {}), budget_above, share)
 
     async def _built_agent(self, tools: Sequence[ToolFunction], original_setting: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a pydantic-ai agent built from the definition, and the options of its run."""
+        """Build a pydantic-ai agent from the definition; return the agent and the options of its run."""
         agent = self._agent
         library_tools = [accept_original_calls(_library_tool(tool), original_setting) for tool in tools]
         library_tools += placeholders(original_setting, {tool.name: tool for tool in tools})
@@ -180,7 +184,7 @@ class AgentLoop:
         return {"library": library, "instructions": self._message.instructions or None, "model_settings": settings}
 
     async def _supplied_agent(self, original_setting: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the pydantic-ai agent that the user supplied, and the options of its run.
+        """Return the pydantic-ai agent that the user supplied with `Agent.of`, and the options of its run.
 
         The model may be overridden.
         """
@@ -190,12 +194,13 @@ class AgentLoop:
         require_closed(agent.library, agent.name)
         durability = DivebookDurability(name=agent.name, models={agent.model_name: model})
         capabilities = [*_restoring(original_setting), durability]
-        once = ModelSettings(max_retries=0)  # divebook retries, so that the log has each attempt
-        return {"library": agent.library, "model": model, "capabilities": capabilities, "model_settings": once}
+        settings = ModelSettings(max_retries=0)  # divebook retries, so that the log has each attempt
+        return {"library": agent.library, "model": model, "capabilities": capabilities, "model_settings": settings}
 
 
 class LastRound(AbstractCapability[Any]):
-    """Capability that removes the tools after a number of rounds. The model then gets one more request.
+    """Capability that limits the rounds of tool calls. After the limit, the model gets one more request, in which it
+    may not call tools.
 
     Parameters
     ----------
@@ -212,7 +217,10 @@ class LastRound(AbstractCapability[Any]):
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """Add the instruction to answer now to the last request, and forbid tool calls in it."""
+        """Add the instruction to answer now to the request after the limit, and forbid tool calls in this request.
+        Leave earlier requests unchanged.
+        """
+        # pydantic-ai counts requests from 1.
         if ctx.run_step <= self._limit:
             return request_context
         parameters = request_context.model_request_parameters
@@ -226,22 +234,23 @@ class LastRound(AbstractCapability[Any]):
     async def after_model_request(
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, response: ModelResponse
     ) -> ModelResponse:
-        """Raise `AgentError` if the model calls tools in the last request anyway. None of these calls is made."""
+        """Raise `AgentError` if the response after the limit calls a tool nevertheless. The calls are not made."""
         outputs = {tool.name for tool in request_context.model_request_parameters.output_tools}
-        called = [call.tool_name for call in response.tool_calls if call.tool_name not in outputs]
-        if ctx.run_step > self._limit and called:
+        called_tools = [call.tool_name for call in response.tool_calls if call.tool_name not in outputs]
+        if ctx.run_step > self._limit and called_tools:
             raise AgentError(
                 self._agent,
                 ctx.run_step,
-                f"its model called {called[0]} again after {self._limit} rounds of calls, which was not carried out; "
-                "raise its ToolIterationLimit",
+                f"its model called {called_tools[0]} again after {self._limit} rounds of calls, which was not carried "
+                "out; raise its ToolIterationLimit",
             )
         return response
 
 
 @contextmanager
 def answering(turn: AgentTurn) -> Iterator[None]:
-    """Add the agent's name and the number of requests to the error of a turn that ends without an answer.
+    """Convert pydantic-ai's errors for a turn without an answer: add the agent's name, the number of requests and a
+    clear reason.
 
     Raises
     ------
@@ -265,7 +274,9 @@ def answering(turn: AgentTurn) -> Iterator[None]:
 
 
 def _reason(turn: AgentTurn, error: Exception) -> str:
-    """Return why the turn has no answer. If one of divebook's limits was reached, name the key that raises it."""
+    """Return, as text for people, why a turn ended without an answer. If a limit of divebook was reached, name the
+    definition key that raises the limit.
+    """
     if turn.unknown_tools and isinstance(error.__cause__, ModelRetry):
         return (
             f'its model called unknown tool "{turn.unknown_tools[0]}", was told so, and called it again; give the '
@@ -295,7 +306,9 @@ _CORRECTIONS_USED = re.compile(
 
 
 def _fault(error: Exception) -> str:
-    """Return the validation problem of the last call or answer as one line, without the value that the model wrote."""
+    """Return the validation problem of the model's last tool call or answer as one line. The line does not contain the
+    invalid value.
+    """
     cause = error.__cause__
     if isinstance(cause, ValidationError):
         first = cause.errors(include_url=False, include_input=False)[0]
@@ -314,7 +327,7 @@ MESSAGES = "messages"
 
 
 def _warn_of_none(agent: str, expected_type: Any) -> None:
-    """Log a warning if an agent expects dependencies but gets None."""
+    """Log a warning if an agent of `Agent.of` declares a type of dependencies (``deps``) but gets None."""
     if isinstance(expected_type, type) and expected_type not in (object, type(None)):
         _log.warning(
             "agent %s is made for ctx.deps of type %s and gets none: give them by Agent.of(agent, deps=...), or in a "
@@ -326,7 +339,7 @@ def _warn_of_none(agent: str, expected_type: Any) -> None:
 
 
 def _fallbacks(capabilities: Sequence[Any]) -> dict[str, Model]:
-    """Return the fallback models that are already instantiated, by name."""
+    """Return the fallback models among an agent's capabilities that are model objects, by model id."""
     models = [
         model for capability in capabilities if isinstance(capability, ModelFallback) for model in capability.models
     ]
@@ -345,14 +358,14 @@ def _library_tool(tool: ToolFunction) -> Tool[Any]:
 
 
 async def _call(tool: ToolFunction, arguments: Mapping[str, Any]) -> Any:
-    """Call a divebook function inside its operation."""
+    """Call the divebook function of a tool, inside the operation that records the tool call."""
     call = CALL.get()
     assert call is not None  # noqa: S101 - the guard around all tools has set it
     return await call.turn.context.invoke(tool, arguments, key=call.key)
 
 
 def _messages(message: Request) -> tuple[list[ModelMessage], str | Sequence[UserContent]]:
-    """Return the messages that precede a prompt, and the prompt with its content."""
+    """Return the messages that precede a prompt, and the prompt itself with its content blocks."""
     *history, last = message.messages()
     (part,) = last.parts
     assert isinstance(part, UserPromptPart)  # noqa: S101 - `Request.messages` creates this part
@@ -364,26 +377,28 @@ def _messages(message: Request) -> tuple[list[ModelMessage], str | Sequence[User
 
 
 def choosing(definition: AgentDefinition) -> list[AbstractCapability[Any]]:
-    """Return the capability for the definition's tool choice; an empty list if it has none."""
+    """Return the capability that applies the ``ToolChoice`` of a definition, as a list; an empty list without a
+    ``ToolChoice``.
+    """
     settings = definition.model_settings
     return [] if settings is None or settings.tool_choice is None else [ChosenTool(settings.tool_choice)]
 
 
 class ChosenTool(AbstractCapability[Any]):
-    """Capability that adds the tool choice to requests. A forced call applies to a turn's first request only.
+    """Capability that applies ``ToolChoice``. A forced tool call applies only to the first request of a turn.
 
     With a forced call in every request, no turn would end.
     """
 
     def __init__(self, choice: Mapping[str, Any]) -> None:
-        chosen: dict[str, ToolChoice] = {"any": "required", "tool": [str(choice.get("name"))]}
+        choices: dict[str, ToolChoice] = {"any": "required", "tool": [str(choice.get("name"))]}
         self._always: ToolChoice = "none" if choice["type"] == "none" else None
-        self._first = chosen.get(choice["type"])
+        self._first = choices.get(choice["type"])
 
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """Add the choice to the settings of a request."""
+        """Add the tool choice to the settings of a request."""
         choice = self._always or (self._first if ctx.run_step == 1 else None)
         if choice is None:
             return request_context

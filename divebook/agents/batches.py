@@ -1,7 +1,9 @@
-"""Batch requests, recorded single requests, and fallback models of agents.
+"""Model requests of agents without tools: single recorded requests and batches, and the request limits of fallback
+models.
 
-A batch costs half as much and takes up to a day. Its handle is plain data, so any process can query it. OpenAI lists
-its batches with their input files, so a batch whose submission was interrupted can be found again there.
+A batch costs half as much as single requests and takes up to a day. Its handle is plain data, so any process can query
+the batch. OpenAI lists its batches with their input files, so a batch whose submission was interrupted can be found
+there again.
 """
 
 from __future__ import annotations
@@ -77,22 +79,24 @@ if TYPE_CHECKING:
 
 
 def reporting_model(model: Model, limiters: RequestLimiters = REQUEST_LIMITERS) -> Model:
-    """Return a model whose parts, if it has any, report their outcomes to their limiters."""
+    """Wrap the parts of a fallback model so that each part reports the outcome of its requests to its own request
+    limiter. Return other models unchanged.
+    """
     return _reporting(model, limiters, is_first=True) if isinstance(model, FallbackModel) else model
 
 
 def _reporting(model: Model, limiters: RequestLimiters, *, is_first: bool) -> Model:
     if not isinstance(model, FallbackModel):
         return ReportingModel(model, limiters, is_counted=is_first)
-    copied = copy.copy(model)  # the user's model stays unchanged
-    copied.models = [
-        _reporting(each, limiters, is_first=is_first and not place) for place, each in enumerate(model.models)
+    model_copy = copy.copy(model)  # the user's model stays unchanged
+    model_copy.models = [
+        _reporting(part, limiters, is_first=is_first and not index) for index, part in enumerate(model.models)
     ]
-    return copied
+    return model_copy
 
 
 class ReportingModel(WrapperModel):
-    """One of several models. It reports the outcome of its requests to its limiter.
+    """Part of a fallback model that reports the outcome of each request to the request limiter of its model.
 
     Parameters
     ----------
@@ -112,7 +116,7 @@ class ReportingModel(WrapperModel):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        """Make the request."""
+        """Make a request and report its outcome."""
         with self._limiters.observed(self.wrapped, is_counted=self._is_counted):
             return await super().request(messages, model_settings, model_request_parameters)
 
@@ -124,10 +128,10 @@ class ReportingModel(WrapperModel):
         model_request_parameters: ModelRequestParameters,
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
-        """Make the request and yield its stream."""
+        """Make a streamed request, yield the stream, and report the outcome."""
         with self._limiters.observed(self.wrapped, is_counted=self._is_counted):
-            opening = super().request_stream(messages, model_settings, model_request_parameters, run_context)
-            async with opening as stream:
+            stream_context = super().request_stream(messages, model_settings, model_request_parameters, run_context)
+            async with stream_context as stream:
                 yield stream
 
 
@@ -142,7 +146,7 @@ class ReportingModel(WrapperModel):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One prompt for an agent, with content, context and instructions; see `Agent.respond`."""
+    """One prompt for an agent with its content blocks, context blocks and instructions; see `Agent.respond`."""
 
     prompt: str
     content: Sequence[Mapping[str, Any]]
@@ -150,11 +154,13 @@ class Request:
     instructions: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the parts that are not empty."""
+        """Return the fields of the request by name, without empty fields."""
         return {field.name: value for field in fields(self) if (value := getattr(self, field.name))}
 
     def messages(self) -> list[ModelMessage]:
-        """Return the messages in pydantic-ai's form. `divebook.projections.requests` rebuilds the same from the log."""
+        """Return the request as messages of pydantic-ai. `divebook.projections.requests` rebuilds equal messages from
+        the log.
+        """
         messages = [message for message in request_messages(self.to_dict()) if message.role != "system"]
         bodies: list[str | list[UserContent]] = [
             [user_block(block) for block in message.content] for message in messages
@@ -166,7 +172,7 @@ class Request:
 
 
 async def respond(agent: Agent, message: Request, operation: RunOperation) -> str:
-    """Return an agent's text answer; see `Agent.respond`.
+    """Make a single recorded model request; return the text of the response. See `Agent.respond`.
 
     Raises
     ------
@@ -178,9 +184,9 @@ async def respond(agent: Agent, message: Request, operation: RunOperation) -> st
     definition = agent.definition
     answer = await model_request(recorded, message.messages(), model_settings=settings_of(definition), instrument=False)
     if not answer.text and answer.tool_calls:
-        called = answer.tool_calls[0].tool_name
+        tool_name = answer.tool_calls[0].tool_name
         raise StepError(
-            f'the model of agent {agent.name} called unknown tool "{called}": the agent has no tools; give it that '
+            f'the model of agent {agent.name} called unknown tool "{tool_name}": the agent has no tools; give it that '
             "tool, or another Model"
         )
     if not answer.text:
@@ -192,19 +198,20 @@ async def respond(agent: Agent, message: Request, operation: RunOperation) -> st
 
 
 async def resolved(agent: Agent) -> Model:
-    """Return the agent's model in pydantic-ai's form, with the key that the agent refers to."""
+    """Return the pydantic-ai model that an agent uses, created with the agent's key."""
     model = agent.model
     if isinstance(model, ScriptedModel):
         return ScriptedFunction(model)
     if not isinstance(model, str):
         return reporting_model(model)
     if model.startswith(RECORDED):
-        return _played()
+        return _recorded_run_model()
     return await CLIENTS.model(model, agent.definition.api_key, agent.policy)
 
 
 class RecordedModel(WrapperModel):
-    """Model whose requests are recorded once and then answered from the log.
+    """Model wrapper that makes each request as a recorded operation. A request whose response is in the log is not sent
+    again.
 
     Parameters
     ----------
@@ -225,7 +232,7 @@ class RecordedModel(WrapperModel):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        """Make the request, or return the recorded response."""
+        """Return the recorded response to a request; if the log has none, send the request."""
 
         async def call() -> dict[str, Any]:
             # References are resolved only for the real request: their values are secrets and must not be recorded.
@@ -243,22 +250,24 @@ class RecordedModel(WrapperModel):
                 require_whole(response, self._parameters["agent"])
                 return plain_response(response, self.wrapped)
 
-        written = sum(map(tokens_of, messages)) + tokens_of_definitions(model_request_parameters)
+        input_tokens = sum(map(tokens_of, messages)) + tokens_of_definitions(model_request_parameters)
         recorded = await self._operation(
             AGENT_RESPONSE,
             self._parameters,
             call,
             usage=usage_of,
             repeatable=True,
-            reserved=estimate(self.wrapped, written, model_settings),
+            reserved=estimate(self.wrapped, input_tokens, model_settings),
             streamed=streamed,
             slot=REQUEST_LIMITERS.slot(self.wrapped),
         )
         return response_of(recorded)
 
 
-def _played() -> Model:
-    """Return a placeholder model for an agent whose answers come from a recorded run."""
+def _recorded_run_model() -> Model:
+    """Return a placeholder for the model ``recorded:RUN``: the responses come from that run, so the placeholder raises
+    an error if it is asked.
+    """
 
     async def answer(_: list[ModelMessage], __: AgentInfo) -> ModelResponse:
         raise StepError("a run that is played again was asked for an answer that it does not have")
@@ -297,7 +306,7 @@ AGAIN = "retry_failed() asks again, and what was paid for is paid for twice"
 
 
 class BatchAnswer(NamedTuple):
-    """Result of one request of a batch."""
+    """Result of one request of a batch: a value or an error, and the consumption."""
 
     value: Any
     error: str | None
@@ -305,7 +314,7 @@ class BatchAnswer(NamedTuple):
 
 
 class SubmitLater(NamedTuple):
-    """Temporary failure of a submission. It may succeed later."""
+    """Result of a submission that failed for a temporary reason and may succeed later."""
 
     seconds: float
     """Delay that the provider asks for, in seconds."""
@@ -315,7 +324,7 @@ class SubmitLater(NamedTuple):
 
 
 class AgentBatches:
-    """Batches of one agent: the common part of its requests, and its provider.
+    """Batch API of an agent's model: encodes requests, submits batches, and reads their results.
 
     Parameters
     ----------
@@ -333,16 +342,19 @@ class AgentBatches:
         self._settings.pop("timeout")  # a batch takes up to a day
         self._parameters = ModelRequestParameters()
         self._can_list: bool | None = None
-        self._answering = None if output is None else pydantic_ai.Agent(output_type=output_type(output), retries=0)
+        self._validating_agent = (
+            None if output is None else pydantic_ai.Agent(output_type=output_type(output), retries=0)
+        )
+        """Agent that validates structured output; None for text."""
 
     @classmethod
     async def of(cls, agent: Agent, instructions: str, output: Any) -> AgentBatches:
-        """Return the batches of an agent.
+        """Create the batch interface for an agent.
 
         Raises
         ------
         StepError
-            Its model has no batch API.
+            The agent's model has no batch API.
         """
         model = await resolved(agent)
         if model.batch_max_requests is None:
@@ -351,15 +363,16 @@ class AgentBatches:
                 "openai:gpt-5-mini, or leave out batch=True, so that each row is a request of its own"
             )
         batches = cls(agent, model, instructions, output)
-        if batches._answering is not None:
-            asking = CapturingModel(model)
+        if batches._validating_agent is not None:
+            capturing_model = CapturingModel(model)
             with suppress(ParametersCapturedError):
-                await batches._answering.run("", model=asking)
-            batches._parameters = asking.parameters or batches._parameters
+                await batches._validating_agent.run("", model=capturing_model)
+            batches._parameters = capturing_model.parameters or batches._parameters
         return batches
 
     async def can_list(self) -> bool:
-        """Return True if the provider lists its batches with their input, which depends on the key.
+        """Return True if the provider lists existing batches together with their input. The answer depends on the
+        provider and on the key.
 
         The result is True while the provider is unreachable. It is asked before every submission anyway.
         """
@@ -367,7 +380,7 @@ class AgentBatches:
             return False
         if self._can_list is None:
             try:
-                await self._listed(1).__anext__()
+                await self._list_batches(1).__anext__()
             except StopAsyncIteration:
                 pass
             except ModelAPIError as error:
@@ -380,7 +393,8 @@ class AgentBatches:
         return self._can_list
 
     async def encode(self, prompts: Mapping[str, str], most: int) -> list[EncodedBatchRequest]:
-        """Encode the first prompts, by id, as requests of one batch: as many as the provider accepts.
+        """Encode prompts, given by request id, as requests of one batch. Stop at the number or size that the provider
+        accepts.
 
         Raises
         ------
@@ -405,11 +419,13 @@ class AgentBatches:
         return encoded_requests
 
     def reserved(self, prompts: Sequence[str]) -> Reserved:
-        """Return the maximum consumption of requests. The lower batch price is not assumed."""
+        """Return the maximum consumption of requests with these prompts, at the normal price instead of the lower batch
+        price.
+        """
         total = Reserved()
         for prompt in prompts:
-            written = sum(map(tokens_of, self._messages(prompt))) + tokens_of_definitions(self._parameters)
-            total = total.plus(estimate(self._model, written, self._settings))
+            input_tokens = sum(map(tokens_of, self._messages(prompt))) + tokens_of_definitions(self._parameters)
+            total = total.plus(estimate(self._model, input_tokens, self._settings))
         return total
 
     async def submit(
@@ -421,14 +437,15 @@ class AgentBatches:
         may_exist: bool,
         leaves_unknown: Callable[[BaseException], bool],
     ) -> dict[str, Any] | SubmitLater:
-        """Send requests as one batch unless the provider already has it; return its handle, or when to retry.
+        """Send requests as one batch, unless the provider already has the batch. Return its handle, or `SubmitLater`
+        after a temporary failure.
 
         Parameters
         ----------
         since, other_ids
             Earliest creation time of the batch, and ids of other batches to skip.
         may_exist
-            An earlier submission may have created it.
+            True if an earlier submission may have created the batch.
         leaves_unknown
             Returns True for an error after which the request may have arrived.
 
@@ -440,8 +457,9 @@ class AgentBatches:
         can_list = await self.can_list()
         has_asked = False
         try:
-            if can_list and (existing := await self._existing(requests, since, other_ids)) is not None:
+            if can_list and (existing := await self._find_existing(requests, since, other_ids)) is not None:
                 return existing
+            # Without a list, a second submission might pay for the same batch twice.
             if may_exist and not can_list:
                 raise OutcomeUnknownError(
                     "the provider did not say whether it has the batch, and does not list those it has"
@@ -450,17 +468,20 @@ class AgentBatches:
             return _plain(await self._model.batch_create(requests))
         except ModelAPIError as error:
             make_keepable(error)
+            # The key turned out not to allow listing. The next try decides by `may_exist` instead.
             if can_list and not has_asked and is_hidden(error):
                 self._can_list = False
                 return SubmitLater(0, error_line(error), may_exist=may_exist)
             if not is_temporary(error) or isinstance(error, ModelQuotaExceededError):
                 raise
+            # A 429 means that nothing was created. After another error the batch may exist.
             if has_asked:
                 is_refused = isinstance(error, ModelHTTPError) and error.status_code == TOO_MANY
                 may_exist = not is_refused and (isinstance(error, ModelHTTPError) or leaves_unknown(error))
             if has_asked and may_exist and not can_list:
                 raise OutcomeUnknownError(f"the provider did not say whether it has the batch: {error}") from error
             return SubmitLater(error.retry_after or 0, error_line(error), may_exist=may_exist)
+        # The answer to the submission cannot be parsed, so the batch may exist.
         except UNREADABLE as error:
             if not can_list:
                 raise OutcomeUnknownError(
@@ -468,11 +489,13 @@ class AgentBatches:
                 ) from error
             return SubmitLater(0, error_line(error), may_exist=has_asked or may_exist)
 
-    async def _existing(
+    async def _find_existing(
         self, requests: Sequence[EncodedBatchRequest], since: datetime, other_ids: Collection[str]
     ) -> dict[str, Any] | None:
-        """Return the handle of the batch with these requests; None if the provider has none besides the others."""
-        async for batch in self._listed(100):
+        """Search the provider's list for a batch with these requests; return its handle, or None. Skip the batches in
+        `other_ids`.
+        """
+        async for batch in self._list_batches(100):
             if batch.created_at < (since - _BEFORE).timestamp():
                 break
             if batch.id in other_ids:
@@ -483,15 +506,15 @@ class AgentBatches:
                 return self.handle(batch.id, requests, since, input_file_id=batch.input_file_id)
         return None
 
-    async def _listed(self, at_once: int) -> AsyncIterator[Any]:
-        """Yield the provider's batches, latest first."""
+    async def _list_batches(self, at_once: int) -> AsyncIterator[Any]:
+        """Yield the batches that the provider lists, latest first. `at_once` is the page size."""
         with self._converted_errors():
             async for batch in _innermost(self._model).client.batches.list(limit=at_once):
                 yield batch
 
     @contextmanager
     def _converted_errors(self) -> Iterator[None]:
-        """Convert errors of the client, which is called directly here, to errors of its model."""
+        """Convert errors of the provider's client to errors of pydantic-ai, for code that calls the client directly."""
         try:
             yield
         except Exception as error:
@@ -505,7 +528,7 @@ class AgentBatches:
             raise
 
     def handle(self, name: str, requests: Sequence[EncodedBatchRequest], at: datetime, **fields: str) -> dict[str, Any]:
-        """Return the handle of a batch from the provider's id."""
+        """Build the handle of a batch whose id is known, for example from the provider's list or from a person."""
         details = {"status": "in_progress", **fields}
         model = self._model
         group = requests[0].group
@@ -522,7 +545,8 @@ class AgentBatches:
         return _plain(batch)
 
     async def refresh(self, handle: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the current handle of a batch, or the old one while the provider is unreachable.
+        """Ask the provider for the status of a batch; return the updated handle. While the provider is unreachable,
+        return the handle unchanged.
 
         If the provider no longer has the batch, the handle has the status ``ended`` and a reason under ``lost``.
         """
@@ -539,7 +563,7 @@ class AgentBatches:
             return dict(handle)
 
     async def cancel(self, handle: Mapping[str, Any] | None) -> None:
-        """Ask the provider to cancel a batch. Answers that exist by then are billed."""
+        """Ask the provider to cancel a batch. Requests that were answered before are billed."""
         if handle is not None and handle["status"] == "in_progress":
             with suppress(ModelAPIError, NotImplementedError, *UNREADABLE):  # it may have ended, or cannot be cancelled
                 await self._model.batch_cancel(_HANDLE.validate_python(handle))
@@ -547,7 +571,8 @@ class AgentBatches:
     async def answers(
         self, handle: Mapping[str, Any], names: Sequence[str], *, is_last: bool
     ) -> dict[str, BatchAnswer] | None:
-        """Return the results of an ended batch by request id; None if they are temporarily unavailable.
+        """Fetch the results of an ended batch; return them by request id, or None if the results are temporarily
+        unavailable.
 
         Parameters
         ----------
@@ -561,6 +586,7 @@ class AgentBatches:
             results = await self._model.batch_results(_HANDLE.validate_python(handle))
         except ModelAPIError as error:
             make_keepable(error)
+            # An error of the batch itself is final, whatever its class says about a repetition.
             is_of_batch = type(error).__name__ == JOB_ERROR
             if is_temporary(error) and not is_of_batch:
                 return None
@@ -568,7 +594,8 @@ class AgentBatches:
                 raise
             return self._without(names, f"batch {name} has no results ({error_line(error)})")
         except UNREADABLE as error:
-            results = await self._readable(handle)
+            # One malformed line makes the client fail for the whole file, so parse the lines one by one.
+            results = await self._readable_results(handle)
             if not results and not is_last:
                 return None
             if not results:
@@ -581,8 +608,8 @@ class AgentBatches:
         answer = BatchAnswer(None, f"StepError: {why}: look for it at {self._model.system}; {AGAIN}", {})
         return dict.fromkeys(names, answer)
 
-    async def _readable(self, handle: Mapping[str, Any]) -> list[BatchResult]:
-        """Return the readable lines of OpenAI's result files; an empty list for other providers."""
+    async def _readable_results(self, handle: Mapping[str, Any]) -> list[BatchResult]:
+        """Return the results in OpenAI's result files, without malformed lines; an empty list for other providers."""
         details = handle.get("provider_details") or {}
         files = getattr(getattr(_innermost(self._model), "client", None), "files", None)
         results: list[BatchResult] = []
@@ -598,10 +625,11 @@ class AgentBatches:
     async def _answer(self, result: BatchResult, batch: str) -> BatchAnswer:
         usage: Mapping[str, int] = {}
         try:
+            # Usage is counted before the answer is validated, because an invalid answer is paid for too.
             response = self._model.batch_decode(result, self._request(result.custom_id, ""))
             usage = usage_of(plain_response(response, self._model))
-            if self._answering is not None:
-                answer = await self._answering.run("", model=FixedAnswerModel(self._model, response))
+            if self._validating_agent is not None:
+                answer = await self._validating_agent.run("", model=FixedAnswerModel(self._model, response))
                 return BatchAnswer(plain_json(answer.output), None, usage)
         except (ModelAPIError, UnexpectedModelBehavior) as error:
             return BatchAnswer(None, shared().text(f"{type(error).__name__}: {error}"), usage)
@@ -625,35 +653,35 @@ class AgentBatches:
 
 
 def result_in(line: str) -> BatchResult | None:
-    """Parse one line of an OpenAI result file; return None if it is malformed."""
+    """Parse one line of an OpenAI batch result file; return None for a malformed line."""
     try:
         entry = json.loads(line)
-        name = entry["custom_id"]
+        request_id = entry["custom_id"]
         response = entry.get("response") or {"status_code": 500, "body": entry.get("error")}
         is_success = 200 <= response["status_code"] < 300
     except UNREADABLE:
         return None
     body = json.dumps(response["body"] if is_success else response)
-    return BatchResult(custom_id=str(name), status="succeeded" if is_success else "errored", body=body)
+    return BatchResult(custom_id=str(request_id), status="succeeded" if is_success else "errored", body=body)
 
 
 def is_hidden(error: ModelAPIError) -> bool:
-    """Return True if the provider does not list batches, for this key or at all."""
+    """Return True for an error with which a provider refuses to list batches, for this key or in general."""
     return isinstance(error, ModelHTTPError) and error.status_code in _HIDDEN
 
 
 def is_lost(error: ModelAPIError) -> bool:
-    """Return True if the requested object no longer exists at the provider."""
+    """Return True for an error that says that a batch no longer exists at the provider."""
     return isinstance(error, ModelHTTPError) and error.status_code in _LOST
 
 
 def error_line(error: Exception) -> str:
-    """Return an error as one line."""
+    """Return an error as one line of at most 200 characters, with secrets hidden."""
     return shared().text(f"{type(error).__name__}: {' '.join(str(error).split())}")[:200]
 
 
 def is_temporary(error: ModelAPIError) -> bool:
-    """Return True if the error is temporary, so that a later request may succeed."""
+    """Return True for a temporary error, after which a later request may succeed."""
     return not isinstance(error, ModelHTTPError) or error.status_code in (408, 429) or error.status_code not in _REFUSED
 
 
@@ -662,11 +690,11 @@ def is_temporary(error: ModelAPIError) -> bool:
 
 
 class ParametersCapturedError(Exception):
-    """Control-flow exception that ends a run after its request parameters were captured."""
+    """Exception that stops a run as soon as `CapturingModel` has stored the request parameters. It is not an error."""
 
 
 class CapturingModel(WrapperModel):
-    """Model that captures the request parameters for structured output, and gives no answer."""
+    """Model that only stores the parameters with which pydantic-ai requests structured output. It gives no response."""
 
     parameters: ModelRequestParameters | None = None
 
@@ -676,13 +704,15 @@ class CapturingModel(WrapperModel):
         model_settings: ModelSettings | None,  # noqa: ARG002 - signature of the base class
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        """Store the parameters and raise `ParametersCapturedError`."""
+        """Store the request parameters and raise `ParametersCapturedError`."""
         self.parameters = model_request_parameters
         raise ParametersCapturedError
 
 
 class FixedAnswerModel(WrapperModel):
-    """Model that returns an answer from a batch, so that pydantic-ai validates it like any other."""
+    """Model that returns a response from a batch, so that pydantic-ai validates the batch response like any other
+    response.
+    """
 
     def __init__(self, wrapped: Model, response: ModelResponse) -> None:
         super().__init__(wrapped)
@@ -694,7 +724,7 @@ class FixedAnswerModel(WrapperModel):
         model_settings: ModelSettings | None,  # noqa: ARG002 - signature of the base class
         model_request_parameters: ModelRequestParameters,  # noqa: ARG002 - signature of the base class
     ) -> ModelResponse:
-        """Return the answer."""
+        """Return the response of the batch."""
         return self._response
 
 

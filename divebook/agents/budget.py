@@ -1,9 +1,10 @@
-"""Budget of one agent turn: its own `Bounds`, in addition to those of the execution.
+"""Budget of one agent turn: the bounds of the agent, which apply in addition to the bounds of the execution.
 
 The consumption of subordinate agents counts as well. Before each request that is not in the log, the budget must have
-room for the maximum that the request may consume. If it has not, a person is asked, as for the bounds of the execution,
-or the turn fails. Example: with 1000 tokens allowed, 700 spent and 200 reserved by a running request, a request for up
-to 200 tokens waits until the running one ends and releases what it did not use.
+room for the maximum that the request may consume. If the budget is too small, a person is asked, as for the bounds of
+the execution, or the turn fails. Example: with 1000 tokens allowed, 700 spent and 200 reserved by a running request, a
+request for up to 200 tokens waits until the running request ends and releases the part of its reservation that it did
+not use.
 """
 
 from __future__ import annotations
@@ -59,14 +60,14 @@ if TYPE_CHECKING:
 
 
 class TurnBudget:
-    """Consumption and limits of a turn.
+    """Budget of one agent turn: its bounds, its consumption, and the budgets of the agents that delegated the task.
 
     Parameters
     ----------
     above
-        Budget of the agent that delegated the task, if there is one.
+        Budget of the agent that delegated the task; None for a task of a step.
     share
-        Bounds that this agent assigned to the task, if it delegated several tasks at once.
+        Bounds that the delegating agent assigned to the task, if it delegated several tasks at once.
     """
 
     def __init__(
@@ -82,19 +83,20 @@ class TurnBudget:
 
     @property
     def remaining(self) -> Bounds:
-        """Remaining budget, limited also by the budgets above."""
+        """Remaining part of the budget. The budgets of delegating agents limit it too."""
         remaining = Bounds()
         for budget in self.line:
             remaining = within(left_after(budget.bounds, budget.consumed), remaining)
         return remaining
 
     async def admit(self, context: TurnContext, reserved: Reserved) -> None:
-        """Wait until a request with this maximum consumption fits into this budget and those above.
+        """Wait until a request fits into this budget and into the budgets of delegating agents. `reserved` is the
+        maximum consumption of the request.
 
         Raises
         ------
         BoundExceededError
-            It does not fit, and a person chose to stop or the bounds do not allow a question.
+            The request does not fit, and a person chose to stop or the bounds do not allow a question.
         """
         for budget in self.line:
             require_price(budget.bounds, reserved)
@@ -109,7 +111,9 @@ class TurnBudget:
                 await budget.ask(context, exhausted)
 
     def _first_exhausted(self, reserved: Reserved) -> tuple[TurnBudget, Exhausted | None]:
-        """Return the nearest budget that forbids a request, with its bound; None as the bound if all admit it."""
+        """Return the nearest budget that does not admit a request, with the reached bound. If all budgets admit the
+        request, return this budget and None.
+        """
         for budget in self.line:
             exhausted = budget.met(reserved)
             if exhausted is not None:
@@ -117,20 +121,19 @@ class TurnBudget:
         return self, None
 
     def next_release(self) -> asyncio.Future[None]:
-        """Return a future that is done when the next counted request ends and releases its unused reservation."""
+        """Return a future that completes when the next running request ends and releases its reservation."""
         if self._release is None:
             self._release = asyncio.get_running_loop().create_future()
         return self._release
 
     def met(self, reserved: Reserved) -> Exhausted | None:
-        """Return the first of its own bounds that forbids a request with this maximum consumption.
-
-        None if none does.
+        """Return the first bound of this budget that a request would exceed, or None. `reserved` is the maximum
+        consumption of the request.
         """
         return bound_met(self.bounds, self.consumed, reserved)
 
     async def ask(self, context: TurnContext, exhausted: Exhausted) -> None:
-        """Ask a person about a reached bound, and raise the bound to the value in the answer.
+        """Ask a person about a reached bound, and raise the bound to the value that the person enters.
 
         Raises
         ------
@@ -156,7 +159,7 @@ class TurnBudget:
         self.bounds = raised(self.bounds, exhausted.bound, None, response["data"]["to"])
 
     def _error(self, exhausted: Exhausted) -> BoundExceededError:
-        """Return the error for a bound that stays as it is."""
+        """Return the error for a reached bound that is not raised."""
         owner = self.line[1].agent if self._is_share(exhausted) else self.agent
         advice = f"Raise `{exhausted.name}` in the Bounds of agent {owner!r} and resume."
         return BoundExceededError(
@@ -164,20 +167,24 @@ class TurnBudget:
         )
 
     def _owner(self, exhausted: Exhausted) -> str:
-        """Return the owner of the reached bound as text for people."""
+        """Return, as text for people, the agent whose bound was reached."""
         agent = f"Agent {self.agent!r}"
         return (
             f"{agent} (its share of the bounds of agent {self.line[1].agent!r})" if self._is_share(exhausted) else agent
         )
 
     def _is_share(self, exhausted: Exhausted) -> bool:
-        """Return True if the reached bound is the share that the agent above assigned."""
+        """Return True if the reached bound comes from the share that the delegating agent assigned, not from the
+        agent's own bounds.
+        """
         share_limit = None if self._share is None else getattr(self._share, exhausted.bound)
         return share_limit is not None and str(share_limit) == str(exhausted.limit)
 
     @contextmanager
     def holding(self, reserved: Reserved) -> Iterator[None]:
-        """Hold a reservation of the maximum consumption of a request while it runs."""
+        """Hold a reservation of a request's maximum consumption for the duration of the block, here and in the budgets
+        of delegating agents.
+        """
         for budget in self.line:
             budget.consumed = budget.consumed.begun(reserved)
         try:
@@ -187,29 +194,29 @@ class TurnBudget:
                 budget.release(reserved)
 
     def release(self, reserved: Reserved) -> None:
-        """End the reservation of a request and wake requests that wait for it."""
+        """Release the reservation of an ended request, and wake requests that wait for this."""
         self.consumed = self.consumed.ended(reserved)
         if self._release is not None:
             self._release.set_result(None)
             self._release = None
 
     def spend(self, usage: Mapping[str, int]) -> None:
-        """Add the consumption of a request, here and in the budgets above."""
+        """Add the actual consumption of a request to this budget and to the budgets of delegating agents."""
         for budget in self.line:
             budget.consumed = budget.consumed.spent(usage)
 
     @property
     def spent(self) -> dict[str, int] | None:
-        """Consumption that the turn reports to the turn it worked for; None if it worked for none."""
+        """Consumption to report to the delegating turn; None if the turn was not delegated."""
         used = self.consumed
         return {"calls": used.calls, "tokens": used.tokens, "cost": used.cost} if len(self.line) > 1 else None
 
     def count(self, spent: Mapping[str, int]) -> None:
-        """Add the consumption of a subordinate turn that had ended before this turn was resumed."""
+        """Add the consumption of a delegated turn that ended before this process resumed the delegating turn."""
         for budget in self.line:
             used = budget.consumed
-            more = {name: getattr(used, name) + spent.get(name, 0) for name in ("calls", "tokens", "cost")}
-            budget.consumed = used._replace(**more)
+            totals = {name: getattr(used, name) + spent.get(name, 0) for name in ("calls", "tokens", "cost")}
+            budget.consumed = used._replace(**totals)
 
 
 # --- response stream -------------------------------------------------------------------------------------------------
@@ -234,7 +241,7 @@ _REPLIES: ContextVar[list[ModelResponse] | None] = ContextVar("divebook_replies"
 
 
 def note_reply(response: ModelResponse) -> None:
-    """Remember a reply. Its usage counts if the request fails."""
+    """Remember a model response, complete or partial, so that its usage counts if the request fails afterwards."""
     replies = _REPLIES.get()
     if replies is not None:
         replies.append(response)
@@ -242,7 +249,7 @@ def note_reply(response: ModelResponse) -> None:
 
 @contextmanager
 def paid_replies(model: Model) -> Iterator[None]:
-    """Add the usage of the remembered replies to an error of a request.
+    """Add the usage of the remembered responses to an error that a request raises inside the block.
 
     Parameters
     ----------
@@ -285,7 +292,8 @@ async def stream_response(
     parameters: ModelRequestParameters,
     write: Write,
 ) -> ModelResponse:
-    """Make a streamed request and pass on its text as it arrives. A model that cannot stream gets a plain request.
+    """Make a streamed request; pass the text to `write` as it arrives, and return the response. Use a plain request for
+    a model that cannot stream.
 
     A stream that ends without a finish reason was cut off, for example because a proxy gave up or a server restarted.
     The caller retries, as after any lost connection. The retry is a plain request, because a truncated body is always
@@ -298,6 +306,7 @@ async def stream_response(
     """
     if isinstance(model, ScriptedFunction):
         return await model.stream(messages, settings, parameters, write)
+    # The previous stream had no finish reason. A plain request shows whether the server ever sends one.
     if id(model) in _CUT_OFF:
         response = await model.request(messages, settings, parameters)
         if has_stated_end(response):
@@ -331,7 +340,7 @@ async def _opened(
     settings: ModelSettings | None,
     parameters: ModelRequestParameters,
 ) -> StreamedResponse | None:
-    """Return the open stream, which `stack` closes; None if the model cannot stream."""
+    """Open the stream of a request and return it; None if the model cannot stream. `stack` closes the stream."""
     if not _may_stream(model):
         return None
     try:
@@ -345,7 +354,9 @@ async def _opened(
 
 
 def _may_stream(model: Model) -> bool:
-    """Return False for function models without a stream function: streaming them fails an assertion."""
+    """Return False for a model that cannot stream: a pydantic-ai function model without a stream function, which would
+    fail an assertion.
+    """
     if isinstance(model, WrapperModel):
         return _may_stream(model.wrapped)
     if isinstance(model, FallbackModel):
@@ -354,14 +365,15 @@ def _may_stream(model: Model) -> bool:
 
 
 class _Pieces:
-    """Parser that extracts the new text from the events of a stream."""
+    """Parser of a response stream: extracts the text that each event adds."""
 
     def __init__(self) -> None:
         self._calls: dict[int, str] = {}
         """Names of the parts that hold tool arguments, by the index of the part in the stream."""
 
     def of(self, event: ModelResponseStreamEvent) -> tuple[str, str]:
-        """Return the text that an event adds and the name of its part.
+        """Return the text that a stream event adds, and the kind of response part: text, thinking, or the arguments of
+        a tool call.
 
         The text is empty for events that are not shown.
         """

@@ -1,7 +1,8 @@
-"""Response cache of agents with a `Cache`, shared by all runs, and the ``recorded:RUN`` source of responses.
+"""Sources of model responses other than the model: the response cache, and the recorded responses of an earlier run.
 
-The cache is not a source of truth. A response taken from it is recorded completely in the run, and a replay does not
-read the cache. An entry that cannot be read is treated as missing.
+Agents with a `Cache` share the cache across all runs of a store. Agents with the model ``recorded:RUN`` get the
+responses of that run. The cache is not a source of truth: a response from the cache is recorded completely in the run,
+and a replay does not read the cache. An entry that cannot be read counts as missing.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ WHOLE = ("stop", "tool_call")
 _log = logger(__name__)
 
 
-def lasting(written: str | float) -> float:
-    """Parse a cache duration; return seconds.
+def lasting(text: str | float) -> float:
+    """Parse the duration of a `Cache`, such as ``7d``; return seconds.
 
     Raises
     ------
@@ -50,39 +51,39 @@ def lasting(written: str | float) -> float:
         The text is not a duration, or the duration is not positive.
     """
     try:
-        seconds = parse_duration(written)
+        seconds = parse_duration(text)
     except (ValueError, OverflowError) as error:
-        raise SetupError(f"Cache is a time such as 7d or 12h, not {written!r}", ("Cache",)) from error
+        raise SetupError(f"Cache is a time such as 7d or 12h, not {text!r}", ("Cache",)) from error
     if seconds <= 0:
-        raise SetupError(f"Cache is a time of more than nothing, not {written!r}; leave it out for none", ("Cache",))
+        raise SetupError(f"Cache is a time of more than nothing, not {text!r}; leave it out for none", ("Cache",))
     return seconds
 
 
 class ResponseCache:
-    """Responses by the digest of their requests.
+    """Response cache of a store: model responses by the digest of their requests, as files or in memory.
 
     Parameters
     ----------
     folder
         Folder of the files, readable by its owner only. None keeps responses in memory of this process.
     sealing
-        Encryption that the store next to it uses.
+        Encryption of the store, which is used for the files too.
     """
 
     def __init__(self, folder: Path | None, sealing: Sealing, clock: Callable[[], float] = time.time) -> None:
         self.folder = folder
         self._sealing = sealing
         self._clock = clock
-        self._held: dict[str, bytes] = {}
-        self._written = 0
+        self._in_memory: dict[str, bytes] = {}
+        self._write_count = 0
 
     def find(self, digest: str, seconds: float) -> dict[str, Any] | None:
-        """Return a response that is at most this many seconds old; None if there is none."""
+        """Return the cached response for a request digest; None if the cache has none that is at most `seconds` old."""
         try:
-            written = self._read(digest)
-            if written is None:
+            content = self._read(digest)
+            if content is None:
                 return None
-            entry = json.loads(self._sealing.open_packed(written))
+            entry = json.loads(self._sealing.open_packed(content))
             # The lower limit rejects entries from the future, which a changed clock leaves behind.
             return entry["response"] if 0 <= self._clock() - entry["at"] < seconds else None
         except (OSError, ValueError, KeyError, TypeError, DivebookError) as error:
@@ -90,31 +91,33 @@ class ResponseCache:
             return None
 
     def keep(self, digest: str, response: Mapping[str, Any], seconds: float) -> None:
-        """Store a response. `prune` deletes it after this many seconds."""
-        at = self._clock()
-        written = self._sealing.seal_packed(json.dumps({"at": at, "response": response}).encode())
+        """Store a response under the digest of its request. `prune` deletes the response after `seconds`."""
+        now = self._clock()
+        content = self._sealing.seal_packed(json.dumps({"at": now, "response": response}).encode())
         if self.folder is None:
-            self._held[digest] = written
+            self._in_memory[digest] = content
             return
         # The cache is an optimization: a full disk must not fail the turn whose response is paid for already.
         try:
-            self._write(self.folder, digest, written, at + seconds)
-            self._written += 1
-            if self._written % PRUNED_EVERY == 0:
+            self._write(self.folder, digest, content, now + seconds)
+            self._write_count += 1
+            if self._write_count % PRUNED_EVERY == 0:
                 self.prune()
         except OSError as error:
             _log.warning("a response cannot be kept in %s, and is asked for again next time: %s", self.folder, error)
 
     def _read(self, digest: str) -> bytes | None:
         if self.folder is None:
-            return self._held.get(digest)
+            return self._in_memory.get(digest)
         with suppress(FileNotFoundError):
             return (self.folder / f"{digest}{ENDING}").read_bytes()
         return None
 
     @staticmethod
     def _write(folder: Path, digest: str, content: bytes, until: float) -> None:
-        """Write a file atomically. Its modification time is the time at which it expires."""
+        """Write a response file atomically. The modification time of the file is set to the time at which the response
+        expires.
+        """
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=folder)  # creates the file with mode 0600
         try:
@@ -128,7 +131,9 @@ class ResponseCache:
             raise
 
     def prune(self) -> int:
-        """Delete expired responses, then the oldest ones while the total is too large; return how many were deleted."""
+        """Delete expired responses, then the responses that expire next until the total size is within the limit;
+        return the number of deleted files.
+        """
         now = self._clock()
         total = 0
         deleted = 0
@@ -151,25 +156,27 @@ class ResponseCache:
 
 
 def cache_of(store: EventStore, clock: Callable[[], float] = time.time) -> ResponseCache:
-    """Return the cache of a store: a folder next to its file, or memory of this process if the store has no file."""
+    """Create the response cache of a store: in a folder next to the store's file, or in memory if the store is not a
+    file.
+    """
     path = getattr(store, "path", None)
     folder = path.with_name(f"{path.name}.cache") if isinstance(path, Path) else None
     return ResponseCache(folder, store.sealing, clock)
 
 
 class Cached:
-    """View of the cache for one agent with its maximum age. Files are read and written in a thread."""
+    """Response source that reads and writes the response cache for one agent. Files are accessed in a thread."""
 
     def __init__(self, cache: ResponseCache, seconds: float) -> None:
         self._cache = cache
         self._seconds = seconds
 
     async def find(self, sent: RequestToSend) -> Mapping[str, Any] | None:
-        """Return the cached response to a request; None if there is none."""
+        """Return the cached response to a request; None if the cache has none that is recent enough."""
         return await anyio.to_thread.run_sync(self._cache.find, sent.digest, self._seconds)
 
     async def keep(self, sent: RequestToSend, response: Mapping[str, Any]) -> None:
-        """Store a response unless it was cut off or refused."""
+        """Store a response in the cache, unless the response was cut off or filtered by the provider."""
         if response.get("finish_reason") in (None, *WHOLE):
             await anyio.to_thread.run_sync(self._cache.keep, sent.digest, response, self._seconds)
 
@@ -183,7 +190,8 @@ MOST_SHOWN = 300
 
 
 class Cassette:
-    """Recorded responses of a run, for the place of the current turn.
+    """Response source for the model ``recorded:RUN``: returns the responses that an earlier run recorded at the same
+    place.
 
     Parameters
     ----------
@@ -201,44 +209,48 @@ class Cassette:
         self._requests = [request for request in requests if request.agent == agent and request.response is not None]
 
     async def find(self, sent: RequestToSend) -> Mapping[str, Any]:
-        """Return the response that the run recorded for the same request.
+        """Return the response that the earlier run recorded for an equal request.
 
         Raises
         ------
         StepError
-            The run made another request at this place, or none.
+            The earlier run made a different request at this place, or none.
         """
+        # Requests are matched by their number in the turn, then by their messages.
         requests = [request for request in self._requests if request.n == sent.number]
         for request in requests:
             if canonical_hash(_request_messages(request.messages)) == canonical_hash(_request_messages(sent.messages)):
                 response: Mapping[str, Any] = opened(request.span.result)
                 return response
-        at = f"request {sent.number} of agent {self._agent}"
+        place = f"request {sent.number} of agent {self._agent}"
         if not requests:
             raise StepError(
-                f"the run {self._run} has no answer to {at} here: it took another way. Give the agent a model for what "
-                "is new, or play a run of the same workflow"
+                f"the run {self._run} has no answer to {place} here: it took another way. Give the agent a model for "
+                "what is new, or play a run of the same workflow"
             )
-        was, now = _first_difference(_request_messages(requests[0].messages), _request_messages(sent.messages))
+        recorded_messages = _request_messages(requests[0].messages)
+        old, new = _first_difference(recorded_messages, _request_messages(sent.messages))
         raise StepError(
-            f"the run {self._run} was asked something else in {at}. It was sent {was}, and now {now}. Put back what "
+            f"the run {self._run} was asked something else in {place}. It was sent {old}, and now {new}. Put back what "
             "was changed, or give the agent a model for what is new"
         )
 
     async def keep(self, sent: RequestToSend, response: Mapping[str, Any]) -> None:
-        """Skip the response: all responses come from the run."""
+        """Skip the response: responses come from the earlier run and are not stored again."""
 
 
 def _request_messages(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the request messages. The model's own responses between them come from the run itself."""
+    """Return the messages of a request without model responses. The responses come from the earlier run and need no
+    comparison.
+    """
     return [message for message in messages if message["kind"] == "request"]
 
 
-def _first_difference(was: Sequence[Any], now: Sequence[Any]) -> tuple[str, str]:
-    """Return the first differing message of two requests, old and new, as text for people."""
-    unlike = (place for place, (one, other) in enumerate(zip(was, now, strict=False)) if one != other)
-    place = next(unlike, min(len(was), len(now)))
-    return _shown(was, place), _shown(now, place)
+def _first_difference(old_messages: Sequence[Any], new_messages: Sequence[Any]) -> tuple[str, str]:
+    """Return the first message that differs between two requests, in its old and its new form, as text for people."""
+    differing = (place for place, (old, new) in enumerate(zip(old_messages, new_messages, strict=False)) if old != new)
+    place = next(differing, min(len(old_messages), len(new_messages)))
+    return _shown(old_messages, place), _shown(new_messages, place)
 
 
 def _shown(messages: Sequence[Any], place: int) -> str:

@@ -1,4 +1,5 @@
-"""Shared clients of model providers, and adaptive limits of concurrent requests.
+"""Shared clients of model providers, and request limiters, which adapt the number of concurrent requests to the
+provider.
 
 There is one client per provider and process, shared by all agents and closed with the last environment. Creating a
 client loads the provider's library and certificates (20 ms and more), and each client has its own connections. A client
@@ -37,7 +38,7 @@ _Key: TypeAlias = tuple[int, int, str, str | None]
 
 
 class ModelClients:
-    """Models by name, each using the shared client of its provider. Bound to one event loop.
+    """Cache of pydantic-ai models by name. All models of a provider share one client. Bound to one event loop.
 
     A client is created with the keys and addresses in the process's environ at that time. After a change of the
     environ, for example when a missing key is set, the next request gets a new client.
@@ -46,25 +47,28 @@ class ModelClients:
     def __init__(self) -> None:
         self._models: dict[_Key, Model] = {}
         self._providers: dict[_Key, Provider[Any]] = {}
-        self._entered: set[int] = set()
+        self._entered_ids: set[int] = set()
         self._open = AsyncExitStack()
         self._users: WeakSet[object] = WeakSet()
-        self._making = anyio.Lock()
+        self._creation_lock = anyio.Lock()
         self._environ: tuple[Mapping[Any, Any], int] = ({}, 0)
         """Last seen environ and its hash."""
 
     def join(self, user: object) -> None:
-        """Register a user, such as an environment. Clients stay open while there is one."""
+        """Register a user of the clients, such as an environment. Clients stay open while a user is registered."""
         self._users.add(user)
 
     async def leave(self, user: object) -> None:
-        """Unregister a user, and close the clients after the last one. Call this on the loop that created them."""
+        """Unregister a user of the clients, and close the clients after the last user. Call this on the event loop that
+        created the clients.
+        """
         self._users.discard(user)
         if not self._users:
             await self.close()
 
     async def model(self, name: str, api_key: str | None = None, policy: Policy | None = None) -> Model:
-        """Return the model called ``provider:model``.
+        """Return the pydantic-ai model called ``provider:model``; create the model and the provider's client if
+        necessary.
 
         Parameters
         ----------
@@ -95,7 +99,7 @@ class ModelClients:
         return self._environ[1]
 
     async def _add(self, key: _Key) -> None:
-        async with self._making:
+        async with self._creation_lock:
             # Checked again under the lock: another path may have created the model while this one waited.
             if key not in self._models:
                 # Loading a provider's library takes up to a second. A thread keeps the event loop free for other paths.
@@ -109,44 +113,48 @@ class ModelClients:
 
         pid, environ, name, secret = key
 
-        def shared(provider: str) -> Provider[Any]:
-            place = pid, environ, provider, secret
-            provider_client = self._providers.get(place)
+        def shared_provider(provider: str) -> Provider[Any]:
+            provider_key = pid, environ, provider, secret
+            provider_client = self._providers.get(provider_key)
             if provider_client is None:
                 created = (
                     infer_provider(provider) if secret is None else _with_key(infer_provider_class(provider), secret)
                 )
-                provider_client = self._providers[place] = _known_to_redactor(created)
+                provider_client = self._providers[provider_key] = _with_hidden_key(created)
             return provider_client
 
         try:
-            return infer_model(name, shared)
+            return infer_model(name, shared_provider)
         except (UserError, ImportError, ValueError, SetupError) as error:
-            close = nearest(name.partition(":")[0], DEFAULT_MODELS) if isinstance(error, ValueError) else None
-            advice = f"; did you mean {close}?" if close else ""
+            similar = nearest(name.partition(":")[0], DEFAULT_MODELS) if isinstance(error, ValueError) else None
+            advice = f"; did you mean {similar}?" if similar else ""
             raise SetupError(f"model {name!r} cannot be used: {error}{advice}") from error
 
     async def _enter_new(self) -> None:
-        """Register new providers for closing. pydantic-ai would leave them open."""
+        """Enter the clients of new providers in the exit stack, so that `close` closes them. pydantic-ai would leave
+        them open.
+        """
         for provider in self._providers.values():
-            if id(provider) not in self._entered:
-                self._entered.add(id(provider))
+            if id(provider) not in self._entered_ids:
+                self._entered_ids.add(id(provider))
                 await self._open.enter_async_context(provider)
 
     async def close(self) -> None:
-        """Close all clients. The next request creates new ones."""
+        """Close all clients. A later request creates new clients."""
         # The caches are emptied before the wait, so that a request during it does not get a client that is being
         # closed.
-        opened = self._open
+        open_clients = self._open
         self._open = AsyncExitStack()
         self._models = {}
         self._providers = {}
-        self._entered = set()
-        await opened.aclose()
+        self._entered_ids = set()
+        await open_clients.aclose()
 
 
-def _known_to_redactor(provider: Provider[Any]) -> Provider[Any]:
-    """Register the provider's key with the redactor, because the provider's errors may repeat it."""
+def _with_hidden_key(provider: Provider[Any]) -> Provider[Any]:
+    """Register the key of a provider's client as a secret, so that the key is hidden in errors of the provider. Return
+    the provider.
+    """
     key = getattr(provider.client, "api_key", None)
     if isinstance(key, str):
         redactor().know(key)
@@ -189,13 +197,14 @@ TOO_MANY = 429
 
 
 class RequestLimiters:
-    """Limiters of this process, by provider, address, key and model."""
+    """Request limiters of this process, one for each combination of provider, address, key and model."""
 
     def __init__(self) -> None:
         self._limiters: dict[tuple[int, str, str, str, str], RequestLimiter] = {}
 
     def slot(self, model: Model) -> Permit | None:
-        """Return the permit that a request needs; None for a model without a provider, such as a script.
+        """Return the permit that a request to a model must hold; None for a model without a provider, such as a
+        scripted model.
 
         A fallback model is limited by its first model, which every request asks first. Each of its models reports its
         own outcomes (`divebook.agents.batches`).
@@ -206,7 +215,9 @@ class RequestLimiters:
         return None if limiter is None else limiter.slot(reports=not isinstance(model, FallbackModel))
 
     def observed(self, model: Model, *, is_counted: bool) -> AbstractContextManager[None]:
-        """Record the outcome of a part of a request; see `RequestLimiter.observed`."""
+        """Return a context manager that reports the outcome of a request to one model of a fallback model; see
+        `RequestLimiter.observed`.
+        """
         limiter = self._of(model)
         return nullcontext() if limiter is None else limiter.observed(is_counted=is_counted)
 
@@ -222,18 +233,20 @@ class RequestLimiters:
         key = getattr(provider.client, "api_key", None)
         # A digest, because the key itself should not be kept in more places than the client.
         digest = hashlib.sha256(str(key).encode()).hexdigest()
-        place = os.getpid(), provider.name, provider.base_url, digest, model.model_name
-        limiter = self._limiters.get(place)
-        return limiter or self._limiters.setdefault(place, RequestLimiter(model.model_id))
+        limiter_key = os.getpid(), provider.name, provider.base_url, digest, model.model_name
+        limiter = self._limiters.get(limiter_key)
+        return limiter or self._limiters.setdefault(limiter_key, RequestLimiter(model.model_id))
 
     def states(self) -> list[LimitState]:
-        """Return the states of limiters that are in use or paused. Safe from any thread."""
+        """Return the states of all limiters that have running or waiting requests or a pause. Callable from any
+        thread.
+        """
         states = [limiter.state for limiter in list(self._limiters.values())]
-        return [each for each in states if each.under_way or each.waiting or each.pause]
+        return [state for state in states if state.under_way or state.waiting or state.pause]
 
 
 class RequestLimiter:
-    """Adaptive limit of concurrent requests to one model. Bound to one event loop.
+    """Adaptive limit of the number of concurrent requests to one model. Bound to one event loop.
 
     Parameters
     ----------
@@ -249,9 +262,9 @@ class RequestLimiter:
         self.limit = FIRST
         self.under_way = 0
         self.round = 0
-        self._clean = 0
+        self._successes = 0
         """Successful requests since the last change of the limit."""
-        self._is_used = False
+        self._was_reached = False
         """True if the limit was reached since its last change."""
         self._opens_at = -math.inf
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -260,15 +273,17 @@ class RequestLimiter:
     def slot(self, *, reports: bool = True) -> Permit:
         """Return a permit for one request.
 
-        It reports the outcome of the request, unless the request's parts do (`reports`).
+        `reports` is False if the models of a fallback model report the outcome; otherwise the permit reports the
+        outcome.
         """
         return Permit(self, reports=reports)
 
     @contextmanager
     def observed(self, *, is_counted: bool) -> Iterator[None]:
-        """Record the outcome of a part of a request that runs inside the block.
+        """Report to this limiter whether the request inside the block succeeded. Used for each model of a fallback
+        model.
 
-        `is_counted`: the part already holds a slot here.
+        `is_counted` is True if the caller already holds a permit of this limiter.
         """
         began = self.round
         if not is_counted:
@@ -286,12 +301,14 @@ class RequestLimiter:
 
     @property
     def state(self) -> LimitState:
-        """Current state. Safe from any thread."""
+        """Current state of the limiter, for display. Callable from any thread."""
         pause = max(0.0, self._opens_at - self._clock())
         return LimitState(self.model, self.under_way, self.limit, len(self._waiting), pause)
 
     async def enter(self) -> int:
-        """Wait for admission; return the number of the current round."""
+        """Wait until a request may start; return the number of the current round (a round ends when a 429 halves the
+        limit).
+        """
         if self._waiting or not self._has_room():
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             # Queued first and admitted from the queue, so that requests start in the order of their arrival. `admit`
@@ -309,7 +326,9 @@ class RequestLimiter:
         return self.round
 
     def leave(self, began: int | None, error: BaseException | None) -> None:
-        """End a request. `began` is the round in which it was admitted; None if its parts have reported the outcome."""
+        """Report the end of a request. `began` is the round in which the request started; None if the models of a
+        fallback model have reported the outcome.
+        """
         self.under_way -= 1
         if began is None:
             pass
@@ -320,7 +339,9 @@ class RequestLimiter:
         self.admit()
 
     def admit(self) -> None:
-        """Start waiting requests while there is room. Set a timer if a pause has to end first."""
+        """Start waiting requests while the limit allows it. During a pause that the provider asked for, set a timer to
+        try again.
+        """
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
@@ -338,10 +359,12 @@ class RequestLimiter:
 
     def _count(self) -> None:
         self.under_way += 1
-        self._is_used |= self.under_way >= self.limit
+        self._was_reached |= self.under_way >= self.limit
 
     def _give_back(self, waiter: asyncio.Future[None]) -> None:
-        """Remove a cancelled request, which may have been admitted at the same moment."""
+        """Remove a cancelled request from the queue, or release its slot if the request was admitted at the same
+        moment.
+        """
         if not waiter.cancelled():
             self.under_way -= 1
         elif waiter in self._waiting:
@@ -349,15 +372,15 @@ class RequestLimiter:
         self.admit()
 
     def _note_success(self) -> None:
-        self._clean += 1
+        self._successes += 1
         # A limit that was never reached says nothing about the provider, so it is not raised.
-        if self._clean >= self.limit and self._is_used:
+        if self._successes >= self.limit and self._was_reached:
             self._change(min(MOST, self.limit + 1))
 
     def _note_failure(self, began: int, error: BaseException) -> None:
         chain = chain_of(error)
-        stated = [getattr(link, "retry_after", None) for link in chain]
-        delays = [delay for delay in stated if isinstance(delay, int | float)]
+        stated_delays = [getattr(link, "retry_after", None) for link in chain]
+        delays = [delay for delay in stated_delays if isinstance(delay, int | float)]
         self._opens_at = max(self._opens_at, self._clock() + max(delays, default=0))
         if began == self.round and any(getattr(link, "status_code", None) == TOO_MANY for link in chain):
             self.round += 1  # requests of the old round get the same 429 and must not halve the limit again
@@ -365,12 +388,12 @@ class RequestLimiter:
 
     def _change(self, limit: int) -> None:
         self.limit = limit
-        self._clean = 0
-        self._is_used = False
+        self._successes = 0
+        self._was_reached = False
 
 
 class LimitState(NamedTuple):
-    """State of a limiter, for display."""
+    """State of a request limiter, for display."""
 
     model: str
     under_way: int
@@ -387,10 +410,7 @@ class LimitState(NamedTuple):
 
 
 class Permit:
-    """Slot of one request, held from before it is recorded until it has ended.
-
-    It reports the outcome to its limiter.
-    """
+    """Permission to make one request, held from before the request is recorded until the request has ended."""
 
     def __init__(self, limiter: RequestLimiter, *, reports: bool = True) -> None:
         self._limiter = limiter
@@ -406,7 +426,7 @@ class Permit:
         self._leave(error if isinstance(error, BaseException) else None)
 
     def release(self) -> None:
-        """Release the slot, so that the next request can start. Idempotent."""
+        """Release the permit, so that the next request can start. A second release has no effect."""
         self._leave(None)
 
     def _leave(self, error: BaseException | None) -> None:

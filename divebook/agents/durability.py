@@ -1,8 +1,8 @@
-"""pydantic-ai durability backend: each model request and each tool call of an agent becomes an operation of the log.
+"""Durability backend for pydantic-ai: each model request and each tool call of an agent becomes a recorded operation.
 
 `DivebookDurability` is a capability of an agent, added when the agent is built or for one run. Outside a turn of a
-workflow it has no effect. divebook chooses the recorded names (`tests/agents/test_pinned.py`): the names of pydantic-ai
-contain toolset ids and model names, which people change.
+workflow, the capability has no effect. divebook chooses the operation names in the log (`tests/agents/test_pinned.py`):
+the names of pydantic-ai contain toolset ids and model names, which people change.
 
 A turn is resumed by running pydantic-ai's loop again from its beginning. Every operation has a key, and the log answers
 the keys that it has. Example: an agent looks up a price and answers. Its log has three operations, all inside the
@@ -14,14 +14,14 @@ operation of the turn:
 
 If the process dies between 2 and 3, the next process runs the loop again. ``model-1`` and ``tool-1-c1`` return their
 recorded results without a call, then ``model-2`` is sent to the model. An operation that began and has no result is
-treated as any other of its kind: a model request is repeated; a tool call is repeated if the tool is idempotent,
-otherwise a person is asked whether it took effect.
+treated like any other operation of its kind: a model request is repeated; a tool call is repeated if the tool is
+idempotent, otherwise a person is asked whether the call took effect.
 
 A request is recorded before it is sent (parameters, and the setting if it has changed) and again when its response is
-complete. A failed attempt is recorded as well, with its consumption. Order of the steps of a request: describe it for
-the log, compare the first one with the definition that the turn began with (`divebook.agents.turn`), look
-for its response in the log, in a cache or in a recorded run, wait until the budget admits it, wait for a slot of the
-model's request limiter, record its start, send it.
+complete. A failed attempt is recorded as well, with its consumption. A request takes these steps: describe the request
+for the log; compare the first request with the definition that the turn began with
+(`divebook.agents.turn_compatibility`); look for the response in the log, in a cache or in a recorded run; wait until
+the budget admits the request; wait for a slot of the model's request limiter; record the start; send the request.
 """
 
 from __future__ import annotations
@@ -93,8 +93,7 @@ from divebook.agents.request_record import (
 )
 from divebook.agents.running_turn import CALL, INSIDE, TURN, WRITE, AgentTurn, CallPlace, present, watched
 from divebook.agents.server_tools import InputRequired, answer_questions
-from divebook.agents.signatures import is_readable, plain_result, shortened
-from divebook.agents.tool_names import ToolNames
+from divebook.agents.signatures import ToolNames, is_readable, plain_result, shortened
 from divebook.agents.turn import side_by_side
 from divebook.documents.policy import Policy
 from divebook.engine.approvals import Denied, ToolCall, embedded, is_same
@@ -104,7 +103,7 @@ from divebook.events.recorded import opened
 from divebook.questions.answer import value_of
 from divebook.questions.question import CLARIFICATION
 from divebook.text.redaction import logger, shared
-from divebook.workflow.servers import IF_DESTRUCTIVE
+from divebook.workflow.resources import IF_DESTRUCTIVE
 from divebook.workflow.tools import MOST, ToolFunction
 
 USUAL = {"kind": "tool_return"}
@@ -119,7 +118,9 @@ ENGINE = "divebook"
 
 
 class DivebookDurability(BaseDurabilityCapability[Any]):
-    """Capability that records the operations of an agent while a workflow step runs it."""
+    """Capability of pydantic-ai that records the requests and calls of an agent while a workflow step runs the
+    agent.
+    """
 
     engine_spec = DurabilityEngineSpec(
         engine_name=ENGINE,
@@ -133,44 +134,50 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
 
     @property
     def in_durable_context(self) -> bool:
-        """True if a turn is running here."""
+        """True if the agent currently runs inside a recorded turn."""
         return present() is not None
 
     def get_durable_operation_backend(self) -> Backend:
-        """Return the backend."""
+        """Return the backend through which pydantic-ai runs its operations."""
         return Backend()
 
     def get_wrapper_model(self, model: Model) -> Model | None:
-        """Return a streaming wrapper if there is a listener. Operation and result are the same either way."""
+        """Return a wrapper that streams responses if a view listens; otherwise None. The recorded operation is the same
+        in both cases.
+        """
         return None if WRITE.get() is None else StreamedModel(model)
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
-        """Wrap all tools in `GuardedToolset`."""
+        """Wrap a toolset in `GuardedToolset`, which applies approvals, limits and call counting."""
         return GuardedToolset(super().get_wrapper_toolset(toolset) or toolset)
 
     def _wrap_leaf_toolset(self, ts: AbstractToolset[Any]) -> WrapperToolset[Any] | None:
-        """Refuse a toolset that pydantic-ai does not turn into operations: a replay would repeat its calls."""
-        wrapped = super()._wrap_leaf_toolset(ts)
-        if wrapped is None and not isinstance(ts, ExternalToolset):  # people supply the results of external tools
+        """Refuse a toolset whose calls pydantic-ai does not turn into operations, because a replay would make these
+        calls again.
+        """
+        wrapper = super()._wrap_leaf_toolset(ts)
+        if wrapper is None and not isinstance(ts, ExternalToolset):  # people supply the results of external tools
             raise UserError(
-                f"the calls of toolset {ts.id!r} would not be recorded, since {type(ts).__name__} is of no kind that "
-                "pydantic-ai knows; offer its tools by a FunctionToolset with an id"
+                f"the calls of toolset {ts.id!r} would not be recorded, since {type(ts).__name__} is not a kind of "
+                "toolset that pydantic-ai knows; offer its tools by a FunctionToolset with an id"
             )
-        return wrapped
+        return wrapper
 
     # --- values that must not differ on replay ---------------------------------------------------------------------
 
     def get_default_run_id(self) -> str | None:
-        """Return an id that is the same on every run of the turn."""
+        """Return an id for pydantic-ai's run that stays the same when the turn runs again; None outside of a turn."""
         turn = present()
         return None if turn is None else turn.key(turn.context.run_id)
 
     def get_default_conversation_id(self, run_id: str) -> str | None:
-        """Return an id derived from the run id."""
+        """Return a conversation id derived from the run id; None outside of a turn."""
         return conversation_id_from_run_id(run_id) if self.in_durable_context else None
 
     async def get_run_start_time(self, run_id: str) -> datetime | None:
-        """Return the start time of the execution, which is already in the log."""
+        """Return the start time of the execution from the log, so that a replay gets the same time; None outside of a
+        turn.
+        """
         del run_id
         turn = present()
         return None if turn is None else turn.context.started_at
@@ -178,7 +185,9 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
     # --- the run ---------------------------------------------------------------------------------------------------
 
     async def wrap_run(self, ctx: RunContext[Any], *, handler: WrapRunHandler) -> AgentRunResult[Any]:
-        """Run the agent with its own operation keys, and keep replayed work out of telemetry."""
+        """Run the agent inside its recorded turn. Replayed requests and calls produce no telemetry. Outside of a turn,
+        nothing is recorded.
+        """
         turn = present()
         if turn is None:
             self._warn_unrecorded()
@@ -192,7 +201,10 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
             TURN.reset(token)
 
     def _turn_of_run(self, turn: AgentTurn, ctx: RunContext[Any]) -> AgentTurn:
-        """Return the turn of this run. An agent that a tool runs gets a turn below the tool call."""
+        """Return the turn that records this run: the current turn, or for an agent that a tool runs, a new turn below
+        the tool call.
+        """
+        # The first run inside a turn is the run of the turn itself. Later runs are started inside it, mostly by tools.
         if not turn.has_started:
             turn.has_started = True
             return turn
@@ -206,8 +218,9 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
         call = INSIDE.get()
         if call is not None:
             _log.warning(
-                "agent %s runs inside %s, which is recorded as one thing: its requests are not recorded by themselves, "
-                "not counted, and it can ask nobody; to have them recorded, give the tool metadata={'%s': False}",
+                "agent %s runs inside %s, which is recorded as a single operation: its requests are not recorded "
+                "separately and not counted, and it cannot ask a person; to have them recorded, give the tool "
+                "metadata={'%s': False}",
                 self.name,
                 call,
                 ENGINE,
@@ -218,17 +231,19 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
     async def handle_deferred_tool_calls(
         self, ctx: RunContext[Any], *, requests: DeferredToolRequests
     ) -> DeferredToolResults | None:
-        """Ask people about deferred calls. All questions are asked before the first answer is awaited."""
+        """Ask people about the tool calls that pydantic-ai deferred. All questions are asked before the first answer is
+        awaited.
+        """
         del ctx
         turn = present()
         return None if turn is None else await deferred(turn, requests)
 
 
 class Backend(DurableOperationBackend[Mapping[str, Any]]):
-    """Backend that binds operations. They get typed parameters, not the input of a hash."""
+    """Backend through which pydantic-ai runs its operations: chooses how each kind of operation is recorded."""
 
     def bind(self, operation: DurableOperation[Any, Any, Any]) -> BoundDurableOperation[Any, Any, Any]:
-        """Return the bound operation for a kind."""
+        """Return the object that records an operation: `BoundRequest`, `BoundCall` or `BoundStep`."""
         match operation.operation_id:
             case ModelRequestId():
                 return BoundRequest(operation)
@@ -239,9 +254,8 @@ class Backend(DurableOperationBackend[Mapping[str, Any]]):
     def config_for_tool(
         self, operation: DurableOperation[Any, Any, Any], *, tool: object | None, tool_name: str
     ) -> Mapping[str, Any] | Literal[False]:
-        """Return the configuration of a tool.
-
-        False: the tool is not an operation itself, only the work inside it is.
+        """Return the divebook options in a tool's metadata. Return False if the tool call itself is not recorded, only
+        the requests and calls inside it.
         """
         del operation, tool_name
         metadata = (tool.tool_def.metadata or {}) if isinstance(tool, ToolsetTool) else {}
@@ -251,7 +265,7 @@ class Backend(DurableOperationBackend[Mapping[str, Any]]):
         return config if isinstance(config, Mapping) else {}
 
     def registrations(self) -> Sequence[Callable[..., object]]:
-        """Return nothing: operations need no registration with a worker."""
+        """Return an empty list: divebook's operations need no registration with a worker."""
         return ()
 
 
@@ -260,18 +274,20 @@ class Backend(DurableOperationBackend[Mapping[str, Any]]):
 
 
 class _BoundOperation(BoundDurableOperation[Any, Any, Any]):
-    """Base class of bound operations: runs operations of one kind, each once for its place in the turn."""
+    """Base class for the recorded operations of an agent. Each operation runs once for its place in the turn."""
 
     def __init__(self, operation: DurableOperation[Any, Any, Any]) -> None:
         self._operation = operation
 
     @property
     def operation(self) -> DurableOperation[Any, Any, Any]:
-        """The operation of pydantic-ai that is run."""
+        """Operation of pydantic-ai that this object records."""
         return self._operation
 
     async def _run_operation(self, params: Any, name: str) -> Any:
-        """Run the operation. An agent that runs inside is part of it, and cannot ask a person."""
+        """Run an operation of pydantic-ai. An agent that runs inside is part of the operation: its requests are not
+        recorded, and it cannot ask a person.
+        """
         # Without a turn, an agent that runs inside is not recorded: its work is part of this operation's result.
         tokens = TURN.set(None), INSIDE.set(name)
         try:
@@ -283,12 +299,12 @@ class _BoundOperation(BoundDurableOperation[Any, Any, Any]):
 
 
 class BoundRequest(_BoundOperation):
-    """A model request."""
+    """A model request as a recorded operation."""
 
     async def __call__(self, params: ModelRequestParams, *, config: object | None = None) -> ModelResponse:
-        """Return the recorded response, or make the request."""
+        """Return the recorded response to a model request; if the log has none, send the request."""
         del config
-        turn = _required()
+        turn = _current_turn()
         executed = False
         turn.latest_parameters = params.model_request_parameters
         model_name = params.model_id or turn.model
@@ -309,9 +325,9 @@ class BoundRequest(_BoundOperation):
                 response = await in_time(self._answer(_with_values(params, turn.policy), request.key), turn.seconds)
                 note_reply(response)
                 require_whole(response, turn.record.agent)
-                recorded = plain_response(response, model)
+                plain = plain_response(response, model)
                 return concise(
-                    with_cleaned_text(recorded, partial(turn.without_credentials, what="an answer of its model"))
+                    with_cleaned_text(plain, partial(turn.without_credentials, what="an answer of its model"))
                 )
 
         sent = RequestToSend(request.number, model_name, params)
@@ -325,7 +341,7 @@ class BoundRequest(_BoundOperation):
         return _add_response(turn, request, payload)
 
     async def _answer(self, params: ModelRequestParams, name: str) -> ModelResponse:
-        """Make the request with tool names that the provider accepts, and translate them back in the response."""
+        """Send a request with tool names that the provider accepts, and restore the real tool names in the response."""
         names = ToolNames.of(params)
         if names is None:
             return cast("ModelResponse", await self._run_operation(params, name))
@@ -344,7 +360,7 @@ _Call: TypeAlias = Callable[[], Awaitable[dict[str, Any]]]
 async def _request_model(
     turn: AgentTurn, request: Described, params: ModelRequestParams, call: _Call
 ) -> dict[str, Any]:
-    """Run a request as an operation and count it in the budget of the turn."""
+    """Send a model request as an operation, within the turn's budget; return the response in recorded form."""
 
     async def streamed(write: Write) -> dict[str, Any]:
         token = WRITE.set(write)
@@ -380,7 +396,7 @@ async def _request_model(
 async def _from_other_source(
     turn: AgentTurn, request: Described, sent: RequestToSend, call: _Call
 ) -> dict[str, Any] | None:
-    """Return a response from another source than the model, at no cost; None if the model must be asked.
+    """Return the response from the cache or from a recorded run, at no cost; None if the model must be asked.
 
     The log is always consulted first. A response taken from a cache in another process may be gone, if that process
     ended before it recorded the response. In that case the model is asked, and its answer is recorded at the same
@@ -424,10 +440,10 @@ def _add_response(turn: AgentTurn, request: Described, payload: Mapping[str, Any
 
 
 class BoundCall(_BoundOperation):
-    """A tool call."""
+    """A tool call as a recorded operation."""
 
     async def __call__(self, params: ToolsetCallToolParams, *, config: object | None = None) -> Any:
-        """Return the recorded result in pydantic-ai's form, or make the call."""
+        """Return the recorded result of a tool call; if the log has none, make the call."""
         place = CALL.get()
         assert place is not None  # noqa: S101 - the guard around all tools has set it
         executed = False
@@ -441,9 +457,9 @@ class BoundCall(_BoundOperation):
         try:
             payload = await _recorded_call(place, params, call, config)
         except UnstorableValueError as error:  # of the arguments, which the model can correct, or of the result
-            was_called = isinstance(error, OperationError)
+            has_run = isinstance(error, OperationError)
             subject = (
-                f"{params.name} was called, and says what" if was_called else f"{params.name} was not called with what"
+                f"{params.name} was called, and says what" if has_run else f"{params.name} was not called with what"
             )
             raise ToolFailed(f"{subject} the log cannot hold: {error}") from error
         record_durable_unit(executed=executed)
@@ -452,23 +468,24 @@ class BoundCall(_BoundOperation):
 
     async def _make_call(self, turn: AgentTurn, params: ToolsetCallToolParams) -> Any:
         try:
-            returned = await self._run_operation(_with_readable_result(params), f"tool {params.name}")
-            if hasattr(returned, "result"):  # without a result it is a message to the model
-                returned.result = plain_result(returned.result)
-            payload = self._operation.result_codec.dump(returned)
+            outcome = await self._run_operation(_with_readable_result(params), f"tool {params.name}")
+            if hasattr(outcome, "result"):  # without a result it is a message to the model
+                outcome.result = plain_result(outcome.result)
+            payload = self._operation.result_codec.dump(outcome)
             state = {}
         except InputRequired as input_required:
             payload = input_required.payload
             state = input_required.state
-        recorded: Mapping[str, Any] = {
+        cleaned: Mapping[str, Any] = {
             **turn.without_credentials(payload, f"what tool {params.name} returned"),
             **state,
         }
-        return {name: value for name, value in recorded.items() if name not in USUAL or USUAL[name] != value}
+        return {name: value for name, value in cleaned.items() if name not in USUAL or USUAL[name] != value}
 
 
 def _with_readable_result(params: ToolsetCallToolParams) -> ToolsetCallToolParams:
-    """Wrap a function tool so that pydantic-ai can inspect its result without an error of the result's class.
+    """Wrap the function of a tool so that pydantic-ai can inspect every result. Results whose class raises on
+    inspection are converted to plain data.
 
     The function has already been called then. Such an error would fail a call that took effect.
     """
@@ -487,16 +504,18 @@ def _with_readable_result(params: ToolsetCallToolParams) -> ToolsetCallToolParam
 async def _recorded_call(
     place: CallPlace, params: ToolsetCallToolParams, call: Callable[[], Awaitable[Any]], config: object | None
 ) -> Any:
-    """Return the recorded result of a call. If its server asks questions, this is the result of the last round."""
+    """Run a tool call as an operation; return its recorded result. If an MCP server asks questions, repeat the call
+    with the answers and return the last result.
+    """
     turn = place.turn
     setting = place.setting
     function = turn.tools.get(params.name)
     tool = params.name if function is None else function.own_name
     parameters = {"agent": turn.record.agent, "tool": tool, "arguments": plain_json(params.tool_args)}
     if turn.keeps_original and turn.context.recorded_type(place.key) is not None:
-        parameters["arguments"] = (await turn.context.recorded_start(place.key))[0][
-            "arguments"
-        ]  # in the form that the tool accepted then
+        # The tool may have changed since: the recorded arguments have the form that it accepted then.
+        recorded_parameters, _ = await turn.context.recorded_start(place.key)
+        parameters["arguments"] = recorded_parameters["arguments"]
     if function is None:
         repeatable = bool(isinstance(config, Mapping) and config.get("idempotent"))
         operation = turn.context.operation(
@@ -507,10 +526,10 @@ async def _recorded_call(
         parameters["server"] = function.server
 
     async def function_call(key: str, more: Mapping[str, Any]) -> Any:
-        recorded_parameters = {**parameters, **more}
+        all_parameters = {**parameters, **more}
         with _timeouts_for_model(function):
             operation = turn.context.call(
-                function, params.tool_args, recorded_parameters, call, key=key, setting=setting, done=returned
+                function, params.tool_args, all_parameters, call, key=key, setting=setting, done=returned
             )
             return opened(await operation)
 
@@ -519,7 +538,7 @@ async def _recorded_call(
 
 @contextmanager
 def _timeouts_for_model(tool: ToolFunction) -> Iterator[None]:
-    """Turn a timeout of a tool into a message to the model, if the call had no other effect.
+    """Convert the timeout of a tool to an error message for the model, so that the turn continues.
 
     A call that may have taken effect is resolved with a person before its error gets here.
     """
@@ -532,17 +551,19 @@ def _timeouts_for_model(tool: ToolFunction) -> Iterator[None]:
 
 
 def returned(value: Any) -> dict[str, Any]:
-    """Return a result supplied by a person in the form of a call's result."""
+    """Return a result that a person supplied, in the form in which the result of a tool call is recorded."""
     return {"result": value}
 
 
 class BoundStep(_BoundOperation):
-    """All other operations: discovery of a tool server, work of a capability."""
+    """Any other operation of pydantic-ai as a recorded operation: discovery of a server's tools, or work of a
+    capability.
+    """
 
     async def __call__(self, params: Any, *, config: object | None = None) -> Any:
-        """Return the recorded result, or run the operation."""
+        """Return the recorded result of an operation; if the log has none, run the operation."""
         del config
-        turn = _required()
+        turn = _current_turn()
         kind, name, parameters = self._described(params)
         key = turn.key(name)
 
@@ -554,7 +575,9 @@ class BoundStep(_BoundOperation):
         return self._operation.result_codec.load(opened(recorded))
 
     def _described(self, params: Any) -> tuple[str, str, dict[str, Any]]:
-        """Return type, name and parameters of the operation. New kinds of pydantic-ai fall into the last case."""
+        """Return the type, name and parameters under which an operation is recorded. Kinds that divebook does not know
+        are recorded by class name.
+        """
         match self._operation.operation_id:
             case ToolsetGetToolsId(toolset_id=toolset) | ToolsetGetInstructionsId(toolset_id=toolset) as discovery:
                 subject = "tools" if isinstance(discovery, ToolsetGetToolsId) else "instructions"
@@ -569,18 +592,18 @@ class BoundStep(_BoundOperation):
                 return AGENT_STEP, f"{capability}.{operation}", {"operation": f"{capability}.{operation}", **parameters}
             case ModelCompactMessagesId():
                 return AGENT_STEP, "compact", {"operation": "compact"}
-            case other:
-                return AGENT_STEP, type(other).__name__, {"operation": type(other).__name__}
+            case operation_id:
+                return AGENT_STEP, type(operation_id).__name__, {"operation": type(operation_id).__name__}
 
 
 def _without_content(call: Any) -> dict[str, Any]:
-    """Return the arguments of a workspace call, with the digest of a file in place of its content."""
+    """Return the arguments of a workspace call for the log, with a digest in place of the content of a file."""
     arguments = {name: value for name, value in vars(call).items() if value}
     return arguments | ({"data": hashlib.sha256(call.data).hexdigest()} if call.data else {})
 
 
 class StreamedModel(WrapperModel):
-    """Model wrapper that passes on the text of a response while it arrives."""
+    """Model wrapper that passes the text of a response to the current listener while the text arrives."""
 
     async def request(
         self,
@@ -588,14 +611,14 @@ class StreamedModel(WrapperModel):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        """Make a streamed request that writes to the current listener."""
+        """Make a streamed request and pass its text to the current listener."""
         write = WRITE.get()
         assert write is not None  # noqa: S101 - only a streamed request uses this wrapper
         return await stream_response(self.wrapped, messages, model_settings, model_request_parameters, write)
 
 
 def _with_values(params: ModelRequestParams, policy: Policy) -> ModelRequestParams:
-    """Return a request with the references in its settings resolved."""
+    """Return a request in which references in the settings, such as ``env://KEY``, are replaced by their values."""
     return ModelRequestParams(
         params.model_id,
         messages=params.messages,
@@ -605,7 +628,7 @@ def _with_values(params: ModelRequestParams, policy: Policy) -> ModelRequestPara
     )
 
 
-def _required() -> AgentTurn:
+def _current_turn() -> AgentTurn:
     turn = present()
     assert turn is not None  # noqa: S101 - callers check `in_durable_context`
     return turn
@@ -624,12 +647,14 @@ _ToolCall: TypeAlias = tuple[str, dict[str, Any], RunContext[Any], ToolsetTool[A
 
 @dataclass
 class GuardedToolset(WrapperToolset[Any]):
-    """Toolset wrapper that handles every tool call before it is recorded, and its result before the model gets it."""
+    """Toolset wrapper for all tools of an agent: counts and approves a call before it is made, and shortens its result
+    for the model.
+    """
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
-        """Make a call that is counted as running from before it can wait until it has ended."""
+        """Make a tool call. The call counts as running until it has ended, so that the step is not parked meanwhile."""
         turn = present()
         if turn is None:
             return await super().call_tool(name, tool_args, ctx, tool)
@@ -669,7 +694,7 @@ class GuardedToolset(WrapperToolset[Any]):
 async def _approved(
     turn: AgentTurn, place: CallPlace, name: str, model_arguments: dict[str, Any], tool: ToolsetTool[Any]
 ) -> dict[str, Any]:
-    """Return the approved arguments of a call.
+    """Ask for approval of a tool call if necessary; return the approved arguments.
 
     Raises
     ------
@@ -679,9 +704,8 @@ async def _approved(
     shown_arguments: Mapping[str, Any] = plain_json(model_arguments)
     question = turn.context.recorded_question(f"approve-{place.name}") if turn.keeps_original else None
     if question is not None:
-        shown_arguments = model_arguments = dict(
-            (question.data or {})["parameters"]
-        )  # the arguments that the person saw
+        # Use the arguments that the person saw.
+        shown_arguments = model_arguments = dict((question.data or {})["parameters"])
     function = turn.tools.get(name)
     call = ToolCall(name, shown_arguments, agent=turn.record.agent, mode=IF_DESTRUCTIVE)
     if function is not None:
@@ -695,18 +719,19 @@ async def _approved(
         )
         call = replace(call, files=turn.context.files_of(function), fixed=function.fixed, rule_name=function.rule_name)
     definition = tool.tool_def
-    single = _of_single_argument(tool)
+    single_argument = _of_single_argument(tool)
     schema = definition.parameters_json_schema
-    if single is not None:
-        schema = _under(str(single.single_arg_name), schema)
+    if single_argument is not None:
+        schema = _under(str(single_argument.single_arg_name), schema)
     decision = await turn.context.approve(call, schema, place=place.name, description=definition.description or "")
     if isinstance(decision, Denied):
         raise ToolFailed(decision.text)
     place.rule = "" if decision.rule == call.mode else decision.rule
+    # Unchanged arguments keep the objects that pydantic-ai has validated already.
     if is_same(decision.arguments, shown_arguments):
         return model_arguments
     try:
-        validate = tool.args_validator.validate_python if single is None else single.revalidate
+        validate = tool.args_validator.validate_python if single_argument is None else single_argument.revalidate
         validated: dict[str, Any] = validate(dict(decision.arguments))
     except ValidationError as error:
         raise ToolFailed(f"{name} was approved with arguments that do not fit: {error}") from error
@@ -714,7 +739,7 @@ async def _approved(
 
 
 def _of_single_argument(tool: ToolsetTool[Any]) -> FunctionSchema | None:
-    """Return the schema of a function whose only parameter is a pydantic model; None for other tools.
+    """Return the function schema of a tool whose only parameter is a pydantic model; None for other tools.
 
     pydantic-ai presents the fields of that parameter as the arguments of the tool, and calls the function with the
     parameter by its name. People see that form too (test_arguments_that_are_shown_can_be_given_back).
@@ -726,7 +751,7 @@ def _of_single_argument(tool: ToolsetTool[Any]) -> FunctionSchema | None:
 
 
 def _under(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of an object with one property that has the given schema."""
+    """Return the JSON schema of an object with a single property `name`, whose value has the given schema."""
     properties = {name: embedded(schema, f"#/properties/{name}")}
     return {"type": "object", "properties": properties, "required": [name], "additionalProperties": False}
 
@@ -736,7 +761,9 @@ def _under(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def deferred(turn: AgentTurn, requests: DeferredToolRequests) -> DeferredToolResults:
-    """Ask people about all deferred calls concurrently; return approvals and results."""
+    """Ask people about all deferred tool calls at the same time; return the approvals and results in pydantic-ai's
+    form.
+    """
     questions: list[Awaitable[Any]] = [_approval(turn, call) for call in requests.approvals]
     questions += [_question(turn, call) for call in requests.calls]
     answers = await side_by_side(turn.context, questions)
@@ -774,7 +801,7 @@ async def _question(turn: AgentTurn, part: ToolCallPart) -> Any:
 
 
 def check(agent: pydantic_ai.Agent[Any, Any], name: str) -> None:
-    """Raise `SetupError` if some work of an agent cannot be recorded."""
+    """Raise `SetupError` if a pydantic-ai agent has parts that cannot be recorded. `name` is used in the error."""
     if DivebookDurability.from_agent(agent) is not None:
         raise SetupError(f"agent {name} has DivebookDurability already: leave it out, Agent.of adds it")
     try:
@@ -784,7 +811,7 @@ def check(agent: pydantic_ai.Agent[Any, Any], name: str) -> None:
 
 
 def require_closed(agent: pydantic_ai.Agent[Any, Any], name: str) -> None:
-    """Raise `SetupError` while the user holds an agent open with `async with`.
+    """Raise `SetupError` if the user is inside an `async with agent:` block of the agent.
 
     Its connections are then bound to the user's event loop, and a call from the engine's loop would block for ever.
     pydantic-ai has no public API for this state. Runs do not count as holding it open

@@ -1,8 +1,8 @@
-"""Conversion of foreign agent histories to the log of an execution in which each turn is a step.
+"""Conversion of imported agent histories to the log of an execution in which each turn of an agent is a step.
 
-The log has the form of `divebook.agents.request_record`, so it can be shown, framed, compared and forked like any other
-(`tests/test_imported_logs.py`). It contains only what the source contains: a call without a result stays open, and an
-unfinished history becomes a read-only snapshot (`divebook.store.transfer`).
+The log has the form of `divebook.agents.request_record`, so the execution can be shown, compared and forked like any
+other (`tests/test_imported_logs.py`). The log contains only what the source contains: a call without a result stays
+open, and an unfinished history becomes a read-only snapshot (`divebook.store.transfer`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _COUNTED = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_t
 
 @dataclass(slots=True)
 class ImportedCall:
-    """An imported tool call."""
+    """Tool call in an imported history."""
 
     id: str
     tool: str
@@ -52,7 +52,7 @@ class ImportedCall:
 
 @dataclass(slots=True)
 class ImportedRequest:
-    """An imported model request. Messages have pydantic-ai's JSON form."""
+    """Model request in an imported history. Messages have pydantic-ai's JSON form."""
 
     sent: Sequence[Mapping[str, Any]]
     """All messages of the request, from the first one of the conversation."""
@@ -69,7 +69,7 @@ class ImportedRequest:
 
 @dataclass(slots=True)
 class ImportedTurn:
-    """An imported turn: one prompt, its requests and the answer."""
+    """Turn in an imported history: a prompt, the model requests that followed, and the answer."""
 
     agent: str
     prompt: str
@@ -80,7 +80,7 @@ class ImportedTurn:
 
 
 def log_of(name: str, turns: Sequence[ImportedTurn], source: str, now: int) -> list[Event]:
-    """Return the log of an execution whose steps are turns.
+    """Build the event log of an execution from imported turns; each turn becomes a step. Return the events.
 
     Parameters
     ----------
@@ -102,6 +102,7 @@ def log_of(name: str, turns: Sequence[ImportedTurn], source: str, now: int) -> l
     )
     writer.add(catalog.PathStarted(steps[0]), MAIN)
     for step, turn in zip(steps, turns, strict=True):
+        # A turn that failed or is incomplete is the last one; the steps after it never run.
         if not _Turn(writer, step, turn).write():
             return writer.events
     writer.add(catalog.PathCompleted(steps[-1]), MAIN)
@@ -125,33 +126,34 @@ def _workflow(name: str, steps: Sequence[str], turns: Sequence[ImportedTurn]) ->
 
 
 class _Writer:
-    """Event writer that assigns numbers, ids and monotonic times."""
+    """Builder of an event log: assigns the numbers, ids and increasing times of events."""
 
     def __init__(self, source: str, first: int) -> None:
         digest = hashlib.sha256(source.encode("utf-8", "surrogatepass")).digest()
-        self._chance = int.from_bytes(digest[:9], "big")
+        self._random_bits = int.from_bytes(digest[:9], "big")
         self.seed = digest[9:17].hex()
         self._now = first
-        self._id = type_id("exec", first // 1000, self._chance)
+        self._id = type_id("exec", first // 1000, self._random_bits)
         self.events: list[Event] = []
         self.usages: list[Mapping[str, int]] = []
 
     def add(self, data: Payload, path: str = "", step: str = "", at: int = 0) -> int:
-        """Append an event; return its number."""
+        """Append an event to the log; return the number of the event."""
         self._now = max(self._now, at)
         number = len(self.events) + 1
-        identifier = type_id("event", self._now // 1000, self._chance + number)
+        identifier = type_id("event", self._now // 1000, self._random_bits + number)
         self.events.append(Event(identifier, self._id, number, self._now, data, path, step))
         return number
 
     def used(self) -> dict[str, int]:
-        """Return the total consumption of all requests."""
+        """Return the total consumption of all imported requests."""
         names = {name for usage in self.usages for name in usage}
         return {name: sum(usage.get(name, 0) for usage in self.usages) for name in sorted(names)}
 
 
 class _RequestForm:
-    """Recorded form of an imported turn's requests, the same as for a live turn. A fork inside the turn needs it.
+    """Converter of imported requests to the recorded form of a live turn's requests, so that the execution can be
+    forked inside the turn.
 
     Messages that pydantic-ai cannot parse are recorded unchanged. Such a turn can be shown, and forked at its beginning
     only.
@@ -164,32 +166,33 @@ class _RequestForm:
 
         self._agent = turn.agent
         self._record = RequestRecord(turn.agent)
-        self._read: dict[int, ModelMessage] = {}
-        self._before: list[Mapping[str, Any]] = []
-        self._answer: Mapping[str, Any] | None = None
+        self._parsed_messages: dict[int, ModelMessage] = {}
+        """pydantic-ai's messages by the `id` of the imported message; empty if one of them cannot be parsed."""
+        self._previous_messages: list[Mapping[str, Any]] = []
+        self._previous_response: Mapping[str, Any] | None = None
         """Response to the previous request."""
         responses = [request.response for request in turn.requests if request.response is not None]
         sent = [message for request in turn.requests for message in request.sent]
         messages = {id(message): message for message in (*responses, *sent)}
         try:
-            read = dict(zip(messages, messages_of(list(messages.values())), strict=True))
+            parsed = dict(zip(messages, messages_of(list(messages.values())), strict=True))
         except ValidationError:
             return
-        answers = {
-            _key(message): id(message) for message in reversed(responses)
-        }  # a resent response may have fewer fields
-        self._read = {place: read[answers.get(_key(message), place)] for place, message in messages.items()}
+        # A response that is sent again may have fewer fields, so use the original response in its place.
+        response_ids = {_key(message): id(message) for message in reversed(responses)}
+        for message_id, message in messages.items():
+            self._parsed_messages[message_id] = parsed[response_ids.get(_key(message), message_id)]
 
     def describe(self, number: int, request: ImportedRequest) -> Mapping[str, Any]:
-        """Return the recorded form of the next request."""
-        if not self._read:
+        """Return the recorded parameters of the turn's next request."""
+        if not self._parsed_messages:
             return self._unchanged(number, request)
         from pydantic_ai.models import ModelRequestParameters
 
-        sent = [self._read[id(message)] for message in request.sent]
+        sent = [self._parsed_messages[id(message)] for message in request.sent]
         recorded = self._record.describe(sent, None, ModelRequestParameters(), request.model or "").parameters
         if request.response is not None:
-            response: Any = self._read[id(request.response)]
+            response: Any = self._parsed_messages[id(request.response)]
             self._record.answered(number, response)
         for call in request.calls:
             if call.has_ended and call.error is None:
@@ -198,27 +201,29 @@ class _RequestForm:
 
     def _unchanged(self, number: int, request: ImportedRequest) -> Mapping[str, Any]:
         sent = list(request.sent)
-        same_count = _common(self._before, sent)
-        new = [{"response": number - 1} if message == self._answer else message for message in sent[same_count:]]
-        self._before = sent
-        self._answer = request.response
+        same_count = _common(self._previous_messages, sent)
+        reference = {"response": number - 1}
+        new = [reference if message == self._previous_response else message for message in sent[same_count:]]
+        self._previous_messages = sent
+        self._previous_response = request.response
         return {"agent": self._agent, "request": number, "kept": same_count, "new": new}
 
 
 class _Turn:
-    """Writer of one turn as a step."""
+    """Builder of the events of one imported turn."""
 
     def __init__(self, writer: _Writer, step: str, turn: ImportedTurn) -> None:
         self._writer = writer
         self._step = step
         self._turn = turn
-        self._holder = 0
+        self._turn_number = 0
+        """Event number of the turn's operation, which contains its requests and calls; 0 before it has started."""
         self._requests = _RequestForm(turn)
-        self._set: dict[str, Any] = {}
+        self._setting: dict[str, Any] = {}
         self._is_whole = True
 
     def write(self) -> bool:
-        """Append the turn's events; return True if the next turn may follow.
+        """Append the events of the turn; return True if the turn completed, so that the next turn may follow.
 
         The turn ends with its output, with its error, or not at all if the source is truncated. In the last case its
         step stays open.
@@ -228,8 +233,8 @@ class _Turn:
         self._add(catalog.StepStarted("prompt"), requests[0].began if requests else 0)
         parameters = {"agent": turn.agent, "prompt": turn.prompt}
         model = next((request.model for request in requests if request.model), None)
-        self._holder = 0
-        self._holder = self._begin(AGENT_TURN, "turn", parameters, {"model": model} if model else None, 0)
+        # The operation of the turn itself is not inside of an operation.
+        self._turn_number = self._begin(AGENT_TURN, "turn", parameters, {"model": model} if model else None, 0)
         for number, request in enumerate(requests, 1):
             self._write_request(number, request)
         if turn.error is not None:
@@ -260,12 +265,13 @@ class _Turn:
             "instructions": request.instructions,
             "tools": list(request.tools),
         }
-        changes = {name: value for name, value in setting.items() if value != self._set.get(name) and value}
-        self._set.update(changes)
+        changes = {name: value for name, value in setting.items() if value != self._setting.get(name) and value}
+        self._setting.update(changes)
         self._begin(AGENT_RESPONSE, key, parameters, changes or None, request.began)
         if request.error is not None:
             identity = self._place(key).operation_id
-            self._add(catalog.OperationFailed(identity, AGENT_RESPONSE, _lasted(request), request.error), request.ended)
+            failure = catalog.OperationFailed(identity, AGENT_RESPONSE, _nanoseconds(request), request.error)
+            self._add(failure, request.ended)
         elif request.response is None:
             self._is_whole = False
         else:
@@ -273,7 +279,7 @@ class _Turn:
             self._writer.usages.append(usage)
             fields = request.response.items()
             result = {name: value for name, value in fields if name != "kind" and value is not None}
-            self._end(AGENT_RESPONSE, key, result, _lasted(request), request.ended, usage=usage)
+            self._end(AGENT_RESPONSE, key, result, _nanoseconds(request), request.ended, usage=usage)
         for call in request.calls:
             self._write_call(number, call)
 
@@ -284,12 +290,12 @@ class _Turn:
         if not call.has_ended:
             self._is_whole = False
         elif call.is_retry:
-            self._end(TOOL_CALL, key, {"kind": "model_retry", "message": call.error}, _lasted(call), call.ended)
+            self._end(TOOL_CALL, key, {"kind": "model_retry", "message": call.error}, _nanoseconds(call), call.ended)
         elif call.error is not None:
             identity = self._place(key).operation_id
-            self._add(catalog.OperationFailed(identity, TOOL_CALL, _lasted(call), call.error), call.ended)
+            self._add(catalog.OperationFailed(identity, TOOL_CALL, _nanoseconds(call), call.error), call.ended)
         else:
-            self._end(TOOL_CALL, key, {"result": call.result}, _lasted(call), call.ended)
+            self._end(TOOL_CALL, key, {"result": call.result}, _nanoseconds(call), call.ended)
 
     def _begin(
         self, kind: str, key: str, parameters: Mapping[str, Any], setting: Mapping[str, Any] | None, at: int
@@ -305,7 +311,7 @@ class _Turn:
             name=operation_name(kind, plain),
             setting=plain_setting,
             setting_hash=None if plain_setting is None else short_hash(plain_setting, "setting"),
-            within=self._holder or None,
+            within=self._turn_number or None,
         )
         return self._add(started, at)
 
@@ -324,33 +330,38 @@ class _Turn:
 
 
 def short_text(value: Any) -> str:
-    """Return a value as the text of a step."""
+    """Return data as JSON text for the output of a step; empty for None."""
     from divebook.events.codec import encode
 
     return "" if value is None else encode(normalize(value, "output")).decode()
 
 
 def _key(message: Mapping[str, Any]) -> str:
-    """Return a hash of a message's content, which identifies it."""
+    """Return a hash of the kind and parts of a message, to recognize the same message in several requests."""
     return short_hash(normalize([message.get("kind", "response"), message["parts"]], "parts"), "parts")
 
 
-def _common(before: Sequence[Any], now: Sequence[Any]) -> int:
-    """Return the length of the common prefix of two lists."""
-    pairs = zip(before, now, strict=False)
-    return next((place for place, (old, new) in enumerate(pairs) if old != new), min(len(before), len(now)))
+def _common(old_messages: Sequence[Any], new_messages: Sequence[Any]) -> int:
+    """Return the length of the common prefix of two lists of messages."""
+    for index, (old, new) in enumerate(zip(old_messages, new_messages, strict=False)):
+        if old != new:
+            return index
+    return min(len(old_messages), len(new_messages))
 
 
-def _lasted(of: ImportedRequest | ImportedCall) -> int:
-    """Return a duration in nanoseconds; 0 if unknown."""
+def _nanoseconds(of: ImportedRequest | ImportedCall) -> int:
+    """Return the duration of a request or call in nanoseconds; 0 if the duration is unknown."""
     return max(0, of.ended - of.began) * 1000 if of.began and of.ended else 0
 
 
 def _usage(response: Mapping[str, Any]) -> dict[str, int]:
     usage = response.get("usage")
-    counts = usage if isinstance(usage, Mapping) else {}
-    tokens = {name: counts[name] for name in _COUNTED if type(counts.get(name)) is int and counts[name] > 0}
-    return {"requests": 1, **tokens}
+    total = {"requests": 1}
+    for name in _COUNTED:
+        count = usage.get(name) if isinstance(usage, Mapping) else None
+        if type(count) is int and count > 0:
+            total[name] = count
+    return total
 
 
 # --- pydantic-ai histories ----------------------------------------------------------------------------------------
@@ -367,7 +378,7 @@ AGENT = "agent"
 
 
 def is_history(data: Any) -> bool:
-    """Return True if parsed JSON data are such a history."""
+    """Return True if parsed JSON data are a message history of pydantic-ai."""
     return isinstance(data, list) and bool(data) and all(_kind(message) is not None for message in data)
 
 
@@ -377,7 +388,7 @@ def _kind(message: Any) -> str | None:
 
 
 def turns_in(messages: Sequence[Mapping[str, Any]], name: str, agent: str = AGENT) -> list[ImportedTurn]:
-    """Return the turns of a history.
+    """Convert a message history of pydantic-ai to imported turns. A message with a user prompt starts a turn.
 
     Parameters
     ----------
@@ -390,17 +401,19 @@ def turns_in(messages: Sequence[Mapping[str, Any]], name: str, agent: str = AGEN
         An item is not a message, or a response precedes all requests. The error names its place.
     """
     turns: list[ImportedTurn] = []
-    for place, message in enumerate(messages, 1):
+    for number, message in enumerate(messages, 1):
         if _kind(message) is None:
-            raise InvalidEventError(f"{name}, message {place}: a message has a kind (request, response) and parts")
+            raise InvalidEventError(f"{name}, message {number}: a message has a kind (request, response) and parts")
         if message["kind"] == "request":
+            # A request without a prompt carries tool results and continues the turn.
             if not turns or _prompts(message):
                 turns.append(ImportedTurn(agent, _prompt_text(message), [], has_ended=False))
             continue
         if not turns:
-            raise InvalidEventError(f"{name}, message {place}: a response comes before any request")
-        returned = messages[place] if place < len(messages) and _kind(messages[place]) == "request" else None
-        _answer(turns[-1], messages[: place - 1], message, returned)
+            raise InvalidEventError(f"{name}, message {number}: a response comes before any request")
+        # The results of a response's tool calls are in the following request.
+        next_message = messages[number] if number < len(messages) and _kind(messages[number]) == "request" else None
+        _answer(turns[-1], messages[: number - 1], message, next_message)
     for turn in turns:
         _end(turn)
     return turns
@@ -410,7 +423,7 @@ def _answer(
     turn: ImportedTurn,
     sent: Sequence[Mapping[str, Any]],
     response: Mapping[str, Any],
-    returned: Mapping[str, Any] | None,
+    next_message: Mapping[str, Any] | None,
 ) -> None:
     texts = (message.get("instructions") for message in reversed(sent))
     instructions = next(filter(None, texts), None)
@@ -419,32 +432,35 @@ def _answer(
         response,
         model=response.get("model_name"),
         instructions=instructions if isinstance(instructions, str) else None,
-        calls=[call_of(part, returned, moment(response.get("timestamp"))) for part in _parts(response, CALLED)],
+        calls=[call_of(part, next_message, moment(response.get("timestamp"))) for part in _parts(response, CALLED)],
         began=_sent_at(sent),
         ended=moment(response.get("timestamp")),
     )
     turn.requests = [*turn.requests, request]
 
 
-def call_of(part: Mapping[str, Any], returned: Mapping[str, Any] | None, began: int) -> ImportedCall:
-    """Return a tool call from the part that requests it and the message with its result."""
+def call_of(part: Mapping[str, Any], next_message: Mapping[str, Any] | None, began: int) -> ImportedCall:
+    """Convert a tool call to an `ImportedCall`. `part` requests the call; `next_message` has the result, if there is
+    one.
+    """
     identity = str(part.get("tool_call_id") or part.get("tool_name") or "call")
     call = ImportedCall(identity, str(part.get("tool_name", "")), arguments_of(part.get("args")), began=began)
-    for answer in [] if returned is None else _parts(returned, RETURNED, RETRIED):
-        if answer.get("tool_call_id") != part.get("tool_call_id"):
+    for result in [] if next_message is None else _parts(next_message, RETURNED, RETRIED):
+        if result.get("tool_call_id") != part.get("tool_call_id"):
             continue
         call.has_ended = True
-        call.ended = moment(answer.get("timestamp"))
-        call.is_retry = answer["part_kind"] == RETRIED or answer.get("outcome") == "retried"
-        if call.is_retry or answer.get("outcome") in ("failed", "denied"):
-            call.error = _text(answer.get("content")) or "it failed; the history does not say why"
+        call.ended = moment(result.get("timestamp"))
+        # pydantic-ai asks the model to correct a call with such a part; the call itself has no result.
+        call.is_retry = result["part_kind"] == RETRIED or result.get("outcome") == "retried"
+        if call.is_retry or result.get("outcome") in ("failed", "denied"):
+            call.error = _text(result.get("content")) or "it failed; the history does not say why"
         else:
-            call.result = answer.get("content")
+            call.result = result.get("content")
     return call
 
 
 def arguments_of(args: Any) -> Any:
-    """Return the arguments of a call as data, parsed if they are JSON text."""
+    """Return the arguments of a tool call as data. Text that is not valid JSON is returned unchanged."""
     if isinstance(args, str):
         try:
             return json.loads(args)
@@ -454,7 +470,9 @@ def arguments_of(args: Any) -> Any:
 
 
 def _end(turn: ImportedTurn) -> None:
-    """Set the output of a turn: the text of its last response, or the arguments of its output call."""
+    """Set the output of an imported turn: the text of its last response, or the arguments of the call that returns
+    structured output.
+    """
     last = turn.requests[-1].response if turn.requests else None
     if last is None:
         return
@@ -491,13 +509,13 @@ def _parts(message: Mapping[str, Any], *kinds: str) -> list[Mapping[str, Any]]:
 
 
 def _sent_at(sent: Iterable[Mapping[str, Any]]) -> int:
-    """Return the time of the latest part of the sent messages."""
+    """Return the time of the latest part in messages, in microseconds since 1970; 0 if no part has a time."""
     parts = (part for message in sent for part in message["parts"] if isinstance(part, Mapping))
     return max((moment(part.get("timestamp")) for part in parts), default=0)
 
 
 def moment(text: Any) -> int:
-    """Parse an ISO time as microseconds since 1970; return 0 if it is not one."""
+    """Parse an ISO 8601 time; return microseconds since 1970, or 0 for anything else."""
     if not isinstance(text, str):
         return 0
     try:

@@ -1,4 +1,6 @@
-"""Import of runs from files: divebook and legacy exports, pydantic-ai message histories, OpenTelemetry traces."""
+"""Import of runs from files: exports of divebook and of the legacy system, pydantic-ai message histories, and
+OpenTelemetry traces.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ _SETTINGS = ("temperature", "top_p", "top_k", "max_tokens", "frequency_penalty",
 
 @dataclass(slots=True)
 class _Span:
-    """One span. Times are microseconds since 1970."""
+    """OpenTelemetry span with the spans inside. Times are microseconds since 1970."""
 
     id: str
     parent: str
@@ -66,10 +68,10 @@ class _Span:
 
 
 def is_trace(data: Any) -> bool:
-    """Return True if parsed JSON data are spans."""
+    """Return True if parsed JSON data are OpenTelemetry spans."""
     if isinstance(data, Mapping):
         return "resourceSpans" in data or _is_span(data)
-    return isinstance(data, list) and bool(data) and all(isinstance(one, Mapping) and is_trace(one) for one in data)
+    return isinstance(data, list) and bool(data) and all(isinstance(item, Mapping) and is_trace(item) for item in data)
 
 
 def _is_span(data: Mapping[str, Any]) -> bool:
@@ -77,23 +79,16 @@ def _is_span(data: Mapping[str, Any]) -> bool:
 
 
 def turns_of(data: Any, name: str) -> list[ImportedTurn]:
-    """Return the agent turns of a trace. A model request outside of an agent is a turn of its own.
+    """Convert the spans of a trace to agent turns. A model request outside of an agent's span becomes a turn of its
+    own.
 
-    Parameters
-    ----------
-    name
-        Name of the file, for errors.
-
-    Raises
-    ------
-    InvalidEventError
-        No span is a model request.
+    Raises `InvalidEventError`, with the file name `name`, if no span is a model request.
     """
     spans = {span.id: span for span in _spans(data)}
     roots: list[_Span] = []
     for span in spans.values():
-        holder = spans.get(span.parent)
-        (roots if holder is None else holder.inner).append(span)
+        parent = spans.get(span.parent)
+        (roots if parent is None else parent.inner).append(span)
     turns = list(_turns(sorted(roots, key=lambda span: span.began)))
     if not turns:
         raise InvalidEventError(
@@ -104,8 +99,8 @@ def turns_of(data: Any, name: str) -> list[ImportedTurn]:
 
 def _turns(spans: Sequence[_Span]) -> Iterator[ImportedTurn]:
     for span in spans:
-        inner = sorted(span.inner, key=lambda one: one.began)
-        if span.does in _AGENTS and any(one.does in _CHATS for one in _all(inner)):
+        inner = sorted(span.inner, key=lambda child: child.began)
+        if span.does in _AGENTS and any(child.does in _CHATS for child in _all(inner)):
             yield _turn(span, inner)
         elif span.does in _CHATS:
             yield _turn(span, [span])
@@ -114,16 +109,16 @@ def _turns(spans: Sequence[_Span]) -> Iterator[ImportedTurn]:
 
 
 def _all(spans: Sequence[_Span]) -> Iterator[_Span]:
-    """Yield spans and their descendants, without the descendants of other agents."""
+    """Yield spans and the spans inside, at any depth. Spans inside another agent's span are left out."""
     for span in spans:
         yield span
         if span.does not in _AGENTS:
-            yield from _all(sorted(span.inner, key=lambda one: one.began))
+            yield from _all(sorted(span.inner, key=lambda child: child.began))
 
 
 def _turn(span: _Span, inner: Sequence[_Span]) -> ImportedTurn:
-    tools = [one for one in _all(inner) if one.does == _TOOL]
-    requests = [_request(one) for one in _all(inner) if one.does in _CHATS]
+    tools = [inner_span for inner_span in _all(inner) if inner_span.does == _TOOL]
+    requests = [_request(inner_span) for inner_span in _all(inner) if inner_span.does in _CHATS]
     for request, following in zip(requests, [*requests[1:], None], strict=True):
         until = following.began if following is not None else None
         request.calls = _calls(request.response, tools, until)
@@ -143,9 +138,9 @@ def _request(span: _Span) -> ImportedRequest:
     messages = [*_system(attributes), *_messages(attributes.get("gen_ai.input.messages"))]
     responses = _messages(attributes.get("gen_ai.output.messages"), "response")
     usage: dict[str, int] = {}
-    for attribute, counted in _USAGE.items():
+    for attribute, token_kind in _USAGE.items():
         if type(attributes.get(attribute)) is int:
-            usage[counted] = attributes[attribute]
+            usage[token_kind] = attributes[attribute]
     model = attributes.get("gen_ai.response.model") or attributes.get("gen_ai.request.model")
     parts = [part for message in responses for part in message["parts"]]
     response = {"parts": parts, "usage": usage, "model_name": model, "kind": "response"}
@@ -169,16 +164,17 @@ def _request(span: _Span) -> ImportedRequest:
     )
 
 
-def _calls(response: Mapping[str, Any] | None, tools: list[_Span], until: int | None) -> list[ImportedCall]:
-    """Return the calls of a response, each with its tool span, which is removed from `tools`.
+def _calls(response: Mapping[str, Any] | None, tools: list[_Span], end: int | None) -> list[ImportedCall]:
+    """Return the tool calls that a response requests. The spans of these calls are removed from `tools`.
 
     If contents were omitted, the tools that ran before the next request are taken for the calls of the response.
     """
     if response is None:
         return []
     parts = response["parts"]
+    # The tracer omitted contents: rebuild the calls from the spans of the tools.
     if not parts:
-        parts += [_call_part(span) for span in tools if until is None or span.began < until]
+        parts += [_call_part(span) for span in tools if end is None or span.began < end]
     calls = [part for part in parts if part["part_kind"] == "tool-call"]
     return [_call(part, _span_of(part, tools)) for part in calls]
 
@@ -194,10 +190,11 @@ def _call_part(span: _Span) -> dict[str, Any]:
 
 def _span_of(part: Mapping[str, Any], tools: list[_Span]) -> _Span | None:
     call_id = part["tool_call_id"]
-    match = next((one for one in tools if call_id in (one.attributes.get("gen_ai.tool.call.id"), one.id)), None)
+    match = next((span for span in tools if call_id in (span.attributes.get("gen_ai.tool.call.id"), span.id)), None)
+    # Some tracers give tool spans no call id: take the first unused span of that tool.
     if match is None:
-        nameless = (one for one in tools if "gen_ai.tool.call.id" not in one.attributes)
-        match = next((one for one in nameless if one.attributes.get("gen_ai.tool.name") == part["tool_name"]), None)
+        nameless = (span for span in tools if "gen_ai.tool.call.id" not in span.attributes)
+        match = next((span for span in nameless if span.attributes.get("gen_ai.tool.name") == part["tool_name"]), None)
     if match is not None:
         tools.remove(match)
     return match
@@ -225,7 +222,7 @@ def _system(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _messages(value: Any, kind: str = "") -> list[dict[str, Any]]:
-    """Return messages of the conventions in pydantic-ai's form."""
+    """Convert messages of the OpenTelemetry GenAI conventions to pydantic-ai's JSON form."""
     data = _data(value)
     messages: list[dict[str, Any]] = []
     for message in data if isinstance(data, list) else []:
@@ -272,19 +269,19 @@ def _first_prompt(request: ImportedRequest) -> str:
 
 def _tools(value: Any) -> list[Mapping[str, Any]]:
     data = _data(value)
+    tools = [tool for tool in data if isinstance(tool, Mapping)] if isinstance(data, list) else []
     return [
         {
             "name": str(tool.get("name", "")),
             "description": tool.get("description"),
             "parameters_json_schema": tool.get("parameters") or {},
         }
-        for tool in (data if isinstance(data, list) else [])
-        if isinstance(tool, Mapping)
+        for tool in tools
     ]
 
 
 def _data(value: Any) -> Any:
-    """Return the value of an attribute. Tracers write data either directly or as JSON text."""
+    """Return the value of a span attribute, parsed if it is JSON text. Some tracers write data as text."""
     if isinstance(value, str):
         try:
             return json.loads(value)
@@ -297,11 +294,11 @@ def _data(value: Any) -> Any:
 
 
 def _spans(data: Any) -> Iterator[_Span]:
-    """Yield the spans of a trace: of lists, of OTLP resources and scopes, or single spans of OTLP or the SDK."""
+    """Yield all spans in parsed trace data, which may be in OTLP form or in the form of the OpenTelemetry SDK."""
     # An item of a list may have any of these forms, because exporters write one batch per line.
     if isinstance(data, list):
-        for one in data:
-            yield from _spans(one)
+        for item in data:
+            yield from _spans(item)
     elif "resourceSpans" in data:
         for resource in _items(data, "resourceSpans"):
             for scope in _items(resource, "scopeSpans"):
@@ -312,14 +309,15 @@ def _spans(data: Any) -> Iterator[_Span]:
 
 def _items(data: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
     items = data.get(key)
-    return [one for one in items if isinstance(one, Mapping)] if isinstance(items, list) else []
+    return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
 
 
 def _of_otlp(data: Mapping[str, Any]) -> _Span:
     encoded = data.get("attributes")
-    attributes = (
-        encoded if isinstance(encoded, Mapping) else {one.get("key"): _value(one.get("value")) for one in encoded or ()}
-    )
+    if isinstance(encoded, Mapping):
+        attributes = dict(encoded)
+    else:
+        attributes = {attribute.get("key"): _value(attribute.get("value")) for attribute in encoded or ()}
     status = data.get("status") or {}
     return _Span(
         str(data.get("spanId", "")),
@@ -361,16 +359,16 @@ def _nanoseconds(value: Any) -> int:
 
 
 def _value(value: Any) -> Any:
-    """Return the value of an OTLP attribute."""
+    """Convert the typed value of an OTLP attribute to plain data."""
     match value:
-        case {"arrayValue": held}:
-            return [_value(one) for one in _items(held, "values")]
-        case {"kvlistValue": held}:
-            return {str(one.get("key")): _value(one.get("value")) for one in _items(held, "values")}
-        case {"intValue": held}:
-            return int(held)
-        case {"stringValue": held} | {"doubleValue": held} | {"boolValue": held}:
-            return held
+        case {"arrayValue": content}:
+            return [_value(item) for item in _items(content, "values")]
+        case {"kvlistValue": content}:
+            return {str(item.get("key")): _value(item.get("value")) for item in _items(content, "values")}
+        case {"intValue": content}:
+            return int(content)
+        case {"stringValue": content} | {"doubleValue": content} | {"boolValue": content}:
+            return content
     return None
 
 
@@ -379,7 +377,7 @@ MOST = 512 * 2**20
 
 
 def read(file: str | Path | BinaryIO) -> LogFile:
-    """Return the execution in a file.
+    """Read a file and return the execution in it. The format of the file is detected.
 
     `divebook.store.transfer.read` reads exports of divebook and of the legacy system. A pydantic-ai history
     (``result.all_messages_json()``), or OpenTelemetry spans with the GenAI conventions (OTLP JSON or the Python SDK's
@@ -394,6 +392,7 @@ def read(file: str | Path | BinaryIO) -> LogFile:
         return transfer.read(file)
     transfer.check_path(file)
     path = Path(file)
+    # An export may be too large to be parsed as a whole, so look at the beginning first.
     if not _may_be_foreign(path):
         return transfer.read(file)
     text = path.read_text(encoding="utf-8", errors="replace")
@@ -406,7 +405,9 @@ def read(file: str | Path | BinaryIO) -> LogFile:
 
 
 def _may_be_foreign(path: Path) -> bool:
-    """Return True if the first bytes of a file do not look like an export."""
+    """Return True if a file may be a message history or a trace: the first bytes do not look like an export of
+    divebook, and the file is not too large.
+    """
     try:
         with path.open("rb") as stream:
             begin = stream.read(4096)
@@ -416,7 +417,9 @@ def _may_be_foreign(path: Path) -> bool:
 
 
 def _parsed(text: str) -> Any:
-    """Parse one JSON value or several consecutive ones; return None for invalid JSON."""
+    """Parse a text with one JSON value, or with several consecutive values, such as one per line; return None for
+    invalid JSON.
+    """
     decoder = json.JSONDecoder()
     values = []
     place = 0

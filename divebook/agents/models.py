@@ -1,4 +1,4 @@
-"""Model names, default models of providers, secrets of providers, prices, and checks of a model's requirements."""
+"""Facts about language models: names, providers and their default models, keys, prices, and missing requirements."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ RECORDED = "recorded:"
 
 
 def is_known_provider(name: str) -> bool:
-    """Return True if pydantic-ai has a provider of that name."""
+    """Return True if pydantic-ai supports a provider of this name, even if the provider's library is not installed."""
     from pydantic_ai.providers import infer_provider_class  # takes half a second: only if a provider is named
 
     try:
@@ -63,7 +63,8 @@ def is_known_provider(name: str) -> bool:
 
 
 def model_name(provider: str | None, model: str | None, default_provider: str = "", default_model: str = "") -> str:
-    """Return ``provider:model``, or ``scripted`` if nothing is configured.
+    """Build the name ``provider:model`` from a provider and a model, with defaults for missing parts. Return
+    ``scripted`` if nothing is configured.
 
     Raises
     ------
@@ -72,10 +73,12 @@ def model_name(provider: str | None, model: str | None, default_provider: str = 
     """
     model = model or default_model
     provider = provider or default_provider
+    # Without any configuration the offline scripted model is used.
     if model == SCRIPTED or (not model and not provider):
         return SCRIPTED
     if not model:
         return _default_model(provider)
+    # The model name has its own provider, which takes precedence.
     if ":" in model:
         return model
     if not provider:
@@ -100,7 +103,7 @@ def _default_model(provider: str) -> str:
 
 
 def known_models(provider: str) -> list[str]:
-    """Return the model names of a provider that pydantic-ai lists, sorted. Other names may work too."""
+    """Return the model names that pydantic-ai lists for a provider, sorted. Other names may work too."""
     from pydantic_ai.models import KnownModelName
 
     names = get_args(KnownModelName.__value__)
@@ -112,7 +115,7 @@ def known_models(provider: str) -> list[str]:
 
 
 def check_key(definition: AgentDefinition, *, is_named: bool) -> None:
-    """Raise `SetupError` unless the agent's key is a reference.
+    """Raise `SetupError` if the ``ApiKey`` of an agent is a key itself instead of a reference such as ``env://NAME``.
 
     Parameters
     ----------
@@ -132,7 +135,9 @@ def check_key(definition: AgentDefinition, *, is_named: bool) -> None:
 
 
 def without_secrets(definition: AgentDefinition) -> AgentDefinition:
-    """Return the definition without key and without headers that refer to secrets, for use with another provider."""
+    """Return a copy of an agent's definition without its key and without headers that refer to secrets. Used when the
+    agent switches to another provider.
+    """
     settings = definition.model_settings
     if settings is not None:
         headers = {
@@ -158,23 +163,25 @@ MOST_OUTPUT = 4096
 
 def estimate(
     model: Model,
-    written: int,
+    input_tokens: int,
     settings: ModelSettings | None,
 ) -> Reserved:
-    """Return the maximum consumption of a request. `written` is the token estimate of its messages and definitions.
+    """Return the maximum consumption of a request, which is reserved before the request. `input_tokens` is an estimate.
 
-    A model that knows the consumption of its next answer, such as a script, supplies it itself.
+    A scripted model states the consumption of its next answer itself.
     """
-    claimed = getattr(model, "reserved", None)
-    if isinstance(claimed, Reserved):
-        return claimed
-    answered = (settings or {}).get("max_tokens") or MOST_OUTPUT
-    cost = _price(model.model_name, model.system, written, answered)
-    return Reserved(written + answered, cost or 0, is_priced=cost is not None)
+    reserved = getattr(model, "reserved", None)
+    if isinstance(reserved, Reserved):
+        return reserved
+    output_tokens = (settings or {}).get("max_tokens") or MOST_OUTPUT
+    cost = _price(model.model_name, model.system, input_tokens, output_tokens)
+    return Reserved(input_tokens + output_tokens, cost or 0, is_priced=cost is not None)
 
 
 def tokens_of_definitions(parameters: ModelRequestParameters) -> int:
-    """Return the token estimate of tool and output definitions. It takes about as long as recording a call."""
+    """Return the estimated number of tokens of the tool and output definitions in a request. The estimate takes about
+    as long as recording a call.
+    """
     tools = (*parameters.function_tools, *parameters.output_tools)
     characters = sum(len(tool.description or "") + _length_of(tool.parameters_json_schema) for tool in tools)
     if parameters.output_object is not None:
@@ -187,7 +194,7 @@ def _length_of(schema: dict[str, Any]) -> int:
 
 
 def tokens_of(message: ModelMessage) -> int:
-    """Return the token estimate of a message."""
+    """Return the estimated maximum number of tokens of a message."""
     total = TOKENS_PER_MESSAGE + len(getattr(message, "instructions", None) or "") // CHARACTERS_PER_TOKEN
     for part in message.parts:
         content = getattr(part, "content", None) or getattr(part, "args", None) or ""
@@ -202,7 +209,7 @@ def _tokens_of_piece(piece: Any) -> int:
 
 
 def cost_of(response: ModelResponse, requested: Model | None = None) -> int | None:
-    """Return the cost of a response in nanodollars; None if no price is known.
+    """Return the cost of a response in nanodollars; None if the model has no known price.
 
     `requested` is the requested model. Its price is used if the provider reports an unknown model name, such as a
     custom deployment. A cost limit then holds there too.
@@ -214,21 +221,21 @@ def cost_of(response: ModelResponse, requested: Model | None = None) -> int | No
 
 
 def _cost_of(response: ModelResponse) -> int | None:
-    used = response.usage
+    usage = response.usage
     if (response.provider_details or {}).get("processing") == "batch":
         return _batch_price(response)
     return _price(
         response.model_name or "",
         response.provider_name,
-        used.input_tokens,
-        used.output_tokens,
-        cache_read=used.cache_read_tokens,
-        cache_write=used.cache_write_tokens,
+        usage.input_tokens,
+        usage.output_tokens,
+        cache_read=usage.cache_read_tokens,
+        cache_write=usage.cache_write_tokens,
     )
 
 
 def _batch_price(response: ModelResponse) -> int | None:
-    """Return the cost of a batch response, which has its own prices."""
+    """Return the cost of a response from a batch, in nanodollars; None if unknown. Batch prices are lower."""
     try:
         return int(response.cost().total_price * NANODOLLARS)
     except (AssertionError, LookupError, ValueError):  # no model, an unknown model, or no usage
@@ -236,27 +243,34 @@ def _batch_price(response: ModelResponse) -> int | None:
 
 
 def is_priced(model: str, provider: str) -> bool:
-    """Return True if a price is known, so that `max_cost` can be enforced."""
+    """Return True if the price of a model is known. Without a price, `max_cost` cannot be enforced."""
     return _price(model, provider.partition("-")[0], 1, 1) is not None
 
 
 def _price(
-    model: str, provider: str | None, written: int, answered: int, *, cache_read: int = 0, cache_write: int = 0
+    model: str,
+    provider: str | None,
+    input_tokens: int,
+    output_tokens: int,
+    *,
+    cache_read: int = 0,
+    cache_write: int = 0,
 ) -> int | None:
-    """Return the price in nanodollars; None if none is known."""
-    priced = _priced_model(model, provider)
-    if priced is None:
+    """Return the price of a request in nanodollars, from token counts; None if the model has no known price."""
+    priced_model = _priced_model(model, provider)
+    if priced_model is None:
         return None
-    rates = priced.rates
-    fresh = written - cache_read - cache_write
+    rates = priced_model.rates
+    fresh = input_tokens - cache_read - cache_write
+    # Inconsistent counts, which make `fresh` negative, are left to genai-prices.
     if rates is None or fresh < 0:
-        return int(priced.price(written, answered, cache_read, cache_write))
-    fresh_rate, answered_rate, read_rate, write_rate = rates
-    return int(fresh * fresh_rate + answered * answered_rate + cache_read * read_rate + cache_write * write_rate)
+        return int(priced_model.price(input_tokens, output_tokens, cache_read, cache_write))
+    fresh_rate, output_rate, read_rate, write_rate = rates
+    return int(fresh * fresh_rate + output_tokens * output_rate + cache_read * read_rate + cache_write * write_rate)
 
 
 class _Priced(NamedTuple):
-    """A model and its seller."""
+    """Price data of a model at a provider."""
 
     seller: Provider
     model: ModelInfo
@@ -267,18 +281,23 @@ class _Priced(NamedTuple):
     called each time, which takes longer than everything else here (test_rates_give_the_prices_that_genai_prices_gives).
     """
 
-    def price(self, written: int, answered: int, cache_read: int, cache_write: int) -> Decimal:
-        """Return the current price of a request from genai-prices, in nanodollars."""
+    def price(self, input_tokens: int, output_tokens: int, cache_read: int, cache_write: int) -> Decimal:
+        """Compute the current price of a request with genai-prices, in nanodollars."""
         from genai_prices import Usage
 
         usage = Usage(
-            input_tokens=written, output_tokens=answered, cache_read_tokens=cache_read, cache_write_tokens=cache_write
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+            cache_read_tokens=cache_read,
+            cache_write_tokens=cache_write,
         )
-        priced = self.model.calc_price(usage, self.seller, genai_request_timestamp=datetime.now(UTC))
-        return priced.total_price * NANODOLLARS
+        calculation = self.model.calc_price(usage, self.seller, genai_request_timestamp=datetime.now(UTC))
+        return calculation.total_price * NANODOLLARS
 
     def rated(self) -> _Priced:
-        """Return a copy with its rates, if it has fixed rates."""
+        """Return a copy with the prices per token, if the model has prices per token that never change. Otherwise
+        return this object.
+        """
         from genai_prices.types import ModelPrice
 
         fixed = isinstance(self.model.prices, ModelPrice)
@@ -286,25 +305,28 @@ class _Priced(NamedTuple):
             return self
         if self.price(0, 0, 0, 0):  # there is a fixed price per request
             return self
+        # Each rate is the price of many tokens of a single kind. Cached tokens are input tokens too.
         many = 10**6
-        parts = ((many, 0, 0, 0), (0, many, 0, 0), (many, 0, many, 0), (many, 0, 0, many))
-        fresh, answered, read, write = (self.price(*part) / many for part in parts)
-        return self._replace(rates=(fresh, answered, read, write))
+        fresh = self.price(many, 0, 0, 0) / many
+        output = self.price(0, many, 0, 0) / many
+        read = self.price(many, 0, many, 0) / many
+        write = self.price(many, 0, 0, many) / many
+        return self._replace(rates=(fresh, output, read, write))
 
 
 @lru_cache(maxsize=256)
 def _priced_model(model: str, provider: str | None) -> _Priced | None:
-    """Return a model with its prices.
+    """Search genai-prices for a model; return its price data, or None.
 
     Cached, because the search takes longer than the rest of a request's bookkeeping.
     """
     from genai_prices.data_snapshot import get_snapshot
 
     try:
-        seller, priced = get_snapshot().find_provider_model(model, None, provider, None)
+        seller, model_info = get_snapshot().find_provider_model(model, None, provider, None)
     except LookupError:
         return None
-    return _Priced(seller, priced, None).rated()
+    return _Priced(seller, model_info, None).rated()
 
 
 # --- requirements -------------------------------------------------------------------------------------------------
@@ -318,7 +340,9 @@ MISSING = re.compile(r"`([A-Z][A-Z0-9_]+)`")
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """Missing requirements of a model, as text for people. A text is empty if nothing is missing."""
+    """Missing requirements of a model, such as a library or a key, as text for people. A text is empty if nothing is
+    missing.
+    """
 
     model: str
     library: str
@@ -333,12 +357,12 @@ class Examined:
 
     @property
     def is_usable(self) -> bool:
-        """True if a request can be made."""
+        """True if the model can be asked: neither library nor key is missing."""
         return not self.library and not self.key
 
 
 def examine(model: str) -> Examined:
-    """Look at what one model needs; sends no request.
+    """Check whether the library, the key and the price of a model are available. No request is sent.
 
     Parameters
     ----------
@@ -364,7 +388,7 @@ def examine(model: str) -> Examined:
 
 @functools.cache
 def usable_models() -> tuple[str, ...]:
-    """Return the listed models of all providers whose libraries are installed."""
+    """Return the names of all known models whose provider's library is installed."""
     models: dict[str, None] = {}
     for provider, default in DEFAULT_MODELS.items():
         if not _missing_library(provider):
@@ -396,13 +420,13 @@ def _missing_key(provider: str) -> str:
 
 
 def _found_key(provider: str) -> str:
-    """Return the name of an environment variable that looks like the provider's key; empty if there is none."""
+    """Return the name of a set environment variable that looks like the key of a provider; empty if there is none."""
     begins = provider.partition("-")[0].upper()
     return next((name for name in sorted(os.environ) if name.startswith(begins) and name.endswith(KEY_ENDINGS)), "")
 
 
 async def ping(model: str) -> str:
-    """Make one small request; return the beginning of the answer.
+    """Send a small request to a model to test the connection; return the beginning of the answer.
 
     Raises
     ------

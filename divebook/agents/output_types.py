@@ -1,4 +1,4 @@
-"""Structured output of agents: data of a type, or data that match a JSON schema.
+"""Structured output of agents: data of a Python type, or data that match a JSON schema.
 
 pydantic-ai makes the model produce and correct the data.
 """
@@ -20,50 +20,52 @@ ITEM = "response"
 
 
 def output_type(declared: Any) -> Any:
-    """Return pydantic-ai's output type: a class unchanged, a JSON schema as a class that validates it.
+    """Convert the declared output of an agent to an output type for pydantic-ai: a type stays unchanged, a JSON schema
+    becomes a class that validates data.
 
     Raises
     ------
     SetupError
         The schema refers to itself.
     DefinitionError
-        It is not a usable JSON schema. No request is made.
+        The declared output is not a usable JSON schema. No request is made.
     """
     if not isinstance(declared, Mapping):
         return str if declared is None else declared
     require_schema(declared, "Output")
-    is_object = declared.get("type") == "object"
     try:
-        return _fitting(dict(declared) if is_object else _as_object(declared), declared, None if is_object else ITEM)
+        if declared.get("type") == "object":
+            return _validating_type(dict(declared), declared, None)
+        return _validating_type(_as_object(declared), declared, ITEM)
     except UserError as error:
         raise SetupError(f"this Output cannot be asked of a model: {error}") from error
 
 
 def _as_object(schema: Mapping[str, Any]) -> dict[str, Any]:
-    inner = {name: value for name, value in schema.items() if name != "$defs"}
-    around = {"type": "object", "properties": {ITEM: inner}, "required": [ITEM], "additionalProperties": False}
-    return {**around, "$defs": schema["$defs"]} if "$defs" in schema else around
+    value_schema = {name: value for name, value in schema.items() if name != "$defs"}
+    wrapper = {"type": "object", "properties": {ITEM: value_schema}, "required": [ITEM], "additionalProperties": False}
+    return {**wrapper, "$defs": schema["$defs"]} if "$defs" in schema else wrapper
 
 
-def _fitting(object_schema: dict[str, Any], schema: Mapping[str, Any], item: str | None) -> Any:
-    def fitting(value: dict[str, Any]) -> Any:
+def _validating_type(object_schema: dict[str, Any], schema: Mapping[str, Any], item: str | None) -> Any:
+    def validate(value: dict[str, Any]) -> Any:
         answer = value if item is None else value.get(item)
         problem = complaint(schema, answer)
         if problem is not None:
             raise ValueError(problem)
         return answer
 
-    base = StructuredDict(object_schema, name=None if "title" in object_schema else "output")
-    return type("Output", (base,), {"__get_pydantic_core_schema__": classmethod(_checked_by(fitting))})
+    base_type = StructuredDict(object_schema, name=None if "title" in object_schema else "output")
+    return type("Output", (base_type,), {"__get_pydantic_core_schema__": classmethod(_core_schema_with(validate))})
 
 
-def _checked_by(fitting: Callable[[dict[str, Any]], Any]) -> Callable[..., Any]:
+def _core_schema_with(validate: Callable[[dict[str, Any]], Any]) -> Callable[..., Any]:
     def core_schema(_cls: type, _source: Any, handler: GetCoreSchemaHandler) -> Any:
-        return handler.generate_schema(Annotated[dict[str, Any], AfterValidator(fitting)])
+        return handler.generate_schema(Annotated[dict[str, Any], AfterValidator(validate)])
 
     return core_schema
 
 
 def text_of_output(value: Any) -> str:
-    """Return an answer as the text of its step: strings unchanged, data as compact JSON."""
+    """Return the output of an agent as text for the output of a step: strings unchanged, data as compact JSON."""
     return value if isinstance(value, str) else TypeAdapter(Any).dump_json(value, fallback=str).decode()

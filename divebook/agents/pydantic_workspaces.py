@@ -1,4 +1,4 @@
-"""Adapters between divebook's workspaces and those of pydantic-ai, in both directions.
+"""Adapters between divebook's workspaces and pydantic-ai's workspaces, in both directions.
 
 `WorkspaceOfBackend` lets divebook's tools and functions work in a workspace of pydantic-ai. The protocol of pydantic-ai
 has no modification times or file modes, and commands get no input. Snapshots and background processes are therefore not
@@ -61,7 +61,8 @@ _SHORT = "it printed more than the backend holds"
 
 
 class WorkspaceOfBackend(Workspace):
-    r"""Workspace over a backend of pydantic-ai: on this machine, in a container, or at a provider.
+    r"""divebook workspace on top of a workspace backend of pydantic-ai, which may be on this machine, in a container,
+    or at a provider.
 
     Parameters
     ----------
@@ -100,11 +101,11 @@ class WorkspaceOfBackend(Workspace):
 
     @property
     def root(self) -> Root:
-        """Raise `WorkspaceError`: the backend has no reliable folder on this machine."""
+        """Raise `WorkspaceError`, because the files of a backend need not be in a folder on this machine."""
         raise WorkspaceError("a workspace over a backend has no folder on this machine, and so no snapshots")
 
     async def require_there(self) -> None:
-        """Raise `WorkspaceGoneError` unless the backend answers."""
+        """Raise `WorkspaceGoneError` if the backend does not answer."""
         try:
             await self._remote.working_dir()
         except WorkspaceUnavailableError as error:
@@ -112,13 +113,13 @@ class WorkspaceOfBackend(Workspace):
 
     @property
     def reference(self) -> dict[str, Any]:
-        """Reference of the backend; empty before the backend has one."""
+        """Provider and id that identify the backend; empty as long as the backend has no id."""
         ref = self._remote.ref
         return {} if ref is None else {"provider": ref.provider, "id": ref.id}
 
 
 class WorkspaceTools(AbstractCapability[Any]):
-    """Capability that gives an agent functions which use `present_workspace`, over the workspace of its run.
+    """Capability that gives a pydantic-ai agent tools from divebook, which work in the workspace of the agent's run.
 
     Parameters
     ----------
@@ -143,11 +144,11 @@ class WorkspaceTools(AbstractCapability[Any]):
         self._shell_timeout = shell_timeout
 
     def get_toolset(self) -> FunctionToolset[Any]:
-        """Return the toolset of the functions."""
+        """Return the toolset that contains the functions."""
         return self._toolset
 
     async def wrap_run(self, ctx: RunContext[Any], *, handler: WrapRunHandler) -> AgentRunResult[Any]:
-        """Run the agent with the workspace of the run as the present workspace."""
+        """Run the agent. During the run, `present_workspace` returns the workspace of the run."""
         async with WorkspaceOfBackend(ctx.workspace, shell_timeout=self._shell_timeout) as workspace:
             token = CURRENT_WORKSPACE.set(workspace)
             try:
@@ -157,14 +158,16 @@ class WorkspaceTools(AbstractCapability[Any]):
 
 
 class BackedFiles(FileOperator):
-    """Files of a workspace of pydantic-ai. `folder` is its working folder."""
+    """File access for `WorkspaceOfBackend`. All paths are restricted to the working folder `folder`."""
 
     def __init__(self, remote: RemoteWorkspace, folder: str) -> None:
         self._remote = remote
         self._folder = folder
 
     async def inside(self, path: str, *, itself: bool = False) -> str:
-        """Return the resolved path. With `itself`, the last component is not followed.
+        """Resolve the links in a path and check that the result is inside the working folder; return the resolved path.
+
+        With `itself`, a link in the last component is not followed.
 
         Raises
         ------
@@ -177,20 +180,21 @@ class BackedFiles(FileOperator):
         head, name = posixpath.split(text.rstrip("/"))
         if itself and name in ("", ".", ".."):
             raise PathNotAllowedError(path, "names no entry of a folder")
+        # Resolve links first: a link inside the folder may lead out of it.
         real = posixpath.join(await self._remote.realpath(head), name) if itself else await self._remote.realpath(text)
         if real != self._folder and not real.startswith(f"{self._folder.rstrip('/')}/"):
             raise PathNotAllowedError(path, allowed=[self._folder])
         return real
 
     async def read_bytes(self, path: str, *, offset: int = 0, length: int | None = None) -> bytes:
-        """Return the bytes of a file or a slice of them. The backend always sends the whole file."""
+        """Return the bytes of a file, or a slice of the bytes. The backend sends the whole file in both cases."""
         require_slice(offset, length)
         with _failures("read", path):
             content = await self._remote.read_bytes(await self.inside(path))
         return content[offset:] if length is None else content[offset : offset + length]
 
     async def write_file(self, path: str, content: str | bytes, *, encoding: str = "utf-8") -> None:
-        """Replace the content of a file. Its folder must exist."""
+        """Replace the content of a file, or create the file. The folder of the file must exist."""
         with _failures("write", path):
             real = await self.inside(path)
             await self._require_folder(posixpath.dirname(real))
@@ -201,9 +205,9 @@ class BackedFiles(FileOperator):
             raise NotADirectoryError(path)
 
     async def append_file(self, path: str, content: str | bytes, *, encoding: str = "utf-8") -> None:
-        """Append to a file by rewriting it as a whole."""
-        before = await self.read_bytes(path) if await self.exists(path) else b""
-        await self.write_file(path, before + (content.encode(encoding) if isinstance(content, str) else content))
+        """Append to a file. The whole file is read and written again."""
+        old_content = await self.read_bytes(path) if await self.exists(path) else b""
+        await self.write_file(path, old_content + (content.encode(encoding) if isinstance(content, str) else content))
 
     async def delete(self, path: str) -> None:
         """Remove a file, a link or an empty folder."""
@@ -215,7 +219,7 @@ class BackedFiles(FileOperator):
             await self._remote.remove(real)
 
     async def list_dir_with_types(self, path: str) -> list[tuple[str, bool]]:
-        """Return the sorted names in a folder, each with True for a folder."""
+        """Return the names in a folder, sorted. Each name comes with True if it is a folder."""
         with _failures("list", path, "directory"):
             entries = await self._remote.list_dir(await self.inside(path))
         return sorted((entry.name, entry.is_dir) for entry in entries)
@@ -229,17 +233,17 @@ class BackedFiles(FileOperator):
             await self._remote.make_dir(real)
 
     async def move(self, src: str, dst: str) -> None:
-        """Move a file or folder by copying and removing it."""
+        """Move a file or folder: copy it, then remove the original."""
         with _failures("move", src, "source"):
             source = await self.inside(src, itself=True)
             target = await self._into(src, dst)
             if target == source or target.startswith(f"{source}/"):
                 raise FileOperationError("move", src, "a folder cannot be moved into itself")
-            await self._copied(source, target)
+            await self._copy_tree(source, target)
             await self._remote.remove(source)
 
     async def copy(self, src: str, dst: str) -> None:
-        """Copy a file, or a whole folder to a path that does not exist."""
+        """Copy a file, or copy a folder to a path that does not exist yet."""
         with _failures("copy", src, "source"):
             source = await self.inside(src)
             is_folder = (await self._remote.stat(source)).is_dir
@@ -248,7 +252,7 @@ class BackedFiles(FileOperator):
                 raise FileOperationError("copy", src, "it cannot be copied onto or into itself")
             if is_folder and await self._remote.exists(target):
                 raise FileExistsError(target)
-            await self._copied(source, target)
+            await self._copy_tree(source, target)
 
     async def _into(self, source: str, target: str) -> str:
         real = await self.inside(target)
@@ -257,46 +261,47 @@ class BackedFiles(FileOperator):
         await self._require_folder(posixpath.dirname(real))
         return real
 
-    async def _copied(self, source: str, target: str) -> None:
+    async def _copy_tree(self, source: str, target: str) -> None:
         remaining = [(source, target)]
         while remaining:
-            old, new = remaining.pop()
-            await self.inside(old)
-            if (await self._remote.stat(old)).is_dir:
-                await self._remote.make_dir(new)
-                remaining += [
-                    (entry.path, posixpath.join(new, entry.name)) for entry in await self._remote.list_dir(old)
-                ]
+            source_path, target_path = remaining.pop()
+            await self.inside(source_path)
+            if (await self._remote.stat(source_path)).is_dir:
+                await self._remote.make_dir(target_path)
+                entries = await self._remote.list_dir(source_path)
+                remaining += [(entry.path, posixpath.join(target_path, entry.name)) for entry in entries]
             else:
-                await self._remote.write_bytes(new, await self._remote.read_bytes(old))
+                await self._remote.write_bytes(target_path, await self._remote.read_bytes(source_path))
 
     async def stat(self, path: str) -> dict[str, Any]:
-        """Return ``size``, ``is_file`` and ``is_dir`` of a path. ``mtime`` is None, because backends do not report
-        it.
+        """Return ``size``, ``is_file`` and ``is_dir`` of a path. ``mtime`` is None: backends do not report modification
+        times.
         """
         with _failures("stat", path):
             entry = await self._remote.stat(await self.inside(path))
         return {"size": entry.size, "mtime": None, "is_file": not entry.is_dir, "is_dir": entry.is_dir}
 
     async def glob(self, pattern: str) -> list[str]:
-        """Return the sorted paths that match a pattern."""
+        """Return the paths in the working folder that match a pattern, sorted."""
         if not pattern:
             raise FileOperationError("glob", pattern, "the pattern is empty")
-        whole = posixpath.normpath(posixpath.join(self._folder, pattern))
-        parts = whole.split("/")
-        plain = next((at for at, part in enumerate(parts) if has_wildcards(part)), len(parts) - 1)
-        paths = sorted([path async for path in self._below("/".join(parts[:plain]) or "/") if matches(whole, path)])
+        full_pattern = posixpath.normpath(posixpath.join(self._folder, pattern))
+        parts = full_pattern.split("/")
+        # Search below the folders before the first wildcard only.
+        first_wildcard = next((at for at, part in enumerate(parts) if has_wildcards(part)), len(parts) - 1)
+        folder = "/".join(parts[:first_wildcard]) or "/"
+        paths = sorted([path async for path in self._below(folder) if matches(full_pattern, path)])
         prefix = f"{self._folder.rstrip('/')}/"
         return paths if pattern.startswith("/") else [path.removeprefix(prefix) for path in paths]
 
     async def _below(self, folder: str) -> AsyncIterator[str]:
         remaining = [folder]
         while remaining:
-            place = remaining.pop()
+            path = remaining.pop()
             try:
-                if await self.inside(place) != place:  # links are not followed
+                if await self.inside(path) != path:  # links are not followed
                     continue
-                entries = await self._remote.list_dir(place)
+                entries = await self._remote.list_dir(path)
             except OSError:
                 continue
             for entry in entries:
@@ -304,7 +309,9 @@ class BackedFiles(FileOperator):
                 yield entry.path
 
     async def read_bytes_stream(self, path: str, *, chunk_size: int = CHUNK) -> AsyncIterator[bytes]:
-        """Yield the bytes of a file in chunks. The backend sends the whole file at once."""
+        """Yield the bytes of a file in chunks of `chunk_size`. The whole file is in memory, because the backend sends
+        it at once.
+        """
         if chunk_size < 1:
             raise ValueError(f"a chunk must have 1 byte or more, not {chunk_size}")
         content = await self.read_bytes(path)
@@ -312,11 +319,11 @@ class BackedFiles(FileOperator):
             yield content[start : start + chunk_size]
 
     async def close(self) -> None:
-        """Leave the backend open: it belongs to the caller who created it."""
+        """Leave the backend open. The backend belongs to its creator, who closes it."""
 
 
 class BackedShell(Shell):
-    """Shell of a workspace of pydantic-ai."""
+    """Command execution for `WorkspaceOfBackend`."""
 
     def __init__(self, remote: RemoteWorkspace, folder: str, files: BackedFiles, **options: Any) -> None:
         super().__init__(**options)
@@ -335,13 +342,13 @@ class BackedShell(Shell):
         if not command.inherit_env:
             argv = ["env", "-i", *(f"{name}={value}" for name, value in command.environ.items()), *argv]
         cwd = None if command.cwd is None else await self._files.inside(command.cwd)
-        result = await self._ended(argv, shown, command, cwd)
+        result = await self._run_to_end(argv, shown, command, cwd)
         for stream, text in (("stdout", result.stdout), ("stderr", result.stderr)):
             if command.listen is not None and text:
                 command.listen(stream, text)
         return result
 
-    async def _ended(self, argv: list[str], shown: str, command: CommandRequest, cwd: str | None) -> ShellResult:
+    async def _run_to_end(self, argv: list[str], shown: str, command: CommandRequest, cwd: str | None) -> ShellResult:
         try:
             result_of_backend = await self._remote.run(argv, env=command.environ, timeout=command.seconds, cwd=cwd)
         except WorkspaceTimeoutError as error:
@@ -357,16 +364,20 @@ class BackedShell(Shell):
         return ShellResult(result_of_backend.exit_code, result_of_backend.stdout, result_of_backend.stderr)
 
     async def get_context_instructions(self) -> str | None:
-        """Return the instructions for a model: working folder, time limit, and place of the commands."""
+        """Return instructions for a model about commands: working folder, time limit, and that commands may run on
+        another machine.
+        """
         return shell_instructions(self._folder, self.default_timeout, NOTE)
 
     async def close(self) -> None:
-        """Leave the backend open: it belongs to the caller who created it."""
+        """Leave the backend open. The backend belongs to its creator, who closes it."""
 
 
 @contextmanager
 def _failures(operation: str, path: str, kind: str = "file") -> Iterator[None]:
-    """Convert errors of a backend to errors that name the operation and the path."""
+    """Convert errors that a backend raises inside the block to divebook's file errors, which name the operation and the
+    path.
+    """
     with failures(operation, path, kind):
         try:
             yield
@@ -404,7 +415,8 @@ _GONE = (WorkspaceGoneError, ContainerError)
 
 
 class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, SupportsRealpath):
-    """Backend of pydantic-ai over a divebook workspace: ``agent.run(..., workspace=BackendOfWorkspace(workspace))``.
+    """Workspace backend of pydantic-ai on top of a divebook workspace: ``agent.run(...,
+    workspace=BackendOfWorkspace(workspace))``.
 
     An entered workspace is used as it is. Another one is entered at the first operation; then close this backend, or
     use it with ``async with``.
@@ -435,7 +447,7 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
 
     @classmethod
     def of(cls, ref: WorkspaceRef) -> Self:
-        """Return the backend of the referenced workspace, with default options.
+        """Create a backend from a reference to a divebook workspace (`ref`). The workspace has default options.
 
         Raises
         ------
@@ -451,7 +463,9 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
 
     @property
     def ref(self) -> WorkspaceRef | None:
-        """Reference that identifies the workspace; None for a container that does not exist yet."""
+        """Reference that identifies the workspace, also for other processes; None for a container that does not exist
+        yet.
+        """
         exists = self._is_open or not isinstance(self._workspace, DockerWorkspace)
         return self._ref or (_reference(self._workspace) if exists else None)
 
@@ -465,7 +479,7 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
         await self.close()
 
     async def close(self) -> None:
-        """Leave the workspace if this backend entered it. The next operation enters it again."""
+        """Leave the workspace, if this backend entered the workspace. A later operation enters the workspace again."""
         async with self._lock:
             if self._entered_here:
                 self._is_open = False
@@ -479,17 +493,19 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
         except _GONE as error:
             raise WorkspaceUnavailableError(str(error)) from error
         self._entered_here = True
-        self._opened()
+        self._mark_open()
 
-    def _opened(self) -> None:
+    def _mark_open(self) -> None:
         self._ref = _reference(self._workspace)
         self._is_open = True
 
     async def _disk(self) -> Disk:
-        """Enter the workspace if necessary, check that it still exists, and return its files."""
+        """Enter the workspace if necessary, check that the workspace still exists, and return the access to its
+        files.
+        """
         async with self._lock:
             if not self._is_open and self._workspace.is_entered:
-                self._opened()
+                self._mark_open()
             elif not self._is_open:
                 await shielded(self._enter())  # a cancelled caller must not lose what was created
         if not self._workspace.is_entered:
@@ -507,7 +523,7 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
             raise WorkspaceUnavailableError(str(error)) from error
 
     async def _require_alive(self) -> None:
-        """Raise unless the workspace can run another command.
+        """Run an empty command; raise `WorkspaceUnavailableError` if the workspace cannot run commands any more.
 
         When a container ends, its commands end before the container reports it.
         """
@@ -519,20 +535,20 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
             raise WorkspaceUnavailableError(f"the workspace runs no more commands: {result.stderr.strip()}")
 
     async def working_dir(self) -> str:
-        """Return the folder in which commands start."""
+        """Return the working folder, in which commands start."""
         return (await self._disk()).policy.default.name
 
     # --- files -----------------------------------------------------------------------------------------------------
 
-    async def _done(self, act: Callable[[Disk], T]) -> T:
+    async def _on_disk(self, act: Callable[[Disk], T]) -> T:
         return await asyncio.to_thread(act, await self._disk())
 
     async def read_bytes(self, path: str) -> bytes:
-        """Return the bytes of a file."""
-        return await self._done(lambda disk: disk.read(path))
+        """Return the content of a file."""
+        return await self._on_disk(lambda disk: disk.read(path))
 
     async def write_bytes(self, path: str, data: bytes) -> None:
-        """Replace the content of a file atomically, following links. Parent folders are created."""
+        """Replace the content of a file atomically. Links are followed, and parent folders are created."""
 
         def write(disk: Disk) -> None:
             try:
@@ -541,31 +557,35 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
                 raise NotADirectoryError(*error.args) from error
             disk.write(path, data)
 
-        await self._done(write)
+        await self._on_disk(write)
 
     async def stat(self, path: str) -> FileEntry:
-        """Return the entry at a path. Links are followed."""
-        return await self._done(lambda disk: _entry(disk, path))
+        """Return name, path, kind and size of a file or folder. Links are followed."""
+        return await self._on_disk(lambda disk: _entry(disk, path))
 
     async def list_dir(self, path: str) -> Sequence[FileEntry]:
-        """Return the entries of a folder. A link that leads out, in circles or nowhere is reported as a file."""
-        return await self._done(lambda disk: _entries(disk, path))
+        """Return the entries of a folder. A link that leads out of the workspace, in circles or nowhere is listed as a
+        file.
+        """
+        return await self._on_disk(lambda disk: _entries(disk, path))
 
     async def make_dir(self, path: str) -> None:
         """Create a folder and its parents. An existing folder is not an error."""
-        await self._done(lambda disk: disk.make_folder(path, parents=True))
+        await self._on_disk(lambda disk: disk.make_folder(path, parents=True))
 
     async def remove(self, path: str) -> None:
-        """Remove a file, a link or a folder tree; raise ValueError for the working folder and its parents."""
-        await self._done(lambda disk: _remove(disk, path))
+        """Remove a file, a link, or a folder with its content; raise ValueError for the working folder and the folders
+        above.
+        """
+        await self._on_disk(lambda disk: _remove(disk, path))
 
     async def exists(self, path: str) -> bool:
-        """Return True if a path exists; raise for a path that may not be accessed."""
-        return await self._done(lambda disk: disk.exists(path))
+        """Return True if a path exists; raise an error if the path is outside the workspace."""
+        return await self._on_disk(lambda disk: disk.exists(path))
 
     async def realpath(self, path: str) -> str:
         """Return a path with all links resolved."""
-        return await self._done(lambda disk: disk.policy.real(path))
+        return await self._on_disk(lambda disk: disk.policy.real(path))
 
     # --- commands --------------------------------------------------------------------------------------------------
 
@@ -577,7 +597,9 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - time limit of the command, which is then killed
     ) -> CommandResult:
-        """Run a command to its end. The errors are those of pydantic-ai's `SupportsCommands.run`."""
+        """Run a command and wait for its end. Raise the errors that pydantic-ai documents for
+        `SupportsCommands.run`.
+        """
         if isinstance(command, str) != shell:
             raise TypeError("a text is run with shell=True, a program and its arguments without it")
         if timeout is not None and not 0 < timeout < math.inf:
@@ -595,7 +617,9 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
             await self._require_there()
             raise
         await self._require_there()
+        # divebook reports a signal as a negative exit code, pydantic-ai as 128 plus its number.
         code = result.exit_code if result.exit_code >= 0 else _KILLED - result.exit_code
+        # A container that ends kills its commands, so check whether it still runs.
         if code == _KILLED + signal.SIGKILL:
             await self._require_alive()
         if result.truncated:
@@ -611,7 +635,7 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
 
 
 class InWorkspace(AbstractCapability[Any]):
-    """Capability that makes an agent's other capabilities and tools work in a divebook workspace.
+    """Capability that lets the tools and other capabilities of a pydantic-ai agent work in a divebook workspace.
 
     Parameters
     ----------
@@ -625,12 +649,12 @@ class InWorkspace(AbstractCapability[Any]):
         self._runs = 0
 
     def get_workspace(self, ctx: RunContext[Any], *, ref: WorkspaceRef | None) -> WorkspaceBackend | None:
-        """Return the workspace, unless a history requires another one."""
+        """Return the backend of the workspace; None if the message history belongs to another workspace (`ref`)."""
         del ctx
         return self._backend if ref is None or ref == self._backend.ref else None
 
     async def wrap_run(self, ctx: RunContext[Any], *, handler: WrapRunHandler) -> AgentRunResult[Any]:
-        """Run the agent; close the workspace after the last run."""
+        """Run the agent. Leave the workspace when the last concurrent run has ended."""
         del ctx
         self._runs += 1
         try:
@@ -667,7 +691,9 @@ def _entries(disk: Disk, path: str) -> list[FileEntry]:
 
 
 def _remove(disk: Disk, path: str) -> None:
-    """Remove a path, unless it is the working folder or contains it under any name."""
+    """Remove a file or folder; raise ValueError for the working folder and the folders above, also if the path reaches
+    them through a link.
+    """
     _require_below(disk, posixpath.normpath(path), path)
     head, name = posixpath.split(path.rstrip("/"))
     _require_below(disk, posixpath.normpath(f"{disk.policy.real(head)}/{name}"), path)

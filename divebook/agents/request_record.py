@@ -1,9 +1,10 @@
-"""Recorded form of a turn's model requests: each request stores only the difference to the previous one.
+"""Recorded form of a turn's model requests: each request stores only the messages that the previous request did not
+have.
 
 `RequestRecord` gets the messages that pydantic-ai is about to send, and returns the recorded form.
 `divebook.projections.requests` describes this form and rebuilds the messages (`test_rebuilt_equals_sent`). Example:
-request 2 sends the messages of request 1, its response, and the results of its tool calls. Its record contains only the
-request number, because this is the usual case.
+request 2 sends the messages of request 1, the response to request 1, and the results of its tool calls. Because this is
+the usual case, the record of request 2 contains only the request number.
 
 pydantic-ai passes the same message objects from request to request. The recorded form of each is therefore cached, with
 a copy of the object's content. A new or changed object is dumped again. The copy costs time, but detects an edit in
@@ -79,12 +80,12 @@ _ANY = TypeAdapter[Any](Any)
 
 
 def plain_json(value: Any, fallback: Callable[[Any], Any] = repr) -> Any:
-    """Return a value as plain JSON data. `fallback` converts values that pydantic does not know."""
+    """Convert a value to plain JSON data. `fallback` converts values of types that pydantic cannot serialize."""
     return _ANY.dump_python(value, mode="json", fallback=fallback)
 
 
 async def in_time(request: Awaitable[T], seconds: float) -> T:
-    """Await a response; raise `TimeoutError` after `seconds`.
+    """Await a model response; raise `TimeoutError` if the response is not complete after `seconds`.
 
     A provider's own timeout applies to each received piece only, not to the whole response.
     """
@@ -94,7 +95,7 @@ async def in_time(request: Awaitable[T], seconds: float) -> T:
 
 
 def response_of(recorded: Mapping[str, Any]) -> ModelResponse:
-    """Return a recorded response in pydantic-ai's form."""
+    """Convert a recorded response to pydantic-ai's `ModelResponse`."""
     return _RESPONSE.validate_python({key: value for key, value in recorded.items() if key != COST})
 
 
@@ -107,7 +108,8 @@ _STATES_REASON_ALONE = "xai"
 
 
 def has_stated_end(response: ModelResponse) -> bool:
-    """Return True if the provider itself stated why the response ended.
+    """Return True if the provider itself sent the reason for the end of the response. Without that reason, the response
+    may be cut off.
 
     Adapters for chat completions fill in "stop" if the provider sent no reason. The original value is in
     `provider_details`. Function and test models have no address, and always answer completely.
@@ -120,7 +122,7 @@ def has_stated_end(response: ModelResponse) -> bool:
 
 
 def require_whole(response: ModelResponse, agent: str) -> None:
-    """Raise for a truncated response, and log a warning if the token limit cut it.
+    """Raise an error for a response that was cut off, and log a warning for a response that reached the token limit.
 
     Adapters that read every response as a stream leave the finish reason out if the stream ended early. If a complete
     body had none, they fill one in.
@@ -137,7 +139,7 @@ def require_whole(response: ModelResponse, agent: str) -> None:
 
 
 def plain_response(response: ModelResponse, requested: Model | None = None) -> dict[str, Any]:
-    """Return a response as plain data, without empty fields and named secrets.
+    """Convert a response to plain data for the log. Empty fields are left out, and known secrets are hidden.
 
     `requested` is the requested model. Its price is used if the price of the model named in the response is unknown.
     The finish reason is the one that the provider sent, or None.
@@ -157,9 +159,10 @@ def plain_response(response: ModelResponse, requested: Model | None = None) -> d
 
 
 def with_cleaned_text(recorded: Mapping[str, Any], cleaned: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return a response whose text and arguments are filtered by `cleaned`.
+    """Return a recorded response with its texts and tool arguments passed through `cleaned`, for example to hide
+    credentials.
 
-    Data that only the provider reads stays unchanged.
+    Signed thoughts stay unchanged, because the provider rejects a changed one.
     """
     return {**recorded, "parts": [_with_cleaned_text(part, cleaned) for part in recorded["parts"]]}
 
@@ -171,7 +174,9 @@ def _with_cleaned_text(part: Mapping[str, Any], cleaned: Callable[[Any], Any]) -
 
 
 def _with_unique_ids(response: ModelResponse) -> ModelResponse:
-    """Return a response in which all tool-call ids are unique, because each call needs its own operation key."""
+    """Return a response in which every tool call has a different id, because the id is part of the call's operation
+    key.
+    """
     ids = [call.tool_call_id for call in response.tool_calls]
     if len(set(ids)) == len(ids):
         return response
@@ -193,49 +198,56 @@ def _with_unique_id(part: ModelResponsePart, used_ids: set[str]) -> ModelRespons
 
 
 def concise(recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a response as a turn records it: without default values, and without its time, which the event has."""
-    silent = {"kind": "response", "state": "complete", COST: None, "timestamp": recorded.get("timestamp")}
-    return {name: value for name, value in recorded.items() if name not in silent or silent[name] != value}
+    """Return a recorded response without fields that have default values, and without its time, which the event has."""
+    default_values = {"kind": "response", "state": "complete", COST: None, "timestamp": recorded.get("timestamp")}
+    return {
+        name: value for name, value in recorded.items() if name not in default_values or default_values[name] != value
+    }
 
 
 def usage_of(recorded: Mapping[str, Any]) -> dict[str, int]:
-    """Return the consumption of a recorded response in the units of the log."""
-    used = recorded["usage"]
+    """Return the consumption of a recorded response: requests, tokens and cost in nanodollars, as recorded in the
+    log.
+    """
+    usage = recorded["usage"]
     names = ("input_tokens", "output_tokens", "cache_write_tokens", "cache_read_tokens")
     cost = {"cost": recorded[COST]} if recorded.get(COST) else {}
-    return {"requests": 1} | {name: used[name] for name in names if used.get(name)} | cost
+    return {"requests": 1} | {name: usage[name] for name in names if usage.get(name)} | cost
 
 
 def settings_of(definition: AgentDefinition) -> ModelSettings:
-    """Return pydantic-ai's model settings for an agent."""
+    """Convert the model settings of an agent's definition to pydantic-ai's form."""
     settings = ModelSettings(timeout=definition.response_timeout, max_retries=0)
-    declared = definition.model_settings
-    if declared is None:
+    definition_settings = definition.model_settings
+    if definition_settings is None:
         return settings
     for name in ("temperature", "presence_penalty", "frequency_penalty", "max_tokens", "parallel_tool_calls"):
-        value = getattr(declared, name)
+        value = getattr(definition_settings, name)
         if value is not None:
             settings[name] = value
-    return _with_special_settings(settings, declared)
+    return _with_special_settings(settings, definition_settings)
 
 
-def _with_special_settings(settings: ModelSettings, declared: SettingsDefinition) -> ModelSettings:
-    if declared.reasoning_effort:
-        settings["thinking"] = cast("ThinkingLevel", declared.reasoning_effort)
-    if declared.request_headers:
-        settings["extra_headers"] = {name: ", ".join(values) for name, values in declared.request_headers.items()}
+def _with_special_settings(settings: ModelSettings, definition_settings: SettingsDefinition) -> ModelSettings:
+    if definition_settings.reasoning_effort:
+        settings["thinking"] = cast("ThinkingLevel", definition_settings.reasoning_effort)
+    if definition_settings.request_headers:
+        headers = definition_settings.request_headers.items()
+        settings["extra_headers"] = {name: ", ".join(values) for name, values in headers}
     return settings
 
 
 def with_values(settings: ModelSettings | None, policy: Policy) -> ModelSettings | None:
-    """Resolve references (``env://KEY``) in settings. The result is for the request only and must not be recorded."""
+    """Return model settings in which references in headers (``env://KEY``) are replaced by their values. The result is
+    secret and must not be recorded.
+    """
     if settings is None or not settings.get("extra_headers"):
         return settings
     return {**settings, "extra_headers": resolved(settings["extra_headers"], policy)}
 
 
 def user_block(block: Mapping[str, Any]) -> UserContent:
-    """Return a content block in pydantic-ai's form."""
+    """Convert a content block (text, image or document) to pydantic-ai's form."""
     kind = block.get("type")
     if kind == "text":
         return str(block["text"])
@@ -290,7 +302,8 @@ _FREE = frozenset({"model", "settings"})
 
 
 class RequestRecord:
-    """Recorded requests of one turn.
+    """Model requests of one turn in recorded form. The object remembers the latest request to find out which messages
+    are new.
 
     Parameters
     ----------
@@ -306,7 +319,7 @@ class RequestRecord:
         self._marks: list[Mapping[str, Any]] = list(history)
         """Recorded form of each message of the latest request."""
         self._dumped: list[_DumpedMessage] = []
-        """The same with the message objects, without the earlier turns of the conversation."""
+        """Recorded form of each message with the message object. Earlier turns of the conversation are not included."""
         self._copied_content = _ContentCopy.of_all(())
         """Copy of the content of all these messages."""
         self._sent: list[ModelMessage] = []
@@ -325,21 +338,21 @@ class RequestRecord:
         parameters: ModelRequestParameters,
         model: str,
     ) -> Described:
-        """Return the recorded form of the next request.
+        """Return the recorded form of the turn's next request.
 
         If the messages extend those of the previous request, only the new ones are dumped. Otherwise all messages are
         compared with the previous request, and the first difference determines how many are kept.
         """
         self.requests += 1
-        before = self._marks
+        previous_marks = self._marks
         if self._dumped and self._extends_previous(messages):
             added = [self._dump(message) for message in messages[len(self._dumped) :]]
             self._dumped += added
             self._sent += messages[len(self._sent) :]
             self._tokens += sum(entry.tokens for entry in added)
             self._copied_content.add(entry.content for entry in added)
-            self._marks = [*before, *(entry.mark for entry in added)]
-            same_count = len(before)
+            self._marks = [*previous_marks, *(entry.mark for entry in added)]
+            same_count = len(previous_marks)
         else:
             cached = {id(entry.message): entry for entry in self._dumped}
             self._dumped = [self._dump(message, cached.get(id(message))) for message in messages]
@@ -347,61 +360,75 @@ class RequestRecord:
             self._marks = [entry.mark for entry in self._dumped]
             self._sent = [*messages]
             self._tokens = sum(entry.tokens for entry in self._dumped)
-            same_count = _same(before, self._marks)
+            same_count = _same(previous_marks, self._marks)
         parameters_of_request: dict[str, Any] = {"agent": self.agent, "request": self.requests}
-        new = self._marks[same_count:]
-        if same_count < len(before) or new != self._usual(messages[same_count:]):
-            parameters_of_request |= {"kept": same_count, "new": new}
+        new_marks = self._marks[same_count:]
+        # The usual case is left out of the record, which keeps most records short.
+        if same_count < len(previous_marks) or new_marks != self._usual(messages[same_count:]):
+            parameters_of_request |= {"kept": same_count, "new": new_marks}
         setting = self._settings.tell(messages, settings, parameters, model)
         return Described(self.requests, parameters_of_request, setting, self._tokens)
 
-    def _usual(self, added: Sequence[ModelMessage]) -> list[Mapping[str, Any]]:
-        """Return the usual addition, which is not recorded: the previous response and the results of its calls."""
-        calls = [call for answer in added[:1] if isinstance(answer, ModelResponse) for call in answer.tool_calls]
-        returned = [{"tool": call.tool_call_id} for call in calls]
-        return [{"response": self.requests - 1}, {"parts": returned, "kind": "request"}]
+    def _usual(self, new_messages: Sequence[ModelMessage]) -> list[Mapping[str, Any]]:
+        """Return the recorded form of the usual new messages: the previous response and the results of its tool calls.
+        These are left out of the record.
+        """
+        first = new_messages[0] if new_messages else None
+        calls = first.tool_calls if isinstance(first, ModelResponse) else []
+        result_marks = [{"tool": call.tool_call_id} for call in calls]
+        return [{"response": self.requests - 1}, {"parts": result_marks, "kind": "request"}]
 
     def answered(self, number: int, response: ModelResponse) -> None:
-        """Store the response to a request, built from its recorded form. Later requests refer to it by number."""
+        """Remember the response to request `number`, so that later requests can refer to the response by that
+        number.
+        """
         self._answers[number] = _copy_of_content(response)
 
     def called(self, tool_call_id: str, tool: str, result: Mapping[str, Any]) -> None:
-        """Store the recorded result of a tool call. Later requests refer to it by id."""
-        returned = (tool, result.get("result")) if "kind" not in result else None
-        self._results[tool_call_id] = None if tool_call_id in self._results else returned
+        """Remember the result of a tool call, so that later requests can refer to the result by the call's id."""
+        tool_and_result = (tool, result.get("result")) if "kind" not in result else None
+        self._results[tool_call_id] = None if tool_call_id in self._results else tool_and_result
 
     def _extends_previous(self, messages: Sequence[ModelMessage]) -> bool:
-        """Return True in the usual case: the messages begin with the unchanged messages of the previous request."""
+        """Return True if the messages begin with all messages of the previous request, unchanged. This is the usual
+        case.
+        """
         is_longer = len(messages) >= len(self._sent)
         return is_longer and all(map(operator.is_, self._sent, messages)) and self._copied_content.is_unchanged()
 
     def _dump(self, message: ModelMessage, cached: _DumpedMessage | None = None) -> _DumpedMessage:
-        """Return the recorded form of a message, reusing the cached one if the message is unchanged."""
+        """Convert a message to its recorded form. If the message is unchanged since `cached` was made, return
+        `cached`.
+        """
+        # The same object may have been edited in place, so its content is compared, not its identity.
         if cached is not None and cached.content.is_unchanged():
             return cached
         return _DumpedMessage(message, self._mark(message), _ContentCopy(message), tokens_of(message))
 
     def _mark(self, message: ModelMessage) -> Mapping[str, Any]:
-        """Return the recorded form of a message. An unchanged response is represented by its request number."""
+        """Return the recorded form of a message. An unchanged response is recorded as a reference to its request."""
         if isinstance(message, ModelResponse):
-            picture = _copy_of_content(message)
-            same = (number for number, held in reversed(self._answers.items()) if held == picture)
-            number = next(same, None)
-            return whole(message) if number is None else {"response": number}
+            content = _copy_of_content(message)
+            for number, response_content in reversed(self._answers.items()):
+                if response_content == content:
+                    return {"response": number}
+            return whole(message)
         dumped = whole(message)
         return {**dumped, "parts": [self._part(part) for part in dumped["parts"]]}
 
     def _part(self, part: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the recorded form of a part. A known tool result is represented by its call id."""
+        """Return the recorded form of a message part. An unchanged tool result is recorded as a reference to its
+        call.
+        """
         if part["part_kind"] != "tool-return" or part.keys() - _RETURNED or part.get("content_file_digests"):
             return part
         result = self._results.get(part["tool_call_id"])
-        is_same = result is not None and result == (part["tool_name"], part.get("content"))
-        return {"tool": part["tool_call_id"]} if is_same else part
+        is_unchanged = result is not None and result == (part["tool_name"], part.get("content"))
+        return {"tool": part["tool_call_id"]} if is_unchanged else part
 
 
 class Described(NamedTuple):
-    """Recorded form of one request."""
+    """Model request in recorded form."""
 
     number: int
     parameters: Mapping[str, Any]
@@ -413,12 +440,12 @@ class Described(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Name of the operation in its turn."""
+        """Operation key of the request within its turn."""
         return f"model-{self.number}"
 
 
 class _DumpedMessage(NamedTuple):
-    """Recorded form of a message, with a copy of the message's content at that time."""
+    """Message with its recorded form, and with a copy of its content to detect later changes."""
 
     message: ModelMessage
     """The message. The reference keeps its `id` from being reused."""
@@ -432,7 +459,9 @@ _RETURNED = {"tool_name", "content", "tool_call_id", "part_kind", "content_file_
 
 
 class _Settings:
-    """Settings of requests, recorded when they change."""
+    """Tracker of request settings (model, settings, instructions, tools, output). A setting is recorded only when it
+    changes.
+    """
 
     def __init__(self) -> None:
         self._inputs: Any = None
@@ -447,61 +476,68 @@ class _Settings:
         parameters: ModelRequestParameters,
         model: str,
     ) -> Setting | None:
-        """Return the changes since the previous request and the hash of the whole setting.
-
-        None if nothing has changed.
+        """Return the parts of the setting that changed since the previous request, with a hash of the whole setting;
+        None without a change.
         """
         instructions = _instructions(messages, parameters)
+        # Equal inputs may hide an edit in place, so the copied content is compared as well.
         inputs = model, instructions, settings, parameters
         if inputs == self._inputs and self._copied_content.is_unchanged():
             return None
-        full = _setting(settings, parameters, instructions, model)
-        changed = {name: value for name, value in full.items() if self._recorded.get(name) != value}
-        gone = dict.fromkeys(self._recorded.keys() - full.keys())
-        compared = {name: value for name, value in full.items() if name not in _FREE}
-        self._recorded = full
+        setting = _setting(settings, parameters, instructions, model)
+        changed = {name: value for name, value in setting.items() if self._recorded.get(name) != value}
+        removed = dict.fromkeys(self._recorded.keys() - setting.keys())
+        compared = {name: value for name, value in setting.items() if name not in _FREE}
+        self._recorded = setting
         self._hash = short_hash(compared, "setting")
         self._inputs = inputs
         self._copied_content = _ContentCopy(inputs)
-        return Setting({**changed, **gone}, self._hash) if changed or gone else None
+        return Setting({**changed, **removed}, self._hash) if changed or removed else None
 
 
 def complete_setting(
     messages: Sequence[ModelMessage], settings: ModelSettings | None, parameters: ModelRequestParameters, model: str
 ) -> dict[str, Any]:
-    """Return the complete setting of a request: everything besides its messages."""
+    """Return the whole setting of a request: model, model settings, instructions, tools and output."""
     return _setting(settings, parameters, _instructions(messages, parameters), model)
 
 
 def _setting(
     settings: ModelSettings | None, parameters: ModelRequestParameters, instructions: str, model: str
 ) -> dict[str, Any]:
-    """Return the complete setting of a request. Long values are stored once, under their hash."""
+    """Return the whole setting of a request in recorded form. Long values are stored once and referred to by their
+    hash.
+    """
     dumped = _shortened(parameters, _PARAMETERS.dump_python(parameters, mode="json", exclude=_UNSEEN))
     tools = [
-        _shortened(tool, declared)
-        for tool, declared in zip(parameters.function_tools, dumped.pop("function_tools", ()), strict=True)
+        _shortened(tool, dumped_tool)
+        for tool, dumped_tool in zip(parameters.function_tools, dumped.pop("function_tools", ()), strict=True)
     ]
     dumped.update({name: sorted(dumped[name]) for name in _SETS if name in dumped})
-    declared = _plain_settings(settings)
-    return {
-        "model": model,
-        **({"settings": declared} if declared else {}),
-        **({"instructions": by_hash(instructions, "instructions")} if instructions else {}),
-        **({"tools": by_hash(tools, "tools")} if tools else {}),
-        **({"output": by_hash(dumped, "output")} if dumped else {}),
-    }
+    plain_settings = _plain_settings(settings)
+    setting: dict[str, Any] = {"model": model}
+    if plain_settings:
+        setting["settings"] = plain_settings
+    if instructions:
+        setting["instructions"] = by_hash(instructions, "instructions")
+    if tools:
+        setting["tools"] = by_hash(tools, "tools")
+    if dumped:
+        setting["output"] = by_hash(dumped, "output")
+    return setting
 
 
 def _plain_settings(settings: ModelSettings | None) -> dict[str, Any]:
-    """Return model settings as plain data. Values of headers may be keys, so they are always redacted."""
+    """Return model settings as plain data. Header values are always redacted, because they may be keys."""
     plain: dict[str, Any] = plain_json(dict(settings or {}))
     headers = plain.get("extra_headers")
     return {**plain, "extra_headers": dict.fromkeys(headers, "[redacted]")} if isinstance(headers, dict) else plain
 
 
 def _instructions(messages: Sequence[ModelMessage], parameters: ModelRequestParameters) -> str:
-    """Return the instructions of a request, by the same rule as pydantic-ai."""
+    """Return the instructions that pydantic-ai sends with a request: those of the parameters, or else of the latest
+    message that has any.
+    """
     if parameters.instruction_parts is not None:
         return "\n\n".join(part.content for part in parameters.instruction_parts if part.content)
     texts = (message.instructions for message in reversed(messages) if not isinstance(message, ModelResponse))
@@ -509,7 +545,9 @@ def _instructions(messages: Sequence[ModelMessage], parameters: ModelRequestPara
 
 
 def whole(message: ModelMessage) -> dict[str, Any]:
-    """Return the complete recorded form of a message, without unstable fields and default values."""
+    """Return a message in its complete recorded form. Default values and fields that differ between runs are left
+    out.
+    """
     (dumped,) = ModelMessagesTypeAdapter.dump_python([message], mode="json")
     recorded = _shortened(message, dumped)
     recorded.pop("instructions", None)
@@ -520,23 +558,25 @@ def whole(message: ModelMessage) -> dict[str, Any]:
 
 
 def messages_of(recorded: Sequence[Mapping[str, Any]]) -> list[ModelMessage]:
-    """Return the messages from the form of `whole`."""
+    """Convert messages from the recorded form of `whole` to pydantic-ai's messages."""
     return ModelMessagesTypeAdapter.validate_json(encode(list(recorded)))
 
 
 def _shortened(value: Any, dumped: Mapping[str, Any]) -> dict[str, Any]:
-    """Remove unstable fields and default values from a dumped object."""
-    silent = _defaults(cast("Any", type(value)))
+    """Return a dumped object without default values and without fields that differ between runs."""
+    default_values = _defaults(cast("Any", type(value)))
     return {
         name: item
         for name, item in dumped.items()
-        if name not in UNSTABLE and (name not in silent or silent[name] != item)
+        if name not in UNSTABLE and (name not in default_values or default_values[name] != item)
     }
 
 
 @lru_cache(maxsize=256)
 def _defaults(cls: Any) -> Mapping[str, Any]:
-    """Return the default values of a class's fields. Later versions of pydantic-ai may have more fields."""
+    """Return the default values of a dataclass by field name, to leave them out of the log. Tags of the message kind
+    are never left out.
+    """
     empty: dict[str, Any] = {
         entry.name: [] for entry in fields(cls) if get_origin(entry.default_factory) in (list, set)
     }
@@ -545,37 +585,38 @@ def _defaults(cls: Any) -> Mapping[str, Any]:
 
 
 class _ContentCopy:
-    """Change detector: all dicts and lists inside a value, with a copy of each."""
+    """Detector of changes in a value: keeps a copy of each dict and list inside the value, and compares them later."""
 
-    __slots__ = ("now", "then")
+    __slots__ = ("containers", "copies")
 
     def __init__(self, value: Any) -> None:
-        self.now: list[Any] = []
+        self.containers: list[Any] = []
         self._take(value)
-        self.then = [held.copy() for held in self.now]
+        self.copies = [container.copy() for container in self.containers]
 
     @classmethod
     def of_all(cls, parts: Iterable[_ContentCopy]) -> Self:
-        """Return the combined detector of several values."""
+        """Return one detector that covers the values of several detectors."""
         combined = cls(None)
         combined.add(parts)
         return combined
 
     def add(self, parts: Iterable[_ContentCopy]) -> None:
-        """Add further detectors."""
+        """Add the values of other detectors to this detector."""
         for part in parts:
-            self.now += part.now
-            self.then += part.then
+            self.containers += part.containers
+            self.copies += part.copies
 
     def _take(self, value: Any) -> None:
-        """Collect the containers of a value and of its parts. Tuples are not compared, but may hold containers.
+        """Collect the dicts and lists inside a value, at any depth. A tuple is not collected itself, but its items are
+        examined.
 
         A container comes before its parts. Values of types in `_UNTOUCHED` are skipped without a call.
         """
-        held = _container(value)
-        if held is not None:
-            self.now.append(held)
-            for item in held if type(held) is list else held.values():
+        container = _container(value)
+        if container is not None:
+            self.containers.append(container)
+            for item in container if type(container) is list else container.values():
                 if type(item) not in _UNTOUCHED:
                     self._take(item)
         elif type(value) is tuple:
@@ -583,39 +624,43 @@ class _ContentCopy:
                 self._take(item)
 
     def is_unchanged(self) -> bool:
-        """Return True if nothing has changed since the copy. This costs one comparison."""
-        return self.now == self.then
+        """Return True if no collected dict or list has changed since it was copied. The cost is one comparison."""
+        return self.containers == self.copies
 
 
 def _copy_of_content(value: Any) -> Any:
-    """Return an immutable-by-convention copy of a message, without unstable fields.
+    """Return a deep copy of a message as plain containers, for comparison. Fields that differ between runs are left
+    out.
 
     Objects become pairs of class and fields, so that equal copies mean equal messages of the same classes.
     """
-    held = _container(value)
-    if held is None:
+    container = _container(value)
+    if container is None:
         return tuple(map(_copy_of_content, value)) if type(value) is tuple else value
-    if type(held) is list:
-        return [item if type(item) in _ATOMS else _copy_of_content(item) for item in held]
-    if held is value:
-        return {name: item if type(item) in _ATOMS else _copy_of_content(item) for name, item in held.items()}
-    return type(value), {name: _copy_of_content(item) for name, item in held.items() if name not in UNSTABLE}
+    if type(container) is list:
+        return [item if type(item) in _ATOMS else _copy_of_content(item) for item in container]
+    # A dict. Otherwise the container is the `__dict__` of a dataclass.
+    if container is value:
+        return {name: item if type(item) in _ATOMS else _copy_of_content(item) for name, item in container.items()}
+    return type(value), {name: _copy_of_content(item) for name, item in container.items() if name not in UNSTABLE}
 
 
 def _container(value: Any) -> Any:
-    """Return the dict or list that holds a value's content; None for immutable values."""
+    """Return the dict or list that holds the content of a value; for a dataclass, its fields. Return None for other
+    values.
+    """
     kind = type(value)
     if kind is dict or kind is list:
         return value
     return vars(value) if "__dataclass_fields__" in vars(kind) else None
 
 
-def _same(before: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]) -> int:
-    """Return the length of the common prefix."""
-    for number, (old, new) in enumerate(zip(before, now, strict=False)):
+def _same(old_marks: Sequence[Mapping[str, Any]], new_marks: Sequence[Mapping[str, Any]]) -> int:
+    """Return the length of the common prefix of two lists of recorded messages."""
+    for number, (old, new) in enumerate(zip(old_marks, new_marks, strict=False)):
         if old is not new and old != new:
             return number
-    return min(len(before), len(now))
+    return min(len(old_marks), len(new_marks))
 
 
 # --- other sources of responses -------------------------------------------------------------------------------------
@@ -623,7 +668,7 @@ def _same(before: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]])
 
 
 class RequestToSend:
-    """Request number `number` of a turn, to a model of the given name, before it is sent."""
+    """Model request before it is sent, for a search in the response cache or in a recorded run."""
 
     def __init__(self, number: int, model: str, params: ModelRequestParams) -> None:
         self.number = number
@@ -632,12 +677,13 @@ class RequestToSend:
 
     @cached_property
     def messages(self) -> list[dict[str, Any]]:
-        """Its messages in recorded form, without fields that differ between runs."""
+        """Messages of the request in recorded form, without fields that differ between runs."""
         return [whole(message) for message in self._params.messages]
 
     @cached_property
     def digest(self) -> str:
-        """Hash of model, settings, instructions, tools, output and messages. It does not depend on the agent.
+        """Hash of everything that the model receives: settings, instructions, tools, output and messages. The agent's
+        name is not included.
 
         The model is identified with its address, and headers by their literal text: a gateway may answer depending on
         them.
@@ -650,13 +696,15 @@ class RequestToSend:
 
 
 class ResponseSource(Protocol):
-    """Source of model responses."""
+    """Protocol for a source of responses that is asked before the model, such as the response cache."""
 
     async def find(self, sent: RequestToSend) -> Mapping[str, Any] | None:
-        """Return the recorded form of the response to a request; None to ask the model."""
+        """Return the response to a request in recorded form; None if the source has none, so that the model is
+        asked.
+        """
 
     async def keep(self, sent: RequestToSend, response: Mapping[str, Any]) -> None:
-        """Store a response that a model has just given."""
+        """Store a new response of a model, if the source stores responses."""
 
 
 # --- model errors ----------------------------------------------------------------------------------------------------
@@ -691,7 +739,7 @@ MOST_BODY = 8_000
 
 @contextmanager
 def keepable_errors() -> Iterator[None]:
-    """Reduce an error of a model, raised inside the block, to data that may be recorded.
+    """Reduce a model error that is raised inside the block to data that may be recorded; see `make_keepable`.
 
     Headers are removed, because they identify accounts.
     """
@@ -703,7 +751,10 @@ def keepable_errors() -> Iterator[None]:
 
 
 def make_keepable(error: ModelAPIError) -> None:
-    """Reduce an error to data that may be recorded; see `keepable_errors`."""
+    """Remove from a model error, in place, everything that must not be recorded: headers, secrets, and the end of a
+    long body.
+    """
+    # Reduce the error in place, because its class and traceback must stay.
     fields = vars(error)
     for name in [name for name in fields if name.startswith("_")]:
         del fields[name]  # attached by pydantic-ai, valid in this process only
@@ -721,7 +772,8 @@ _UNREADABLE = (AttributeError, IndexError, KeyError, TypeError)
 
 @contextmanager
 def readable_replies(model: str) -> Iterator[None]:
-    """Raise a clear error if a provider's adapter fails on a malformed reply inside the block.
+    """Convert the error of a pydantic-ai adapter that cannot read a malformed response to `UnexpectedModelBehavior`
+    with a clear message.
 
     Errors from a user's own model are not converted, because their traceback is more useful.
 
@@ -751,7 +803,7 @@ def _is_from_adapter(error: BaseException) -> bool:
 
 @contextmanager
 def errors_as_raised() -> Iterator[None]:
-    """Convert the recorded error of a request to the class that pydantic-ai's code expects."""
+    """Convert the recorded error of a model request to the class that pydantic-ai raises for a live request."""
     try:
         yield
     except OperationError as error:
@@ -762,7 +814,7 @@ def errors_as_raised() -> Iterator[None]:
 
 
 def _as_raised(error: OperationError) -> Exception:
-    """Return a recorded error; with a status, as an HTTP error of pydantic-ai.
+    """Return the error of pydantic-ai for a recorded error with an HTTP status. Return any other error unchanged.
 
     The class name alone is not enough: pydantic-ai creates the classes of errors with status and category dynamically,
     under the name of the category.

@@ -1,4 +1,4 @@
-"""State of a running turn of an agent: its operations and their keys, its budget, and the current tool call."""
+"""State of a running agent turn: its operation keys, its budget, and the current tool call."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ WRITE: ContextVar[Write | None] = ContextVar("divebook_write", default=None)
 
 @dataclass
 class AgentTurn:
-    """One run of an agent inside a step."""
+    """State of one run of an agent inside a step."""
 
     context: TurnContext
     record: RequestRecord
@@ -99,18 +99,23 @@ class AgentTurn:
 
     @property
     def unknown_tools(self) -> list[str]:
-        """Tools that the latest response calls but its model was not offered."""
-        with_it = self.latest_parameters
-        offered = {tool.name for tool in (*with_it.function_tools, *with_it.output_tools)} if with_it else set()
+        """Names of tools that the latest response calls although the request did not offer them."""
+        parameters = self.latest_parameters
+        if parameters is None:
+            return [*self.call_counts]
+        offered = {tool.name for tool in (*parameters.function_tools, *parameters.output_tools)}
         return [name for name in self.call_counts if name not in offered]
 
     def call(self, tool_call_id: str) -> CallPlace:
-        """Return the place of a call. Ids are unique within one response (`divebook.agents.request_record`)."""
+        """Return the place in the log of a tool call in the latest response.
+
+        Ids are unique within one response (`divebook.agents.request_record`).
+        """
         name = f"{self.record.requests}-{call_name(tool_call_id)}"
         return CallPlace(self, f"{name}{SECOND}" if name in self.deferred else name)
 
     def count(self, tool: str, most: int | None) -> None:
-        """Count a call of a tool.
+        """Count a call of a tool. `most` is the maximum number of calls of the tool in this turn.
 
         Raises
         ------
@@ -124,14 +129,15 @@ class AgentTurn:
             raise ToolFailed(f"{tool} is used up: it may be called {most} times, go on with what you have")
 
     def without_credentials(self, value: Any, what: str) -> Any:
-        """Return plain data without credentials, for the log and the model. The policy can allow credentials.
+        """Return plain data with credentials replaced by ``[redacted]``, unless the policy allows credentials. `what`
+        describes the data in the warning.
 
         A warning is logged once per turn for each source of a redacted credential, because a tool may need the value.
         """
         if CREDENTIALS in self.policy.allowed:
             return shared().without_named(value)
-        certain = shared().without_certain(value)
-        if what not in self.cleaned and certain not in (value, shared().without_named(value)):
+        cleaned_value = shared().without_certain(value)
+        if what not in self.cleaned and cleaned_value not in (value, shared().without_named(value)):
             self.cleaned.add(what)
             _log.warning(
                 "%s had what looks like a credential: agent %s and the log have [redacted] in its place; name keys by "
@@ -139,36 +145,39 @@ class AgentTurn:
                 what,
                 self.record.agent,
             )
-        return certain
+        return cleaned_value
 
     def share(self, tool: str, recorded: Mapping[str, Any] | None, *, is_again: bool) -> Mapping[str, Any] | None:
-        """Return the bounds of one of several delegated calls in a response; None for a single call.
+        """Return the bounds for one of several tasks that a response delegates at once; None if the response delegates
+        a single task.
 
         The rest of the budget is divided among the calls of the response. `recorded` is the recorded share of this
         call, and the calls beside it get the same. A task that failed and is run again gets a share of the current
         rest, because the bounds of its agent may have been raised for it.
         """
-        place = (self.record.requests, is_again)
+        share_key = (self.record.requests, is_again)
         count = self.call_counts[tool]
+        # Tasks of one response share equally, so one recorded share is the share of all.
         if recorded is not None and not is_again:
-            self._shares.setdefault(place, recorded)
+            self._shares.setdefault(share_key, recorded)
             return recorded
         if self.budget is None or count == 1:
             return None
-        if place not in self._shares:
-            self._shares[place] = share_of(self.budget.remaining, count).to_dict()
-        return self._shares[place]
+        if share_key not in self._shares:
+            self._shares[share_key] = share_of(self.budget.remaining, count).to_dict()
+        return self._shares[share_key]
 
     @asynccontextmanager
     async def spending(self, key: str, reserved: Reserved) -> AsyncIterator[None]:
-        """Hold a reservation for a request while it runs inside the block.
+        """Wait until the budget admits a request, and reserve its maximum consumption for the duration of the block.
 
-        It waits until the budget admits the request, unless the log has it already.
+        A request that the log already has does not wait.
         """
         with self.context.calling():
             if self.budget is None:
                 yield
                 return
+            # A request in the log was admitted when it was made.
             if self.context.recorded_type(key) is None:
                 await self.budget.admit(self.context, reserved)
             with self.budget.holding(reserved):
@@ -178,7 +187,7 @@ class AgentTurn:
                     self.budget.spend(self.context.consumed_by_failures(key))
 
     def key(self, name: str) -> str:
-        """Return the name of an operation. The second and later uses of a name get a number."""
+        """Return a unique operation key for a name. If the name was used before in this turn, a number is appended."""
         self._counts[name] += 1
         number = self._counts[name]
         return name if number == 1 else f"{name}#{number}"
@@ -186,7 +195,7 @@ class AgentTurn:
 
 @dataclass(slots=True)
 class CallPlace:
-    """A tool call and its place in the log."""
+    """Place of a tool call in the log."""
 
     turn: AgentTurn
     name: str
@@ -199,25 +208,25 @@ class CallPlace:
 
     @property
     def key(self) -> str:
-        """Key of its operation."""
+        """Key of the call's operation."""
         return f"tool-{self.name}"
 
     @property
     def repeated_call(self) -> str | None:
-        """Name of the deferred call that this one repeats; None if it repeats none."""
-        name, again, _ = self.name.partition(SECOND)
-        return name if again else None
+        """Name of the first attempt of a call that is made again after a person's approval; None for other calls."""
+        name, suffix, _ = self.name.partition(SECOND)
+        return name if suffix else None
 
     @property
     def setting(self) -> Setting | None:
-        """Information recorded with the call: the rule that allowed it."""
+        """Setting that is recorded with the call: the approval rule that allowed the call; None without a rule."""
         return Setting({"rule": self.rule}) if self.rule else None
 
 
 def present() -> AgentTurn | None:
-    """Return the current turn if its event loop is running in this thread.
+    """Return the agent turn of the current task; None outside of a turn, and in a thread without the turn's event loop.
 
-    A thread started by a tool inherits the context variable, but has another loop or none.
+    A thread started by a tool inherits the context variable, but has another event loop or none.
     """
     turn = TURN.get()
     if turn is None:
@@ -229,18 +238,17 @@ def present() -> AgentTurn | None:
 
 
 def consumed_by(response: Mapping[str, Any]) -> dict[str, int]:
-    """Return the consumption of a recorded response in the units of a budget."""
+    """Return the consumption of a recorded response for a budget: calls, tokens, and cost in nanodollars."""
     from divebook.agents.request_record import usage_of  # already loaded: only code that reads a log runs without it
 
-    used = usage_of(response)
-    tokens = used.get("input_tokens", 0) + used.get("output_tokens", 0)
-    return {"calls": 1, "tokens": tokens, "cost": used.get("cost", 0)}
+    usage = usage_of(response)
+    tokens = usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
+    return {"calls": 1, "tokens": tokens, "cost": usage.get("cost", 0)}
 
 
 def count_spent(spent: Mapping[str, int]) -> None:
-    """Add the consumption of a delegated task to the budget of the current turn.
-
-    The task had ended before this process resumed the turn.
+    """Add the consumption of a delegated task to the budget of the current turn. The task ended before this process
+    resumed the turn.
     """
     turn = present()
     if turn is not None and turn.budget is not None:
@@ -272,11 +280,11 @@ _SCALARS = str, bytes, int, float, complex, type(None)
 
 @contextmanager
 def watched(deps: Any, turn: AgentTurn, tool: str) -> Iterator[None]:
-    """Warn, once per turn and tool, if a tool call inside the block has changed the dependencies."""
-    before = None if tool in turn.changing else seen_in(deps)
+    """Warn if a tool call inside the block changes the dependencies ``ctx.deps``, at most once per turn and tool."""
+    old_state = None if tool in turn.changing else seen_in(deps)
     yield
-    after = None if before is None else seen_in(deps)
-    if after not in (None, before):
+    new_state = None if old_state is None else seen_in(deps)
+    if new_state not in (None, old_state):
         turn.changing.add(tool)
         _log.warning(
             "tool %s of agent %s changed ctx.deps, which is not recorded: a run that is resumed has it as it was "
@@ -287,11 +295,13 @@ def watched(deps: Any, turn: AgentTurn, tool: str) -> Iterator[None]:
 
 
 class _TooMuchError(Exception):
-    """The object exceeds the limits of the comparison."""
+    """Signal that an object is too large or too deep to be compared."""
 
 
 def seen_in(deps: Any) -> Any:
-    """Return a comparable copy of an object's public state; None if it is immutable or exceeds the limits."""
+    """Return a comparable copy of an object's public state; None if the object is immutable, or too large to
+    compare.
+    """
     if isinstance(deps, _SCALARS):
         return None
     try:
@@ -310,7 +320,9 @@ def _copy(value: Any, budget: Iterator[int], depth: int) -> Any:
 
 
 def _parts(value: Any, *, is_whole: bool) -> list[Any] | None:
-    """Return the parts of a value; None for a value that is compared by identity."""
+    """Return the values inside a collection or object, for comparison; None for an object that is compared by
+    identity.
+    """
     if isinstance(value, list | tuple | set | frozenset):
         return list(value)
     if isinstance(value, dict):

@@ -1,4 +1,6 @@
-"""Scripted model: answers from a script, offline, free and deterministic."""
+"""Scripted model: takes its responses from a script, for tests and examples. It works offline, free of charge and
+deterministically.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ FORMS = (
 
 @dataclass
 class ScriptedModel:
-    """Model that answers with the replies of a script, one after the other. The last reply repeats.
+    """Model that returns the replies of a script, one per request. The last reply is repeated.
 
     A reply is a text, or describes an action of a model with tools: it calls tools, returns data, thinks, or fails
     (`divebook.agents.scripted`). Without replies, the answer is a note that explains how to configure a real model.
@@ -102,12 +104,13 @@ class ScriptedModel:
 
     @classmethod
     def read(cls, written: Any) -> ScriptedModel:
-        """Parse a written script: a list of replies, or a mapping of the parameters of `ScriptedModel`.
+        """Create a scripted model from a script in a definition: a list of replies, or a mapping with the fields of
+        `ScriptedModel`.
 
         Raises
         ------
         SetupError
-            It is neither, or a reply has another form.
+            The script is neither a list nor a mapping, or a reply has an invalid form.
 
         Examples
         --------
@@ -124,7 +127,7 @@ class ScriptedModel:
         return cls(**written)
 
     def reply(self, prompt: str) -> str:
-        """Return the next reply of a script of texts.
+        """Return the next reply of a script in which all replies are texts.
 
         Raises
         ------
@@ -140,25 +143,25 @@ class ScriptedModel:
 
     @cached_property
     def is_texts(self) -> bool:
-        """True if all replies are texts."""
+        """True if all replies in the script are texts."""
         return not self.turns and all(isinstance(reply, str) for reply in self._replies)
 
     def turn(self, run_id: str, number: int | None = None) -> int:
-        """Return the number of a turn, from 0 in the order in which turns begin.
+        """Return the number of a turn. Turns are numbered from 0 in the order in which they begin.
 
         Parameters
         ----------
         run_id
-            Run id in its messages.
+            Run id in the messages of the turn.
         number
-            Number of the turn in the process in which it began.
+            Recorded number of the turn, if it began in another process.
         """
         if run_id not in self._numbers:
             self._numbers[run_id] = len(self._numbers) if number is None else number
         return self._numbers[run_id]
 
     def answer(self, prompt: str, run_id: str | None, answered: int) -> ScriptedReply:
-        """Return the reply to a request, for a script that has more than texts.
+        """Return the reply to a request, for a script that contains more than texts.
 
         Parameters
         ----------
@@ -170,6 +173,7 @@ class ScriptedModel:
         if self.error is not None:
             self.calls += 1
             return ScriptedReply(error=self.error)
+        # Without a turn, the number of answered requests of this process is the position in the script.
         if run_id is None:
             turn = None
             place = self.calls - self._failed.total()
@@ -184,18 +188,19 @@ class ScriptedModel:
     def _next(self, turn: int | None, place: int, rounds: Sequence[Round]) -> ScriptedReply:
         current = rounds[min(place, len(rounds) - 1)]
         failed = self._failed[turn, place]
+        # The last reply repeats without its failures. Other failures come first, each once.
         if current.reply is not None and (place >= len(rounds) or failed >= len(current.failures)):
             return current.reply
         self._failed[turn, place] += 1
         return current.failures[min(failed, len(current.failures) - 1)]
 
     def _single(self) -> list[Round]:
-        """Return the sequence of replies if every request is a turn of its own."""
+        """Return the replies for requests outside of turns, one per request."""
         return [rounds[0] for rounds in self._rounds if rounds] if self.turns else self._rounds[0]
 
 
 class ScriptedCall(NamedTuple):
-    """A tool call."""
+    """Tool call in a scripted reply."""
 
     tool: str
     arguments: Any
@@ -204,7 +209,7 @@ class ScriptedCall(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ScriptedReply:
-    """A reply of a scripted model to one request."""
+    """Reply of a scripted model to one request: text, thoughts, tool calls, structured output, or an error."""
 
     say: str = ""
     think: str = ""
@@ -222,12 +227,12 @@ class ScriptedReply:
 
     @classmethod
     def read(cls, written: WrittenReply) -> ScriptedReply:
-        """Parse a written reply.
+        """Parse a reply of a script.
 
         Raises
         ------
         SetupError
-            It has none of the forms listed in this module.
+            The reply has none of the forms listed in this module.
 
         Examples
         --------
@@ -239,13 +244,14 @@ class ScriptedReply:
         if isinstance(written, str):
             return cls(say=written)
         if isinstance(written, Sequence):
-            return _together([cls.read(each) for each in written], written)
+            return _together([cls.read(reply) for reply in written], written)
         if not written or not isinstance(written, Mapping):
             raise SetupError(f"a reply of a script cannot be {written!r}; write {FORMS}")
         for key in written:
             if key not in KEYS:
                 advice = did_you_mean(str(key), KEYS) or f"write {FORMS}"
                 raise SetupError(f"a reply of a script has no {key!r}; {advice}")
+        # An error excludes all other keys.
         if "error" in written:
             return _failing(written)
         for key in ("status", "retry_after"):
@@ -259,7 +265,8 @@ class ScriptedReply:
 
 
 async def made_for(reply: ScriptedReply, prompt: str, messages: Sequence[Any]) -> ScriptedReply:
-    """Return a reply, created by its function if it has one.
+    """Call the function of a reply, if the reply is a function, and return the function's reply. Return any other reply
+    unchanged.
 
     Parameters
     ----------
@@ -276,23 +283,24 @@ async def made_for(reply: ScriptedReply, prompt: str, messages: Sequence[Any]) -
     if reply.function is None:
         return reply
     arguments = (prompt, list(messages)) if _takes_messages(reply.function) else (prompt,)
-    returned = reply.function(*arguments)
-    reply_of_function = ScriptedReply.read(await returned if inspect.isawaitable(returned) else returned)
+    result = reply.function(*arguments)
+    reply_of_function = ScriptedReply.read(await result if inspect.isawaitable(result) else result)
     if reply_of_function.function is not None:
         raise SetupError(f"the function {reply.function!r} of a script returned a function; return {FORMS}")
     return reply_of_function
 
 
 def _takes_messages(function: ReplyFunction) -> bool:
-    """Return True if a function takes the messages besides the prompt."""
+    """Return True if the function of a reply takes two arguments: the prompt and the messages."""
     parameters = inspect.signature(function).parameters.values()
-    by_position = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
-    required = [each for each in by_position if each.default is each.empty]
-    return len(required) > 1 or any(each.kind is each.VAR_POSITIONAL for each in parameters)
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    by_position = [parameter for parameter in parameters if parameter.kind in kinds]
+    required = [parameter for parameter in by_position if parameter.default is parameter.empty]
+    return len(required) > 1 or any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)
 
 
 class Round(NamedTuple):
-    """Part of a script for one request: failures, each of which occurs once, and the reply after them."""
+    """Replies of a script to one request: errors, each raised once, then the reply to the repeated request."""
 
     failures: tuple[ScriptedReply, ...]
     reply: ScriptedReply | None
@@ -300,7 +308,9 @@ class Round(NamedTuple):
 
 
 def rounds_of(written: Iterable[WrittenReply]) -> list[Round]:
-    """Group the replies of a script by request. Failures belong to the request that is retried."""
+    """Group the replies of a script by request. An error and the following reply belong to the same request, which is
+    repeated after the error.
+    """
     rounds: list[Round] = []
     failures: list[ScriptedReply] = []
     for reply in map(ScriptedReply.read, written):
@@ -313,7 +323,7 @@ def rounds_of(written: Iterable[WrittenReply]) -> list[Round]:
 
 
 def _together(replies: Sequence[ScriptedReply], written: WrittenReply) -> ScriptedReply:
-    """Merge several replies into one."""
+    """Merge several replies into one reply with several tool calls."""
     if not replies or any(reply.error is not None or reply.output for reply in replies):
         raise SetupError(f"a list within a script is calls side by side, not {written!r}; write [{{call: ...}}, ...]")
     calls = tuple(call for reply in replies for call in reply.calls)
@@ -335,10 +345,10 @@ def _failing(written: Mapping[str, Any]) -> ScriptedReply:
     if set(written) - {"error", "status", "retry_after"}:
         raise SetupError(f"a reply with `error` has no answer, but this says {dict(written)!r}; make two replies of it")
     status = written.get("status")
-    after = written.get("retry_after")
-    if after is not None and status is None:
+    retry_after = written.get("retry_after")
+    if retry_after is not None and status is None:
         raise SetupError(f"only a provider says `retry_after`: {dict(written)!r} needs a `status` such as 429")
-    return ScriptedReply(error=_text(written, "error"), status=status, retry_after=after)
+    return ScriptedReply(error=_text(written, "error"), status=status, retry_after=retry_after)
 
 
 def _text(written: Mapping[str, Any], key: str) -> str:
@@ -357,7 +367,7 @@ WRITTEN = ("error", "price", "replies", "turns", "usage")
 
 
 def words(text: str) -> list[str]:
-    """Split a text into words with their trailing white space. Joined, they are the text."""
+    """Split a text into words, each with the white space after it. The joined words are the original text."""
     return re.findall(r"\s*\S+\s*|\s+", text)
 
 

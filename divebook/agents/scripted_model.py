@@ -1,4 +1,4 @@
-"""pydantic-ai model of a script, forced tool choice, and structured output types."""
+"""pydantic-ai model that answers from a script; see `divebook.agents.scripted`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ _CATEGORIES: Mapping[int, type[_Category]] = {
 
 
 class ScriptedFunction(FunctionModel):
-    """Scripted model in pydantic-ai's form. It reserves the usage of its script instead of an estimate."""
+    """pydantic-ai model that answers from a `ScriptedModel`. Its usage is the usage stated in the script, not an
+    estimate.
+    """
 
     def __init__(self, script: ScriptedModel) -> None:
         async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -75,9 +77,9 @@ class ScriptedFunction(FunctionModel):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        """Answer from the script."""
+        """Return the script's reply to a request."""
         response = await super().request(messages, model_settings, model_request_parameters)
-        response.usage = _claimed(self.script)
+        response.usage = _stated_usage(self.script)
         response.provider_details = {COST: int(Decimal(str(self.script.price)) * NANODOLLARS)}
         return response
 
@@ -88,23 +90,25 @@ class ScriptedFunction(FunctionModel):
         model_request_parameters: ModelRequestParameters,
         write: Write,
     ) -> ModelResponse:
-        """Answer from the script, word by word."""
+        """Return the script's reply to a request, and pass its words to `write` one at a time."""
         response = await self.request(messages, model_settings, model_request_parameters)
-        for place, (word, part) in enumerate(_pieces(response)):
-            if place and self.script.pace is not None:
+        for index, (word, part) in enumerate(_pieces(response)):
+            if index and self.script.pace is not None:
                 await self.script.pace()
             write(word, part)
         return response
 
     @property
     def reserved(self) -> Reserved:
-        """Consumption of its next answer."""
+        """Consumption of the next request, as stated in the script."""
         tokens = sum(self.script.usage.get(name, 0) for name in ("input_tokens", "output_tokens"))
         return Reserved(tokens, int(Decimal(str(self.script.price)) * NANODOLLARS))
 
 
 def _pieces(response: ModelResponse) -> Iterator[tuple[str, str]]:
-    """Yield the words of a response, each with the name of its part."""
+    """Yield the words of a response, each with the kind of response part: text, thinking, or the arguments of a tool
+    call.
+    """
     for part in response.parts:
         match part:
             case TextPart(content=text):
@@ -117,12 +121,14 @@ def _pieces(response: ModelResponse) -> Iterator[tuple[str, str]]:
 
 
 def written_arguments(call: ToolCallPart) -> str:
-    """Return the arguments of a call as the model wrote them."""
-    return call.args if isinstance(call.args, str) else call.args_as_json_str() if call.args else ""
+    """Return the arguments of a tool call as JSON text, in the form in which the model wrote them."""
+    if isinstance(call.args, str):
+        return call.args
+    return call.args_as_json_str() if call.args else ""
 
 
 def _position(messages: Sequence[ModelMessage]) -> tuple[str | None, int]:
-    """Return the run id of a request, and the number of responses that its turn has had."""
+    """Return the run id of a request's turn, and the number of responses so far in the turn."""
     run_id = messages[-1].run_id
     return run_id, 0 if run_id is None else sum(message.run_id == run_id for message in _responses(messages))
 
@@ -132,7 +138,7 @@ def _responses(messages: Sequence[ModelMessage]) -> list[ModelResponse]:
 
 
 def _parts(reply: ScriptedReply, info: AgentInfo, number: int) -> list[ModelResponsePart]:
-    """Return a reply in pydantic-ai's form.
+    """Convert a scripted reply to message parts of pydantic-ai.
 
     Parameters
     ----------
@@ -151,7 +157,7 @@ def _parts(reply: ScriptedReply, info: AgentInfo, number: int) -> list[ModelResp
 
 
 def _output(output: Any, info: AgentInfo, tool_call_id: str) -> ModelResponsePart:
-    """Return the structured answer in the form that the agent requests: a call of its output tool, or text.
+    """Return structured output in the form that the agent expects: a call of the agent's output tool, or text.
 
     Providers accept only objects as arguments. Another answer is wrapped in the single argument of its output tool. A
     script contains the answer itself, which is wrapped here. A script that contains the arguments is accepted if only
@@ -159,20 +165,23 @@ def _output(output: Any, info: AgentInfo, tool_call_id: str) -> ModelResponsePar
     """
     if not info.output_tools or (isinstance(output, str) and info.allow_text_output):
         return TextPart(output if isinstance(output, str) else json.dumps(output, ensure_ascii=False))
+    # Try the wrapped answer first, then the answer as the arguments themselves.
     for tool in info.output_tools:
         name = _wrapper(tool)
         for arguments in ([] if name is None else [{name: output}]) + [output]:
             if complaint(tool.parameters_json_schema, arguments) is None:
                 return ToolCallPart(tool.name, arguments, tool_call_id=tool_call_id)
+    # No tool accepts the answer: pass it on, so that pydantic-ai reports the mistake.
     tool = info.output_tools[0]
     name = _wrapper(tool)
     arguments = output if name is None or isinstance(output, Mapping) else {name: output}
-    written = arguments if isinstance(arguments, dict) else json.dumps(arguments, ensure_ascii=False)
-    return ToolCallPart(tool.name, written, tool_call_id=tool_call_id)
+    raw_arguments = arguments if isinstance(arguments, dict) else json.dumps(arguments, ensure_ascii=False)
+    return ToolCallPart(tool.name, raw_arguments, tool_call_id=tool_call_id)
 
 
 def _wrapper(tool: ToolDefinition) -> str | None:
-    """Return the argument that wraps an answer that is not an object; None for other tools.
+    """Return the name of the argument in which an output tool wraps a value that is not an object; None if the tool
+    takes the object itself.
 
     pydantic-ai wraps types that are not objects in this way, and this module wraps JSON schemas that are not objects.
     """
@@ -182,7 +191,7 @@ def _wrapper(tool: ToolDefinition) -> str | None:
 
 
 def _failure(reply: ScriptedReply) -> Exception:
-    """Return the error of a failed request. With a status it is a provider's error."""
+    """Return the error that a scripted request raises. With a status, the error is like a provider's HTTP error."""
     if reply.status is None:
         return RuntimeError(reply.error)
     category = _CATEGORIES.get(reply.status, exceptions.ModelServerError if reply.status >= 500 else None)
@@ -195,7 +204,7 @@ def _failure(reply: ScriptedReply) -> Exception:
     )
 
 
-def _claimed(script: ScriptedModel) -> RequestUsage:
+def _stated_usage(script: ScriptedModel) -> RequestUsage:
     usage = RequestUsage()
     for name, tokens in script.usage.items():
         setattr(usage, name, tokens)

@@ -1,4 +1,4 @@
-"""State of a running turn, tools of MCP servers, sampling and elicitation, and detection of changed dependencies.
+"""Tools of MCP servers as tools of agents, and questions that a server asks during a call (sampling and elicitation).
 
 The tool list of each server is recorded, and its calls are operations like those of all tools. A replay rebuilds the
 tools from the recorded list. It starts a server only for a call that the log lacks (``tests/tools/test_mcp_turns.py``).
@@ -26,15 +26,8 @@ from divebook.questions.question import CLARIFICATION, EXPIRED
 from divebook.text.redaction import logger, shared
 from divebook.workflow.dialect import TOOLS
 from divebook.workflow.json_schemas import require_possible_schema
-from divebook.workflow.servers import (
-    IF_NOT_READ_ONLY,
-    Answers,
-    CallOutcome,
-    Discovered,
-    Elicit,
-    OfferedTool,
-    ToolServer,
-)
+from divebook.workflow.resources import IF_NOT_READ_ONLY
+from divebook.workflow.servers import Answers, CallOutcome, Discovered, Elicit, OfferedTool, ToolServer
 from divebook.workflow.tools import ToolFunction, ToolHints
 
 if TYPE_CHECKING:
@@ -60,7 +53,7 @@ MESSAGES = "messages"
 async def discover_tools(
     context: TurnContext, definition: AgentDefinition, servers: Sequence[ToolServer], other_names: Iterable[str]
 ) -> tuple[list[ToolFunction], str]:
-    """Return the tools of servers that an agent may call, and the usage instructions of the servers.
+    """Return the tools of MCP servers that an agent may call, and the servers' instructions about their use.
 
     Parameters
     ----------
@@ -93,8 +86,8 @@ async def discover_tools(
         if usable and discovered.instructions:
             notes.append(f"About the tools of {server.name}: {discovered.instructions}")
     if servers and requested_names:
-        unknown = f"agent {definition.name} names an unknown tool: {min(requested_names)}"
-        raise NotFoundError("tool", min(requested_names), {*used_names, *(tool.name for _, tool in chosen)}, unknown)
+        message = f"agent {definition.name} names an unknown tool: {min(requested_names)}"
+        raise NotFoundError("tool", min(requested_names), {*used_names, *(tool.name for _, tool in chosen)}, message)
     # A name shared by several tools is ambiguous: prefix each with its server.
     counts = Counter([*used_names, *(tool.name for _, tool in chosen)])
     if not context.qualifies_tools:
@@ -104,7 +97,7 @@ async def discover_tools(
 
 
 def _require_unique(chosen: Sequence[tuple[ToolServer, OfferedTool]], counts: Mapping[str, int], agent: str) -> None:
-    """Raise `SetupError` unless all tool names are unique, as the dialect `dive` requires."""
+    """Raise `SetupError` if two tools have the same name. Only the dialect `dive` forbids this."""
     for server, tool in reversed(chosen):
         if counts[tool.name] > 1:
             raise SetupError(
@@ -118,7 +111,9 @@ def _is_named(tool: str, server: ToolServer, definition: AgentDefinition) -> boo
 
 
 async def _discover(context: TurnContext, server: ToolServer) -> Discovered:
-    """Return the tools and instructions of a server. They are recorded even if another server fails."""
+    """Ask a server for its tools and instructions, as a recorded operation. The result is recorded even if another
+    server fails.
+    """
 
     async def call() -> Any:
         return by_hash(shared().without_certain((await server.discover()).to_dict()), server.name)
@@ -130,11 +125,14 @@ async def _discover(context: TurnContext, server: ToolServer) -> Discovered:
 
 
 def server_tool(server: ToolServer, tool: OfferedTool, *, is_shared: bool = False) -> ToolFunction:
-    """Return a server's tool as a function for agents. `is_shared`: another tool has the same name."""
+    """Return a tool function for agents that calls a tool of an MCP server. `is_shared` is True if another tool has the
+    same name.
+    """
     hints = ToolHints(**tool.hints)
     repeatable = bool(hints.idempotent or hints.read_only)
 
     async def call(**arguments: Any) -> Any:
+        # Set if `answer_questions` repeats the call with answers.
         answers, state = _ROUND.get() or (None, None)
         outcome = await server.call(
             tool.name,
@@ -161,7 +159,9 @@ def server_tool(server: ToolServer, tool: OfferedTool, *, is_shared: bool = Fals
 
 
 def require_sampler(context: TurnContext, name: str, server: str) -> None:
-    """Raise `SetupError` unless an agent may answer sampling requests: text from a server must not call tools."""
+    """Raise `SetupError` if the agent that answers a server's sampling requests has tools: text from a server must not
+    cause tool calls.
+    """
     if context.sampler(name).has_hands:
         raise SetupError(
             f"agent {name} answers what MCP server {server} asks of a model, but has tools, servers, an output, bounds "
@@ -170,7 +170,8 @@ def require_sampler(context: TurnContext, name: str, server: str) -> None:
 
 
 async def sample(turn: AgentTurn, call: str, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the answer of the agent that a sampling request names, or the error.
+    """Answer a sampling request, with which a server asks for a model response. Return the agent's answer, or the
+    error.
 
     Parameters
     ----------
@@ -181,20 +182,22 @@ async def sample(turn: AgentTurn, call: str, request: Mapping[str, Any]) -> dict
     agent = context.sampler(request["agent"]).with_settings(
         temperature=request.get("temperature"), max_tokens=request["max_tokens"]
     )
-    *before, last = request[MESSAGES]
+    *earlier_messages, last_message = request[MESSAGES]
     texts = [request["system"]] if request.get("system") else []
-    texts += [f"{message['role']}: {message['text']}" for message in before]
+    texts += [f"{message['role']}: {message['text']}" for message in earlier_messages]
     content = [{"type": "text", "text": "\n\n".join(texts)}] if texts else []
     key = turn.key(f"sample-{call}-{short_hash(request)}")
     try:
-        text = await agent.respond(last["text"], _recorded_request(turn, agent, key), context=content)
+        text = await agent.respond(last_message["text"], _recorded_request(turn, agent, key), context=content)
     except OperationError as error:
         return {"error": str(error)}
     return {"text": text, "model": agent.model_name}
 
 
 def _recorded_request(turn: AgentTurn, agent: Sampler, key: str) -> Any:
-    """Return the function that makes a request once under a key, within the bounds of the turn."""
+    """Return a function that makes an agent's model request as an operation with the given key, within the budget of
+    the turn.
+    """
 
     async def operation(
         kind: str, parameters: Mapping[str, Any], call: Callable[[], Awaitable[Any]], **options: Any
@@ -237,7 +240,9 @@ RepeatCall = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
 
 class InputRequired(Exception):  # noqa: N818 - not an error: the call is repeated with answers
-    """Control-flow exception: a server needs answers before it can complete a call."""
+    """Exception that stops a tool call because the server needs answers first. It is not an error: the call is repeated
+    with the answers.
+    """
 
     def __init__(self, outcome: CallOutcome) -> None:
         self.payload = {"kind": INPUT_REQUIRED, **replace(outcome, state=None).to_dict()}
@@ -255,7 +260,7 @@ _ROUND: ContextVar[_Round | None] = ContextVar("divebook_round", default=None)
 
 
 class _CallQuestions:
-    """Elicitation handler: questions that a server asks during one call.
+    """Handler for questions that an MCP server asks while a call is running (elicitation).
 
     The call stays open while it waits for an answer, so its step cannot be parked.
     """
@@ -271,7 +276,7 @@ class _CallQuestions:
         """Key of the unanswered question."""
 
     async def __call__(self, request: Mapping[str, Any], /) -> Mapping[str, Any]:
-        """Return the answer of a person, or of the model named in the server's definition."""
+        """Return the answer to a question of the server: from a person, or for a sampling request from an agent."""
         self._remaining -= 1
         if self._remaining < 0:
             return {"action": CANCEL, "error": _TOO_MUCH.format(MOST_ASKED)}
@@ -290,13 +295,15 @@ class _CallQuestions:
         return answer
 
     async def withdraw(self) -> None:
-        """Withdraw the open question: the call has ended, so an answer would not reach the server."""
+        """Withdraw the question that is still open, because the call has ended and an answer could not reach the
+        server.
+        """
         if self._open is not None:
             await self._place.turn.context.withdraw(self._open)
 
 
 def _elicitation_handler(tool: ToolFunction) -> Elicit | None:
-    """Return the elicitation handler of the current call; None outside of a turn."""
+    """Return a handler for questions that the server asks during the current tool call; None outside of a turn."""
     place = CALL.get()
     return None if place is None else _CallQuestions(tool, place)
 
@@ -306,7 +313,7 @@ def _has_expired(question: Question | None) -> bool:
 
 
 def _result(outcome: CallOutcome) -> Any:
-    """Return the result that the model gets.
+    """Convert the outcome of a server's tool call to the result for the model.
 
     Raises
     ------
@@ -338,7 +345,8 @@ def _shown(part: Any) -> Any:
 async def answer_questions(
     place: CallPlace, tool: ToolFunction, payload: dict[str, Any], again: RepeatCall
 ) -> dict[str, Any]:
-    """Return the final result of a call after all questions of its server are answered.
+    """Answer the questions with which a server replied to a call, and repeat the call with the answers, until the
+    server returns a result. Return that result.
 
     Each round is a call of its own.
     """
@@ -347,11 +355,13 @@ async def answer_questions(
     remaining = MOST_ASKED
     while payload.get("kind") == INPUT_REQUIRED:
         outcome = CallOutcome.from_dict({key: value for key, value in payload.items() if key != "kind"})
+        # A round without a question counts too, so that the loop ends.
         remaining -= max(1, len(outcome.requests))
         if remaining < 0:
             return {"kind": "tool_failed", "message": f"the server {tool.server} asks {_TOO_MUCH.format(MOST_ASKED)}"}
         answers = {}
         for index, (request, question) in enumerate(outcome.requests.items()):
+            # Sampling requests go to a model, all other questions to a person.
             key = f"elicit-{name}-{number}" + (f"-{index}" if index else "")
             if MESSAGES in question:
                 answers[request] = await sample(place.turn, name, question)
@@ -370,18 +380,19 @@ async def answer_questions(
 async def elicit(
     context: TurnContext, tool: ToolFunction, request: Mapping[str, Any], key: str, *, within: float | None = None
 ) -> dict[str, Any]:
-    """Ask a person a question of a server; return the answer in the form of `Answers`.
+    """Ask a person a question of a server; return the person's answer in the form of the MCP protocol: accept, decline
+    or cancel.
 
     Parameters
     ----------
     within
         Seconds until the waiting call times out. An unanswered question is declined before that.
     """
-    whole = {**request["schema"], "type": "object"}
-    accepted = embedded(whole, "#/anyOf/0") if request["schema"].get("properties") else {"const": ACCEPT}
-    form = {"anyOf": [accepted, {"const": DECLINE}]}
+    answer_schema = {**request["schema"], "type": "object"}
+    accepted_form = embedded(answer_schema, "#/anyOf/0") if request["schema"].get("properties") else {"const": ACCEPT}
+    form = {"anyOf": [accepted_form, {"const": DECLINE}]}
     try:
-        require_possible_schema(whole)
+        require_possible_schema(answer_schema)
     except DefinitionError as error:
         reason = error.problems[0].message
         _log.warning("tool %s of MCP server %s asks what cannot be answered: %s", tool.name, tool.server, reason)

@@ -1,23 +1,34 @@
-"""Conversion of functions, their results and their names to the form that models and providers accept."""
+"""Tools of agents in the form that models and providers accept: functions, their results, and tool names.
+
+`library_tool` converts a function to a tool of pydantic-ai, `plain_result` its result to plain data for the log,
+`shortened` the result for the model, and `ToolNames` replaces tool names that a provider does not accept.
+"""
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import inspect
 import json
+import re
 import typing
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from types import CodeType
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from pydantic import AfterValidator, BaseModel, TypeAdapter
 from pydantic.errors import PydanticUserError
 from pydantic_ai import Tool
+from pydantic_ai.durable_exec import ModelRequestParams
 from pydantic_ai.exceptions import UserError
-from pydantic_ai.messages import BinaryContent, FileUrl, ToolReturn, UploadedFile
+from pydantic_ai.messages import BinaryContent, FileUrl, ModelMessage, ModelResponse, ToolReturn, UploadedFile
+from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.settings import ModelSettings
 
+from divebook.engine.operations import Write, arguments_part
 from divebook.errors import DefinitionError, Problem
 from divebook.events.codec import json_form, storable
 from divebook.text.format import as_unicode
@@ -29,7 +40,8 @@ Call = Callable[[ToolFunction, Mapping[str, Any]], Awaitable[Any]]
 
 
 def library_tool(tool: ToolFunction, call: Call) -> Tool[Any]:
-    """Return a tool in pydantic-ai's form. It passes the arguments of each call, by name, to `call`.
+    """Convert a tool function to a tool of pydantic-ai. Each call of the tool passes the tool function and the
+    arguments by name to `call`.
 
     Parameters that the engine supplies (``idempotency_key``) are hidden from the model.
 
@@ -39,34 +51,32 @@ def library_tool(tool: ToolFunction, call: Call) -> Tool[Any]:
         A parameter has a type that has no JSON schema.
     """
 
-    async def called(**arguments: Any) -> Any:
+    async def call_tool(**arguments: Any) -> Any:
         return await call(tool, arguments)
 
     if tool.schema is not None:
-        declared = Tool.from_schema(called, tool.name, tool.description, dict(tool.schema), takes_ctx=False)
+        schema_tool = Tool.from_schema(call_tool, tool.name, tool.description, dict(tool.schema), takes_ctx=False)
         if tool.result_schema is not None:
-            declared.function_schema.return_schema = dict(tool.result_schema)
-            declared.function_schema.validator = _filling(tool.schema)
-        return declared
-    _take_on(called, tool.function)
+            schema_tool.function_schema.return_schema = dict(tool.result_schema)
+            schema_tool.function_schema.validator = _filling(tool.schema)
+        return schema_tool
+    _copy_signature(call_tool, tool.function)
     code = getattr(inspect.unwrap(tool.function), "__code__", None)
-    shape = _shape(called)
+    shape = _shape(call_tool)
     cached_shape, cached_schema = _SCHEMAS.get(code, (None, None)) if code is not None else (None, None)
-    schema = replace(cached_schema, function=called) if cached_schema is not None and cached_shape == shape else None
+    schema = replace(cached_schema, function=call_tool) if cached_schema is not None and cached_shape == shape else None
     try:
-        converted = Tool(
-            called, takes_ctx=False, name=tool.name, description=_explicit_description(tool), function_schema=schema
+        function_tool = Tool(
+            call_tool, takes_ctx=False, name=tool.name, description=_explicit_description(tool), function_schema=schema
         )
     except (UserError, PydanticUserError, NameError) as error:
         message = f"{tool.label} cannot be shown to a model: {error}"
         hint = "annotate its parameters with types that JSON can hold, defined where the function is"
         raise DefinitionError([Problem(message, hint=hint)]) from error
     if schema is None and code is not None and shape is not None:
-        _SCHEMAS[code] = (
-            shape,
-            replace(converted.function_schema, function=_shape),
-        )  # the tool's function would stay alive
-    return converted
+        # The cached schema must not keep the tool's function alive, so it refers to another function.
+        _SCHEMAS[code] = (shape, replace(function_tool.function_schema, function=_shape))
+    return function_tool
 
 
 _SCHEMAS: WeakKeyDictionary[CodeType, tuple[Hashable, Any]] = WeakKeyDictionary()
@@ -78,7 +88,7 @@ as long as the code object.
 
 
 def _filling(schema: Mapping[str, Any]) -> Any:
-    """Return a validator that fills in the schema's defaults for missing arguments."""
+    """Return a validator of arguments that adds the default values of a JSON schema for missing arguments."""
     properties = schema.get("properties", {}).items()
     defaults = {
         name: property_schema["default"] for name, property_schema in properties if "default" in property_schema
@@ -87,17 +97,18 @@ def _filling(schema: Mapping[str, Any]) -> Any:
     return TypeAdapter(Annotated[dict[str, Any], filled]).validator
 
 
-def _shape(called: Any) -> Hashable:
-    """Return a hashable value of everything that determines a function's schema; None if there is none.
+def _shape(wrapper: Any) -> Hashable:
+    """Return a hashable value that changes whenever the JSON schema of a function would change; None if a part of the
+    function cannot be hashed.
 
     A string annotation may refer to another class after a notebook cell has run again, so the resolved type is part of
     it.
     """
-    signature: inspect.Signature = called.__signature__
-    kinds = tuple(type(each.default) for each in signature.parameters.values())
+    signature: inspect.Signature = wrapper.__signature__
+    kinds = tuple(type(parameter.default) for parameter in signature.parameters.values())
     try:
-        hints = tuple(typing.get_type_hints(called, include_extras=True).items())
-        shape = (called.__qualname__, called.__doc__, signature, kinds, hints)
+        hints = tuple(typing.get_type_hints(wrapper, include_extras=True).items())
+        shape = (wrapper.__qualname__, wrapper.__doc__, signature, kinds, hints)
         hash(shape)
     except (TypeError, NameError):  # an unhashable default, or an unresolvable annotation
         return None
@@ -105,16 +116,16 @@ def _shape(called: Any) -> Hashable:
 
 
 def _explicit_description(tool: ToolFunction) -> str | None:
-    """Return the tool's explicit description; None to use the docstring."""
+    """Return the description of a tool if it differs from the docstring; None lets pydantic-ai use the docstring."""
     return tool.description if tool.description != (inspect.getdoc(tool.function) or "") else None
 
 
-def _take_on(called: Any, function: Callable[..., Any]) -> None:
-    """Give a wrapper the signature and metadata of a function, without parameters that the engine supplies."""
+def _copy_signature(wrapper: Any, function: Callable[..., Any]) -> None:
+    """Copy the signature and metadata of a function to a wrapper. Parameters that the engine supplies are left out."""
     signature = signature_of(function)
     parameters = [parameter for name, parameter in signature.parameters.items() if name != IDEMPOTENCY_KEY]
-    called.__signature__ = signature.replace(parameters=parameters)
-    functools.update_wrapper(called, inspect.unwrap(function))
+    wrapper.__signature__ = signature.replace(parameters=parameters)
+    functools.update_wrapper(wrapper, inspect.unwrap(function))
 
 
 # --- results as data ------------------------------------------------------------------------------------------------
@@ -128,7 +139,7 @@ _DEEPEST = 50
 
 
 def plain_result(result: Any) -> Any:
-    r"""Return a result as plain data. Files and `ToolReturn` objects stay what they are.
+    r"""Convert the result of a tool to plain data. Files and `ToolReturn` objects stay objects.
 
     Values that JSON lacks are converted by `divebook.events.codec.json_form`: NaN, NaT and infinities become null,
     dates ISO 8601, numbers of numpy and pandas numbers, a frame a list of records. Bytes become text if they are UTF-8,
@@ -140,7 +151,7 @@ def plain_result(result: Any) -> Any:
     >>> plain_result({"when": range(3), "rate": float("nan"), "raw": b"\xff", "kind": object})
     {'when': [0, 1, 2], 'rate': None, 'raw': '/w==', 'kind': "type: <class 'object'>"}
     """
-    # `isinstance` asks a value that is no instance for its `__class__`, and a dead `weakref.proxy` raises then.
+    # `isinstance` reads `__class__` of a value that is not an instance, which raises for a dead `weakref.proxy`.
     if issubclass(type(result), ToolReturn):
         result.return_value = plain_result(result.return_value)
         result.metadata = plain_data(result.metadata)
@@ -149,7 +160,7 @@ def plain_result(result: Any) -> Any:
 
 
 def is_readable(result: Any) -> bool:
-    """Return False if inspecting a result's class raises, as for a dead `weakref.proxy`."""
+    """Return False if the class of a result cannot be inspected, as for a dead `weakref.proxy`."""
     try:
         isinstance(result, dict)
     except BaseException:  # noqa: BLE001 - see above
@@ -158,7 +169,7 @@ def is_readable(result: Any) -> bool:
 
 
 def _is_content(result: Any) -> bool:
-    """Return True if pydantic-ai handles a result itself: files, alone or mixed with text."""
+    """Return True for a result that pydantic-ai sends to the model as content: a file, or a list of files and texts."""
     try:
         parts = result if isinstance(result, list) else [result]
         return any(isinstance(part, BinaryContent | FileUrl | UploadedFile | ToolReturn) for part in parts)
@@ -167,17 +178,19 @@ def _is_content(result: Any) -> bool:
 
 
 def plain_data(value: Any, above: tuple[int, ...] = ()) -> Any:
-    """Return a value as plain data. If the whole cannot be converted, convert its parts."""
+    """Convert a value to plain data. If the value cannot be converted as a whole, convert its parts one by one."""
     try:
         data = _ANY.dump_python(value, mode="json", fallback=_converted)
         json.dumps(data, allow_nan=False)  # raises for a number that is not finite
-        storable([{"parts": [{"content": data}]}], "result")  # nested as deep as in the messages of a conversation
+        # Nested as in the messages of a conversation, because the depth of data in the log is limited.
+        storable([{"parts": [{"content": data}]}], "result")
     except BaseException:  # noqa: BLE001 - a user's class may raise anything while it is converted
         return _in_parts(value, above)
     return data
 
 
 def _in_parts(value: Any, above: tuple[int, ...]) -> Any:
+    # The value contains itself, or is too deep for the log.
     if id(value) in above or len(above) == _DEEPEST:
         return _described(value)
     try:
@@ -200,7 +213,7 @@ def _each_part(value: Any, above: tuple[int, ...]) -> Any:
 
 
 def _converted(value: Any) -> Any:
-    """Return the JSON form of a value; its description if it has none."""
+    """Return the JSON form of a value; if the value has none, a text with its type and its string form."""
     try:
         data = json_form(value)
         storable(data, "result")
@@ -235,7 +248,8 @@ _ANY_VALUE = TypeAdapter[Any](Any)
 
 
 def shortened(result: Any, most: int) -> Any:
-    r"""Return a result as the model gets it: unchanged up to `most` characters.
+    r"""Return the result of a tool in the form for the model. If its text is longer than `most` characters, keep only
+    the beginning and the end.
 
     Examples
     --------
@@ -248,6 +262,7 @@ def shortened(result: Any, most: int) -> Any:
     if isinstance(result, BinaryContent):
         size = len(result.data)
         return result if size <= MOST_BYTES else f"a file of {size:,} bytes ({result.media_type}), which is in the log"
+    # Shorten texts and files separately, because they cannot be measured together.
     if isinstance(result, list) and any(isinstance(part, BinaryContent) for part in result):
         return [shortened(part, most) for part in result]
     text = result if isinstance(result, str) else _written(result)
@@ -256,3 +271,144 @@ def shortened(result: Any, most: int) -> Any:
 
 def _written(value: Any) -> str:
     return _ANY_VALUE.dump_json(value, fallback=str).decode() if isinstance(value, dict | list | tuple) else ""
+
+
+# --- tool names ------------------------------------------------------------------------------------------------------
+#
+# Translation of tool names that model providers do not accept.
+#
+# Providers accept letters, digits, ``_`` and ``-``, at most 64 characters, and no leading digit. An MCP server may name
+# a tool ``files.read`` or ``2fa_code``. Such a name is replaced in the request to the model and restored in the
+# response. The log, approval rules, questions and frames contain the real name. In the replacement, each character that
+# is not accepted becomes ``_``. If the result collides with another name, a digest of the real name is appended. The
+# replacement is therefore deterministic, independent of the order of tools, and unique within a request.
+
+
+M = TypeVar("M", bound=ModelMessage)
+
+
+LONGEST = 64
+
+
+_SAFE = re.compile(rf"[A-Za-z_][A-Za-z0-9_-]{{0,{LONGEST - 1}}}")
+
+
+_REFUSED = re.compile(r"[^A-Za-z0-9_-]")
+
+
+_DIGEST = 8
+"""Minimum number of digest characters."""
+
+
+_ARGUMENTS = arguments_part("", "").partition(":")[0]
+
+
+class ToolNames:
+    """Translation between the real tool names of one request and the names that are sent to the provider."""
+
+    def __init__(self, safe: Mapping[str, str]) -> None:
+        self._safe = safe
+        self._real = {sent: name for name, sent in safe.items()}
+
+    @classmethod
+    def of(cls, params: ModelRequestParams) -> ToolNames | None:
+        """Return the translation for the tools and tool calls in a request; None if the provider accepts all names."""
+        parameters = params.model_request_parameters
+        names = {tool.name for tool in (*parameters.function_tools, *parameters.output_tools)}
+        names |= {name for message in params.messages for part in message.parts if (name := _tool_of(part))}
+        safe = safe_names(names)
+        return cls(safe) if safe else None
+
+    def sent(self, params: ModelRequestParams) -> ModelRequestParams:
+        """Return a copy of a request with the translated tool names."""
+        return ModelRequestParams(
+            params.model_id,
+            messages=[_renamed(message, self._safe) for message in params.messages],
+            model_settings=self._settings(params.model_settings),
+            model_request_parameters=self._parameters(params.model_request_parameters),
+            run_context=params.run_context,
+        )
+
+    def _settings(self, settings: ModelSettings | None) -> ModelSettings | None:
+        choice = (settings or {}).get("tool_choice")
+        if not isinstance(choice, list):
+            return settings
+        chosen: Any = [self._safe.get(name, name) for name in choice]
+        return ModelSettings(**{**(settings or {}), "tool_choice": chosen})
+
+    def _parameters(self, parameters: ModelRequestParameters) -> ModelRequestParameters:
+        changed: dict[str, Any] = {
+            field: frozenset(self._safe.get(name, name) for name in names)
+            for field in ("revealed_tool_names", "introduced_tool_names")
+            if (names := getattr(parameters, field))
+        }
+        changed |= {
+            field: [replace(tool, name=self._safe.get(tool.name, tool.name)) for tool in getattr(parameters, field)]
+            for field in ("function_tools", "output_tools")
+        }
+        return replace(parameters, **changed)
+
+    def answered(self, response: ModelResponse) -> ModelResponse:
+        """Return a copy of a response with the real tool names."""
+        return _renamed(response, self._real)
+
+    def written(self, write: Write) -> Write:
+        """Wrap a function that receives streamed text, so that the function receives the real tool names."""
+
+        def renamed(text: str, part: str) -> None:
+            kind, _, name_and_call = part.partition(":")
+            name, _, call = name_and_call.partition(":")
+            write(text, arguments_part(self._real[name], call) if kind == _ARGUMENTS and name in self._real else part)
+
+        return lambda text, part="": renamed(text, part) if part else write(text)
+
+
+def safe_names(names: Iterable[str]) -> dict[str, str]:
+    """Return a replacement for each tool name that providers do not accept, by the real name.
+
+    Examples
+    --------
+    >>> safe_names(["files.read", "plain", "2fa_code"])
+    {'2fa_code': '_2fa_code', 'files.read': 'files_read'}
+    """
+    all_names = set(names)
+    accepted = {name for name in all_names if _SAFE.fullmatch(name)}
+    candidates = {name: _cleaned(name) for name in sorted(all_names - accepted)}
+    counts = Counter(candidates.values())
+    replacements: dict[str, str] = {}
+    for name, cleaned in candidates.items():
+        is_usable = cleaned not in accepted and counts[cleaned] == 1 and len(name) < LONGEST
+        replacements[name] = (
+            cleaned if is_usable else _with_digest(name, cleaned, accepted | counts.keys() | set(replacements.values()))
+        )
+    return replacements
+
+
+def _cleaned(name: str) -> str:
+    cleaned = _REFUSED.sub("_", name)
+    return cleaned if _SAFE.match(cleaned) else f"_{cleaned}"
+
+
+def _with_digest(name: str, cleaned: str, used_names: set[str]) -> str:
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    for length in range(_DIGEST, LONGEST - 1):
+        candidate = f"{cleaned[: LONGEST - 1 - length]}_{digest[:length]}"
+        if candidate not in used_names:
+            return candidate
+    raise AssertionError(name)  # only if all 55 digest prefixes are names of tools
+
+
+def _tool_of(part: Any) -> str | None:
+    """Return the tool name in a message part; None if the part has no tool name."""
+    name = getattr(part, "tool_name", None)
+    return name if isinstance(name, str) else None
+
+
+def _renamed(message: M, names: Mapping[str, str]) -> M:
+    """Return a copy of a message in which the tool names of calls and results are replaced."""
+    parts: list[Any] = [*message.parts]
+    for number, part in enumerate(parts):
+        if (name := names.get(_tool_of(part) or "")) is not None:
+            parts[number] = replace(part, tool_name=name)
+    changed: Any = {"parts": parts}
+    return replace(message, **changed)

@@ -1,4 +1,4 @@
-"""Data types and engine interface of one agent turn inside a step.
+"""Data types of an agent's turn, and the protocol through which a turn uses the engine.
 
 `divebook.agents` does not import `divebook.runtime`. An agent with tools records its operations through a
 `TurnContext`. `divebook.steps.step_turn` implements that protocol for a step.
@@ -27,16 +27,16 @@ SPENT = "spent"
 
 
 class Answer(NamedTuple):
-    """The answer of an agent."""
+    """Answer of an agent: a text, and for structured output a value."""
 
     text: str
     value: Any
-    """The same text, or the recorded form of its structured output."""
+    """`text`, or for structured output the recorded form of the output."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentTask:
-    """One task for an agent: prompt, content, expected output and conversation."""
+    """Task for an agent: prompt, content, expected output and conversation."""
 
     prompt: str
     content: Sequence[Mapping[str, Any]] = ()
@@ -58,35 +58,37 @@ class AgentTask:
     """Bounds that the delegating agent assigns to this task, in addition to the agent's own bounds."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields that are compared with the log. Empty fields except the prompt are left out."""
+        """Return the fields that are recorded and compared on replay, by name. Empty fields are left out, except the
+        prompt.
+        """
         fields = {"prompt": self.prompt, "content": self.content, "context": self.context, "thread": self.thread}
         return {name: value for name, value in fields.items() if value or name == "prompt"}
 
 
 class Sampler(Protocol):
-    """Agent that answers sampling requests in place of a model; see `divebook.agents.Agent`."""
+    """Protocol for an agent that answers sampling requests of MCP servers. `divebook.agents.Agent` implements it."""
 
     @property
     def model_name(self) -> str:
-        """Name of the model."""
+        """Name of the agent's model, ``provider:model``."""
 
     @property
     def has_hands(self) -> bool:
-        """True if the agent may use tools."""
+        """True if the agent may use tools. Such an agent must not answer sampling requests."""
 
     @property
     def retry(self) -> Retry:
-        """Retry policy of a request."""
+        """Retry policy of model requests."""
 
     def with_settings(self, *, temperature: float | None = None, max_tokens: int | None = None) -> Self:
-        """Return a copy with other settings."""
+        """Return a copy with another temperature or token limit. None keeps the current setting."""
 
     async def respond(self, prompt: str, operation: RunOperation, *, context: Sequence[Mapping[str, Any]] = ()) -> str:
-        """Answer a prompt with one model request, which `operation` runs."""
+        """Answer a prompt with a single model request, which `operation` makes and records."""
 
 
 class OperationOptions(TypedDict, total=False):
-    """Optional arguments of an operation; see `divebook.runtime.context.StepContext.operation`."""
+    """Optional keyword arguments of `TurnContext.operation`; see `divebook.runtime.context.StepContext.operation`."""
 
     setting: Setting | None
     usage: Callable[[Any], Mapping[str, int]]
@@ -97,8 +99,19 @@ class OperationOptions(TypedDict, total=False):
     done: Callable[[Any], Any]
 
 
+class QuestionOptions(TypedDict, total=False):
+    """Optional keyword arguments of `TurnContext.question`; see `divebook.runtime.context.StepContext.interrupt`."""
+
+    data: Mapping[str, Any] | None
+    schema: Mapping[str, Any] | None
+    message: str | None
+    expires_in: float | None
+    default: Any
+
+
 class TurnContext(Protocol):
-    """Services of the engine for one turn of an agent.
+    """Protocol for the services of the engine that an agent's turn uses. `divebook.steps.step_turn.StepTurn` implements
+    it.
 
     Keys are names inside the turn. The recorded key is the prefix of the turn plus this name.
     """
@@ -110,21 +123,23 @@ class TurnContext(Protocol):
 
     @property
     def run_id(self) -> str:
-        """Id of the turn: unique in the execution and the same when the turn runs again."""
+        """Id of the turn. The id is unique in the execution, and stays the same when the turn runs again."""
 
     @property
     def started_at(self) -> datetime | None:
-        """Start time of the execution (UTC). It is in the log already, so a replay needs no operation for it."""
+        """Start time of the execution (UTC), from the log. A replay gets the same time without an operation."""
 
     @property
     def qualifies_tools(self) -> bool:
-        """True if tools with the same name are prefixed with the name of their server.
+        """True if tools of several MCP servers may have the same name; each is then prefixed with the name of its
+        server.
 
-        If False, an agent cannot have both.
+        If False, an agent cannot use two tools with the same name.
         """
 
     def sampler(self, name: str) -> Sampler:
-        """Return the agent of the environment that answers sampling requests of servers.
+        """Return the agent of the environment that answers the sampling requests of MCP servers; `name` is the agent's
+        name.
 
         Raises
         ------
@@ -133,10 +148,10 @@ class TurnContext(Protocol):
         """
 
     def recorded_type(self, key: str) -> str | None:
-        """Return the type of the operation recorded under a key; None if the log has no such operation."""
+        """Return the operation type recorded under a key; None if the log has no operation there."""
 
     def consumed_by_failures(self, key: str) -> Mapping[str, int]:
-        """Return the consumption of the failed attempts of an operation."""
+        """Return the total consumption of the failed attempts of an operation, from the log."""
 
     async def operation(
         self,
@@ -148,7 +163,7 @@ class TurnContext(Protocol):
         retry: Retry | None = None,
         **options: Unpack[OperationOptions],
     ) -> Any:
-        """Run a call as an operation: return the recorded result, or make the call with retries."""
+        """Run a function as an operation: return the recorded result, or call the function, with retries."""
 
     async def call(
         self,
@@ -161,68 +176,68 @@ class TurnContext(Protocol):
         setting: Setting | None,
         done: Callable[[Any], Any],
     ) -> Any:
-        """Run a tool call as an operation, with the tool's own retries, time limit and concurrency limit.
+        """Run a tool call as an operation: return the recorded result, or make the call with the tool's retries, time
+        limit and concurrency limit.
 
         `parameters` are recorded in the log. `call` makes the call and must call `invoke` inside.
         """
 
     async def invoke(self, tool: ToolFunction, arguments: Mapping[str, Any], *, key: str) -> Any:
-        """Call the tool function in its executor, without recording it. Its idempotency key is derived from `key`."""
+        """Call the function of a tool in its executor, without recording an operation. The idempotency key of the call
+        is derived from `key`.
+        """
 
-    async def question(
-        self,
-        kind: str,
-        text: str,
-        *,
-        key: str,
-        data: Mapping[str, Any] | None = None,
-        schema: Mapping[str, Any] | None = None,
-        message: str | None = None,
-        expires_in: float | None = None,
-        default: Any = None,
-    ) -> Question:
+    async def question(self, kind: str, text: str, *, key: str, **options: Unpack[QuestionOptions]) -> Question:
         """Ask a person; return the question with its answer."""
 
     async def withdraw(self, key: str) -> None:
-        """Withdraw an open question: it expires, and its default becomes the answer."""
+        """Withdraw an open question: the question expires, and its default becomes the answer."""
 
     def recorded_question(self, key: str) -> Question | None:
-        """Return a recorded question, with its answer if it has one; None if the log has no such question."""
+        """Return the question recorded under a key, with its answer if there is one; None if the log has no question
+        there.
+        """
 
     def began_at(self, key: str) -> datetime:
-        """Return the start time of a recorded operation."""
+        """Return the start time of the operation recorded under a key, which the log must have."""
 
     def recorded_digest(self, key: str) -> str | None:
-        """Return the digest of the setting that an operation was recorded with; None if it has none."""
+        """Return the recorded hash of an operation's setting; None if the log has no operation or no setting there."""
 
     async def recorded_start(self, key: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Return the parameters and the recorded setting of such an operation."""
+        """Return the recorded parameters and setting of the operation with a key, which the log must have."""
 
     async def approve(
         self, call: ToolCall, schema: Mapping[str, Any], *, place: str, description: str
     ) -> Approved | Denied:
-        """Decide whether a tool call may be made, and with which arguments. This may ask a person.
+        """Decide whether a tool call may be made, and with which arguments, by rules or by asking a person.
 
         `place` identifies the call: the question has the key ``approve-<place>``, the call ``tool-<place>``.
         """
 
     def files_of(self, tool: ToolFunction) -> FileSpellings | None:
-        """Return which arguments of a tool name files; None if none do."""
+        """Return which arguments of a tool are file paths; None if no argument is a path."""
 
     def below(self, key: str) -> TurnContext:
-        """Return the context of an agent that one of the calls runs. Its keys begin with the key of that call."""
+        """Return the context for the turn of an agent that runs inside a tool call. Its operation keys begin with the
+        call's key.
+        """
 
     async def wait_beside_others(self, change: asyncio.Future[None]) -> bool:
-        """Wait for a change caused by a concurrent call of the step. Return False once no such call is left."""
+        """Wait for a future that a concurrent call of the step completes. Return False if no such call is running any
+        more.
+        """
 
     async def alone(self) -> None:
-        """Wait until every other call of the step has ended or waits for an external event."""
+        """Wait until no other call of the step is running: each has ended or waits for an external event."""
 
     def open_call(self) -> AbstractContextManager[None]:
-        """Keep a call open while a question inside the block waits for its answer."""
+        """Return a context manager for a tool call that waits for an answer: the call stays open and is not unwound."""
 
     def calling(self) -> AbstractContextManager[None]:
-        """Count a running call inside the block. The step pauses once all counted calls are parked."""
+        """Return a context manager that counts one more running call inside its block. The step is parked only when all
+        counted calls wait.
+        """
 
 
 # --- concurrent calls ---------------------------------------------------------------------------------------------
@@ -233,21 +248,21 @@ T = TypeVar("T")
 
 
 async def side_by_side(context: TurnContext, calls: Sequence[Awaitable[T]]) -> list[T]:
-    """Run several calls concurrently and return their results in order.
+    """Run several calls concurrently; return their results in the order of the calls.
 
-    Wait until all calls have ended. If calls raised, raise the error of the first of them in order.
+    Wait until all calls have ended. If calls raised errors, raise the error of the first failed call in that order.
     """
-    stacks = [ExitStack() for _ in calls]
+    counts = [ExitStack() for _ in calls]
 
-    async def awaited(stack: ExitStack, call: Awaitable[T]) -> T:
-        with stack:
+    async def await_call(count: ExitStack, call: Awaitable[T]) -> T:
+        with count:
             return await call
 
     with ExitStack() as open_counts:  # ends the count of calls that are cancelled before they start
-        for strand in stacks:
-            strand.enter_context(context.calling())
-            open_counts.callback(strand.close)
-        results = await asyncio.gather(*map(awaited, stacks, calls), return_exceptions=True)
+        for count in counts:
+            count.enter_context(context.calling())
+            open_counts.callback(count.close)
+        results = await asyncio.gather(*map(await_call, counts, calls), return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
             raise result

@@ -1,9 +1,9 @@
-"""Resuming a turn whose agent has changed since the turn began.
+"""Resumption of an agent's turn after the agent was changed.
 
-The setting of a request (model, instructions, tools, output) is recorded next to it and not compared on replay. A fixed
-model name or another model setting therefore does not affect a resumed turn. Other instructions, tools or outputs make
-it a different agent: the model's recorded answers refer to the old ones. A person then sees the changes and chooses
-between two options (`tests/agents/test_changed.py`):
+The setting of a request (model, instructions, tools, output) is recorded next to the request and not compared on
+replay. A corrected model name or another model setting therefore does not affect a resumed turn. Other instructions,
+tools or outputs make the agent a different one: the model's recorded answers refer to the old definition. A person then
+sees the changes and chooses between two options (`tests/agents/test_changed.py`):
 
 - finish the turn with its original setting, which the log has;
 - start the turn again, under new operation keys.
@@ -37,7 +37,7 @@ _TOOL = TypeAdapter(ToolDefinition)
 
 @dataclass
 class TurnCompatibility:
-    """Comparison of a resumed turn with the setting that it began with, made at its first request.
+    """Comparison of an agent's current setting with the setting that was recorded when the turn began.
 
     Parameters
     ----------
@@ -54,7 +54,8 @@ class TurnCompatibility:
     can_finish: bool = True
 
     async def check(self, request: Described) -> None:
-        """Stop the loop if the first request is recorded with another setting.
+        """Compare the first request of the turn with the recorded one; raise an error to stop the agent loop if the
+        setting differs.
 
         Raises
         ------
@@ -66,13 +67,14 @@ class TurnCompatibility:
         recorded_digest = self.context.recorded_digest(request.key)
         if recorded_digest is None or recorded_digest == request.setting.digest:
             return
-        before = opened((await self.context.recorded_start(request.key))[1])
-        now = opened(request.setting.told)
-        self.before = before
-        self.changes = _changes(before, now)
-        schemas = _schemas(now)
-        are_there = all(schemas.get(name) == schema for name, schema in _schemas(before).items())
-        self.can_finish = before.get(OUTPUT) == now.get(OUTPUT) and (self.can_replace_tools or are_there)
+        recorded_setting = opened((await self.context.recorded_start(request.key))[1])
+        current_setting = opened(request.setting.told)
+        self.before = recorded_setting
+        self.changes = _changes(recorded_setting, current_setting)
+        schemas = _schemas(current_setting)
+        has_all_tools = all(schemas.get(name) == schema for name, schema in _schemas(recorded_setting).items())
+        has_same_output = recorded_setting.get(OUTPUT) == current_setting.get(OUTPUT)
+        self.can_finish = has_same_output and (self.can_replace_tools or has_all_tools)
         if self.changes:
             raise AgentError(self.agent, request.number, "it is not what it was when the turn began")
 
@@ -82,7 +84,8 @@ Begin = Callable[[TurnContext, TurnCompatibility | None, Mapping[str, Any]], Awa
 
 
 async def run_or_ask(context: TurnContext, agent: str, begin: Begin, *, can_replace_tools: bool) -> dict[str, Any]:
-    """Return the result of a turn. If its agent has changed, ask a person how to continue.
+    """Run a turn and return its result. If the agent has changed since the turn began, ask a person whether to finish
+    the turn with the original agent or to start again.
 
     The first attempt compares settings. After a change the answer of the person decides: FINISH runs the loop once more
     at the same place with the original setting; ANEW runs it below ``anew-1/``, where no request is recorded yet. The
@@ -97,6 +100,7 @@ async def run_or_ask(context: TurnContext, agent: str, begin: Begin, *, can_repl
         if recorded_question is None:
             try:
                 result = await begin(place, compatibility, {})
+            # A hook of the agent may have converted the error of `check`, so its `changes` decide.
             except Exception:
                 if not compatibility.changes:
                     raise
@@ -114,7 +118,9 @@ async def run_or_ask(context: TurnContext, agent: str, begin: Begin, *, can_repl
 async def _ask(
     place: TurnContext, key: str, compatibility: TurnCompatibility, recorded_question: Question | None
 ) -> Question:
-    """Ask how to continue the turn. A recorded question keeps its wording, whatever has changed since."""
+    """Ask a person how to continue a turn whose agent has changed. A question that the log already has is asked with
+    its recorded wording.
+    """
     if recorded_question is not None:
         return await place.question(AGENT_CHANGED, recorded_question.question, key=key, data=recorded_question.data)
     what = "; ".join(compatibility.changes)
@@ -128,17 +134,20 @@ async def _ask(
     return await place.question(AGENT_CHANGED, text, key=key, data=data)
 
 
-def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the differences as text for people."""
-    old = _tools(before)
-    new = _tools(now)
-    return [
-        *(f"{name} differ" for name in (INSTRUCTIONS,) if before.get(name) != now.get(name)),
-        *(f"tool {name} is gone" for name in old if name not in new),
-        *(f"tool {name} is new" for name in new if name not in old),
-        *(f"tool {name} is described otherwise" for name in old if name in new and old[name] != new[name]),
-        *(f"{name} differs" for name in (OUTPUT,) if before.get(name) != now.get(name)),
-    ]
+def _changes(old_setting: Mapping[str, Any], new_setting: Mapping[str, Any]) -> list[str]:
+    """Return the differences between two settings of an agent, as texts for people."""
+    old_tools = _tools(old_setting)
+    new_tools = _tools(new_setting)
+    common_tools = [name for name in old_tools if name in new_tools]
+    changes: list[str] = []
+    if old_setting.get(INSTRUCTIONS) != new_setting.get(INSTRUCTIONS):
+        changes.append(f"{INSTRUCTIONS} differ")
+    changes += [f"tool {name} is gone" for name in old_tools if name not in new_tools]
+    changes += [f"tool {name} is new" for name in new_tools if name not in old_tools]
+    changes += [f"tool {name} is described otherwise" for name in common_tools if old_tools[name] != new_tools[name]]
+    if old_setting.get(OUTPUT) != new_setting.get(OUTPUT):
+        changes.append(f"{OUTPUT} differs")
+    return changes
 
 
 def _tools(setting: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -146,12 +155,12 @@ def _tools(setting: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def _schemas(setting: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the argument schema of each tool."""
+    """Return the JSON schemas of the tools' arguments in a setting, by tool name."""
     return {name: tool["parameters_json_schema"] for name, tool in _tools(setting).items()}
 
 
 class OriginalTurn(AbstractCapability[Any]):
-    """Capability that restores the instructions and tools with which the turn began.
+    """Capability that sends requests with the instructions and tools that the agent had when the turn began.
 
     Parameters
     ----------
@@ -166,7 +175,7 @@ class OriginalTurn(AbstractCapability[Any]):
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """Replace the current instructions and tools with the original ones."""
+        """Replace the current instructions and tools in a request with the original ones."""
         del ctx
         instructions = [] if self._instructions is None else [InstructionPart(content=self._instructions)]
         parameters = replace(
@@ -176,37 +185,43 @@ class OriginalTurn(AbstractCapability[Any]):
 
 
 def accept_original_calls(tool: Tool[Any], setting: Mapping[str, Any]) -> Tool[Any]:
-    """Return a tool that accepts calls in the form that was valid when the turn began.
+    """Return a copy of a tool that accepts the arguments that were valid when the turn began, so that recorded calls
+    can be replayed.
 
     Recorded calls are not validated against the current form. New calls must be valid in it.
     """
-    before = _schemas(setting).get(tool.name)
-    if before in (None, tool.tool_def.parameters_json_schema):
+    original_schema = _schemas(setting).get(tool.name)
+    if original_schema in (None, tool.tool_def.parameters_json_schema):
         return tool
 
-    async def called(ctx: RunContext[Any], /, **arguments: Any) -> Any:
+    async def call_current_tool(ctx: RunContext[Any], /, **arguments: Any) -> Any:
         try:
-            fitting = tool.function_schema.validator.validate_python(arguments)
+            valid_arguments = tool.function_schema.validator.validate_python(arguments)
         except ValidationError as error:
             raise ToolFailed(f"{tool.name} takes other arguments by now: {error}") from error
-        return await tool.function_schema.call(fitting, ctx)
+        return await tool.function_schema.call(valid_arguments, ctx)
 
-    replacement = Tool.from_schema(called, tool.name, tool.description, dict(before), takes_ctx=True)
+    replacement = Tool.from_schema(
+        call_current_tool, tool.name, tool.description, dict(original_schema), takes_ctx=True
+    )
     replacement.metadata = tool.metadata
     return replacement
 
 
 def placeholders(setting: Mapping[str, Any], current_tools: Mapping[str, Any]) -> list[Tool[Any]]:
-    """Return placeholders for tools that no longer exist. Recorded results remain usable; new calls fail."""
-    gone = (tool for name, tool in _tools(setting).items() if name not in current_tools)
-    return [
-        Tool.from_schema(_gone(tool["name"]), tool["name"], tool.get("description"), tool["parameters_json_schema"])
-        for tool in gone
-    ]
+    """Return substitutes for tools that no longer exist, so that their recorded results can be replayed. New calls of
+    these tools fail.
+    """
+    tools: list[Tool[Any]] = []
+    for name, tool in _tools(setting).items():
+        if name not in current_tools:
+            schema = tool["parameters_json_schema"]
+            tools.append(Tool.from_schema(_failing_function(name), name, tool.get("description"), schema))
+    return tools
 
 
-def _gone(name: str) -> Callable[..., Any]:
-    async def gone(**_arguments: Any) -> None:
+def _failing_function(name: str) -> Callable[..., Any]:
+    async def fail(**_arguments: Any) -> None:
         raise ToolFailed(f"{name} is not there any more")
 
-    return gone
+    return fail

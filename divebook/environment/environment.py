@@ -87,8 +87,15 @@ from divebook.text.path_arguments import as_path
 from divebook.text.redaction import logger
 from divebook.tools.mcp.servers import Server
 from divebook.workflow.definition import Definitions, Workflow, require_name
-from divebook.workflow.resources import AgentDefinition, Config, ScheduleDefinition
-from divebook.workflow.servers import ApprovalRule, Approvals, MCPServerDefinition, WorkspaceDefinition
+from divebook.workflow.resources import (
+    AgentDefinition,
+    ApprovalRule,
+    Approvals,
+    Config,
+    ScheduleDefinition,
+    WorkspaceDefinition,
+)
+from divebook.workflow.servers import MCPServerDefinition
 from divebook.workflow.tools import ToolFunction
 
 _log = logger(__name__)

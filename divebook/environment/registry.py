@@ -56,8 +56,16 @@ from divebook.workflow.definition import (
 )
 from divebook.workflow.dialect import OWN, TOOLS
 from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
-from divebook.workflow.resources import AgentDefinition, Config, ScheduleDefinition, ToolDefinition
-from divebook.workflow.servers import SCHEME, ApprovalRule, Approvals, MCPServerDefinition, WorkspaceDefinition
+from divebook.workflow.resources import (
+    AgentDefinition,
+    ApprovalRule,
+    Approvals,
+    Config,
+    ScheduleDefinition,
+    ToolDefinition,
+    WorkspaceDefinition,
+)
+from divebook.workflow.servers import SCHEME, MCPServerDefinition
 from divebook.workflow.step import STEP_TYPES, Step
 from divebook.workflow.tools import REGISTERED_TOOLS, ToolFunction, tool_of
 from divebook.workspace.docker.engine import require_image

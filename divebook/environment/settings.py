@@ -25,7 +25,7 @@ from divebook.store import EventStore
 from divebook.store.append import Durability
 from divebook.store.encryption import Codec
 from divebook.store.maintenance import file_content
-from divebook.workflow.servers import DOCKER, FENCED, VIRTUALENV, WorkspaceDefinition
+from divebook.workflow.resources import DOCKER, FENCED, VIRTUALENV, WorkspaceDefinition
 from divebook.workspace.docker.workspace import DockerWorkspace
 from divebook.workspace.local import FencedWorkspace, FilesWorkspace, LocalWorkspace, VirtualenvWorkspace
 from divebook.workspace.workspace import Workspace

@@ -40,7 +40,7 @@ _ALLOWED: dict[str, type] = {}
 """Allowed classes by the name that logs use for them."""
 
 _STORED_NAMES = {
-    "divebook.workflow.servers.ApprovalRule": "divebook.workflow.approvals.ApprovalRule",
+    "divebook.workflow.resources.ApprovalRule": "divebook.workflow.approvals.ApprovalRule",
     "divebook.store.append.Batch": "divebook.store.batches.Batch",
     "divebook.questions.bounds.Bounds": "divebook.bounds.Bounds",
     "divebook.workspace.workspace.BusMessage": "divebook.workspace.session.BusMessage",
@@ -73,7 +73,7 @@ _STORED_NAMES = {
     "divebook.pipeline.envelope.interrupts.TerminalReason": "divebook.pipeline.envelope.enums.TerminalReason",
     "divebook.steps.conversations.Thread": "divebook.steps.threads.Thread",
     "divebook.questions.answer.Typed": "divebook.questions.typed.Typed",
-    "divebook.workflow.servers.WorkspaceDefinition": "divebook.workflow.workspaces.WorkspaceDefinition",
+    "divebook.workflow.resources.WorkspaceDefinition": "divebook.workflow.workspaces.WorkspaceDefinition",
 }
 """Names that logs use for divebook's classes whose module has moved, by present name.
 

@@ -28,11 +28,10 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import anyio
 
-from divebook.engine.changes import Draft
 from divebook.engine.evolve import evolve
 from divebook.engine.instructions import Fact
 from divebook.engine.operations import ENCLOSING, SCRIPT_EXECUTION, VERSION_DECISION, Place
-from divebook.engine.state import ABOUT_FILES, IN_STEP, ExecutionState, OperationRecord
+from divebook.engine.state import ABOUT_FILES, IN_STEP, Draft, ExecutionState, OperationRecord
 from divebook.errors import DivergenceError
 from divebook.events import Event, catalog
 from divebook.events.catalog import COMPLETED, FAILED, PENDING, RUNNING, Payload

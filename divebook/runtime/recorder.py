@@ -1,7 +1,8 @@
-"""Recorder of one execution: runs each non-deterministic call of its steps once and records the outcome.
+"""`Recorder`: runs each non-deterministic call of an execution's steps once, and records its outcome.
 
-It combines the parts that handle operations: `operations` looks up and records, `signals` waits, `children` runs other
-workflows, `asking` asks people, and `UnknownOutcomes` asks whether a call without a recorded end took effect.
+It combines the parts that handle operations: `operations` looks up and records, `signals` waits for signals and time,
+`children` runs other workflows, `asking` asks people, and `UnknownOutcomes` asks whether a call without a recorded end
+took effect.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from divebook.runtime.workspaces import KEEP, RESTORE, WorkspaceLease, Workspace
 
 
 async def contained(call: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> Any:
-    """Await user code, and convert exceptions that would end the engine to OperationError.
+    """Await user code, and convert exceptions that would end the engine's tasks to OperationError.
 
     `loop` is the running loop, passed in because looking it up takes longer.
 
@@ -115,7 +116,7 @@ async def run_body(
     record: OperationRecord,
     body: Body,
 ) -> Any:
-    """Run the body of a started enclosing operation, record the outcome and return the result.
+    """Run the body of an enclosing operation that has started, record its outcome, and return its result.
 
     Raises
     ------
@@ -144,7 +145,7 @@ async def run_body(
 
 
 async def run_to_end(call: Coroutine[Any, Any, Any], is_abandoned: Callable[[], bool]) -> Any:
-    """Run a call and the recording of its outcome to the end. Raise a cancellation of the caller only after that.
+    """Run a call that has a rollback to its end, even if the caller is cancelled. Raise the cancellation after that.
 
     Parameters
     ----------
@@ -193,7 +194,7 @@ _NEVER_SENT = frozenset(
 
 
 def leaves_outcome_unknown(error: BaseException) -> bool:
-    """Return whether a call that raised this error may have taken effect: it timed out, or its connection broke.
+    """Return whether an error leaves open if the call took effect: the call timed out, or its connection broke.
 
     HTTP libraries have their own error classes, and importing all of them to compare would cost too much. The classes
     are recognized by name instead. Causes of an error and members of a group are checked as well. A refused connection,
@@ -231,7 +232,7 @@ Surround: TypeAlias = Callable[[str, int], AbstractContextManager[object]]
 
 
 class CallTracing:
-    """Holder of the context manager factory for calls; None if calls are not traced."""
+    """Holder of the function that makes a tracing context manager for each call; None if calls are not traced."""
 
     def __init__(self) -> None:
         self.surround: Surround | None = None
@@ -250,8 +251,8 @@ MOST_ARGUMENTS = 10
 """Maximum number of arguments in the text of the question. Its data has all of them."""
 
 
-class Settled(NamedTuple):
-    """A person's answer about a call whose outcome was unknown."""
+class OutcomeDecision(NamedTuple):
+    """Decision of a person about a call whose outcome was unknown: repeat it, or use a result."""
 
     again: bool
     """True if the call is to be repeated."""
@@ -259,7 +260,7 @@ class Settled(NamedTuple):
 
 
 class UnknownOutcomes:
-    """Questions about calls with an unknown outcome; one question for each start of a call."""
+    """Questions to people about calls with an unknown outcome. Each start of a call has one question."""
 
     def __init__(self, operations: OperationLog, waits: Waits) -> None:
         self._operations = operations
@@ -274,8 +275,9 @@ class UnknownOutcomes:
         *,
         convert: Callable[[Any], Any] | None = None,
         effects: str = "",
-    ) -> Settled:
-        """Return a person's answer about a call that started and has no outcome in the log.
+    ) -> OutcomeDecision:
+        """Ask a person whether a call that started took effect, and return the decision. The log has no outcome of the
+        call.
 
         `cause` is the reason, if known. `convert` converts the result that the person enters to the value that the call
         would have returned. `effects` is a text about the observable effects of the call.
@@ -294,7 +296,7 @@ class UnknownOutcomes:
             self._ask(place, record, question_id, parameters, message)
         response = (await self._waits.answer(place.path, question_id)).response
         if response["choice"] == RETRY:
-            return Settled(again=True)
+            return OutcomeDecision(again=True)
         now = self._operations.journal.clock.now()
         if response["choice"] == FAIL:
             error = response.get("error") or "its outcome is unknown, and a person called it failed"
@@ -303,7 +305,7 @@ class UnknownOutcomes:
         if convert is not None:
             result = storable(convert(result), "result")
         self._operations.complete(place, record, result, since=now)
-        return Settled(again=False, result=result)
+        return OutcomeDecision(again=False, result=result)
 
     def _ask(self, place: Place, record: OperationRecord, question_id: str, parameters: Any, message: str) -> None:
         raised = catalog.InterruptRaised(
@@ -318,7 +320,7 @@ class UnknownOutcomes:
 
 
 def _call_name(record: OperationRecord, parameters: Any, place: Place) -> str:
-    """Return the name of the called function, and for a tool also the calling agent."""
+    """Return the name of the called function for the question. For a tool, add the agent that called it."""
     by = f" by {parameters['agent']}" if record.operation_type == TOOL_CALL and parameters.get("agent") else ""
     return f"{operation_name(record.operation_type, parameters) or place.step}{by}"
 
@@ -330,20 +332,24 @@ def _why(cause: str | None) -> str:
 
 
 def _advice(record: OperationRecord, cause: str | None) -> str:
-    """Return the hint "mark it idempotent", shown when a function's error left the outcome unknown."""
+    """Return the hint "mark it idempotent" for the question, if the error of a user's function left the outcome
+    unknown.
+    """
     is_own = record.operation_type in (ACTION_EXECUTION, STEP_EXECUTION)
     return f" {REPEATING}" if is_own and cause is not None else ""
 
 
 def _arguments_text(parameters: Any) -> str:
-    """Return the arguments of a call as a sentence of the question, so that the person need not open its data."""
+    """Return a sentence with the arguments of a call for the question, so that the person need not open the question's
+    data.
+    """
     arguments = operation_arguments(parameters) or {}
     text = ", ".join(f"{name} = {in_short(value)}" for name, value in list(arguments.items())[:MOST_ARGUMENTS])
     return f" It was called with {text}." if text else ""
 
 
 class Call(NamedTuple):
-    """A non-deterministic call: the function, and options for recording it."""
+    """A non-deterministic call: the function to await, and options for recording it."""
 
     make: Callable[[], Awaitable[Any]]
     usage: Callable[[Any], Mapping[str, int]] | None = None
@@ -373,13 +379,13 @@ class Call(NamedTuple):
 
 
 class Unknown(NamedTuple):
-    """Outcome of a call that may or may not have taken effect."""
+    """Outcome of a call that may or may not have taken effect, with the reason."""
 
     cause: str
 
 
 class Recorder:
-    """Recorder of the operations of one execution. Created on the loop on which they run."""
+    """Recorder of all operations of one execution. Created on the event loop on which the operations run."""
 
     def __init__(  # noqa: PLR0917 - each is needed by one of its parts
         self,
@@ -423,7 +429,8 @@ class Recorder:
 
     @contextmanager
     def writing(self, write: Callable[[], None]) -> Iterator[None]:
-        """Register `write` for the block.
+        """Register a function inside the `with` block, which records buffered facts before the execution's paths are
+        stopped.
 
         It is called before the paths are left, so that the work done so far is recorded.
         """
@@ -434,13 +441,14 @@ class Recorder:
             self._unwritten.remove(write)
 
     def leave(self) -> None:
-        """Record the buffered work of running calls before their paths are left."""
+        """Call the functions registered with `writing`, before the paths are stopped."""
         for write in self._unwritten:
             write()
 
     def run(self, request: OperationRequest, call: Call) -> Coroutine[Any, Any, Any]:
-        """Return an awaitable that returns the recorded result of a call, or makes the call; see
-        `StepContext.operation`.
+        """Return an awaitable that replays the recorded result of a call, or makes the call and records its result.
+
+        See `StepContext.operation`.
         """
 
         def carry_out(record: OperationRecord | None) -> Coroutine[Any, Any, Any]:
@@ -463,7 +471,8 @@ class Recorder:
     async def _resolve_unknown(
         self, request: OperationRequest, call: Call, record: OperationRecord, cause: str | None = None
     ) -> Any:
-        """Return the result that a person entered for a call that may have taken effect, or repeat the call.
+        """Ask a person about a call that may have taken effect. Return the result that the person entered, or repeat
+        the call.
 
         If the call has a workspace, the question mentions changed files. They are restored before the call is repeated,
         and kept otherwise.
@@ -506,7 +515,7 @@ class Recorder:
         return await self._make(request, call)
 
     async def _begin_in_workspace(self, request: OperationRequest, call: Call, workspace: str) -> Any:
-        """Make a call in a workspace, and record its file changes."""
+        """Make a call in a workspace, and record the changes that the call makes to files."""
         lease = await self.workspaces.enter(workspace, request.place)
         with lease.mark_running(request.operation_id, request.place):
             call_inside = call._replace(make=lease.wrap(call.make), streamed=lease.wrap_streamed(call.make))
@@ -533,7 +542,7 @@ class Recorder:
     async def _execute(
         self, request: OperationRequest, call: Call, record: OperationRecord, lease: WorkspaceLease | None
     ) -> Any:
-        """Run a started call and record its outcome. Return its result, or `Unknown` if it may have taken effect.
+        """Run a started call and record its outcome. Return the result, or `Unknown` if the call may have taken effect.
 
         On an error there are three cases. The outcome is unknown: nothing is recorded here, and a person is asked. The
         call is repeatable: the failure is recorded, and the call can simply be repeated. Any other failure is recorded
@@ -588,7 +597,7 @@ class Recorder:
     def enclosing(
         self, request: OperationRequest, body: Body, setting: Setting | None = None, within: str | None = None
     ) -> Coroutine[Any, Any, Any]:
-        """Return an awaitable of the result of an enclosing operation; see `StepContext.enclosing`."""
+        """Return an awaitable that runs an enclosing operation and returns its result; see `StepContext.enclosing`."""
 
         async def carry_out(record: OperationRecord | None) -> Any:
             if record is None:
@@ -605,7 +614,7 @@ class Recorder:
         return self._texts.hand_on(execution_id, record.operation_id, streamed) if is_heard else make()
 
     def _end(self) -> None:
-        """Note that a call that must not be repeated has ended."""
+        """Note that a call which must not be repeated has ended, and complete a requested pause after the last one."""
         self._running_calls -= 1
         if self._on_idle is not None and not self._running_calls:
             self._on_idle()

@@ -1,1 +1,1 @@
-"""One handler per kind of step, and the built-in actions."""
+"""Handlers that execute the steps of a workflow, one handler for each step type, and the built-in actions."""

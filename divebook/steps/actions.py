@@ -1,4 +1,8 @@
-"""Actions: named Python functions that steps call, and the actions of every environment."""
+"""Actions: named Python functions that steps call. Contains the decorator `@action` and the built-in actions.
+
+Built-in actions are ``Document.Read``, ``Document.Write``, ``Time.Now`` and ``Print``.
+`divebook.steps.workspace_actions` adds the actions of workspaces.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Action(UserFunction):
-    """Function with the name under which steps call it.
+    """Python function, registered under the name by which steps call the function.
 
     A coroutine function runs on the engine's event loop. Any other function runs in a thread, so that it may block, or
     in the named executor. If it has a parameter ``idempotency_key``, it receives a string that is the same for every
@@ -29,7 +33,10 @@ class Action(UserFunction):
 
 
 class StepAction(Action):
-    """Action that makes recorded calls itself instead of being one. It may ask a person before a call."""
+    """Action that performs several recorded operations. An ordinary action is recorded as a single operation.
+
+    A `StepAction` gets the context of the step, so that it can also ask a person a question.
+    """
 
     __slots__ = ()
     makes_calls = True
@@ -58,26 +65,27 @@ def action(
     executor: Any = None,
     workspace: str | None = None,
 ) -> F | Callable[[F], F]:
-    """Register a function as an action of every environment of this process. A later action of the same name replaces
-    it.
+    """Register a function as an action of all environments of this process. A later action with the same name replaces
+    an earlier action.
 
     Parameters
     ----------
     name
-        By default the function's.
+        Name of the action. Defaults to the name of the function.
     retry
-        Try a call that failed again; a `Retry` of the step itself holds instead.
+        Retry policy for failed calls. A `Retry` of the step takes precedence.
     timeout
-        Seconds that a call may take; then it fails with a TimeoutError.
+        Time limit of a call in seconds. A call that exceeds the limit fails with a TimeoutError.
     idempotent
-        Calling it twice does no more than calling it once, as with reading: it is then simply called again where a
-        process died during the call. For any other a person is asked.
+        True if two calls have the same effect as one, for example because the function only reads. If a process died
+        during a call, an idempotent action is called again. For any other action, a person is asked.
     approval
-        A person must approve every call first, and may change its parameters.
+        True if a person must approve every call before it is made. The person may change the parameters.
     executor
-        Where an ordinary function runs, as for ``@step``; the `Executor` of a step holds instead.
+        Executor of an ordinary (not async) function, as for ``@step``. The `Executor` of a step takes precedence.
     workspace
-        The workspace in which calls work, as for ``@step``; ``""`` is the one of the step, else of the workflow.
+        Name of the workspace in which calls work, as for ``@step``. ``""`` stands for the workspace of the step, or
+        else of the workflow.
 
     Examples
     --------
@@ -108,12 +116,12 @@ def _register(registered: Action) -> Callable[..., Any]:
 
 
 def action_of(value: Any) -> Action:
-    """Return an action: the given one, or the registered action of a function with `@action`.
+    """Return the `Action` for a value: an `Action` unchanged, or for a function the action that `@action` registered.
 
     Raises
     ------
     SetupError
-        It is something else.
+        The value is neither an `Action` nor a function with `@action`.
     """
     if isinstance(value, Action):
         return value
@@ -132,16 +140,16 @@ REGISTERED: dict[str, Action] = {}
 def built_in_actions(
     documents: DocumentRepository, printer: Callable[[str], None], now: Callable[[], datetime]
 ) -> dict[str, Action]:
-    """Return the actions of every environment.
+    """Return the built-in actions by name: ``Document.Read``, ``Document.Write``, ``Time.Now`` and ``Print``.
 
     Parameters
     ----------
     documents
-        What ``Document.Read`` and ``Document.Write`` use.
+        Repository for ``Document.Read`` and ``Document.Write``.
     printer
-        Takes the lines of ``Print``.
+        Called with each text that ``Print`` prints.
     now
-        The time for ``Time.Now``, aware.
+        Returns the current time for ``Time.Now``, with a time zone.
     """
 
     # The parameters are capitalised because definitions spell them so.

@@ -1,7 +1,8 @@
-"""Approval of calls of actions, steps and tools by rules and by people.
+"""Approval of tool calls, actions and steps: by rules of the environment, or by a person.
 
-The policy decides about a call that the log does not have, and never again: a rule may have expired or been revoked
-since. If the policy requires a person, the question and its answer decide, whatever happened to the policy later.
+The rules are applied only to a call that the log does not have. A recorded decision is never made again, because a rule
+may have expired or been revoked since. If the rules require a person, the recorded question and its answer decide, even
+if the rules changed later.
 """
 
 from __future__ import annotations
@@ -29,11 +30,10 @@ from divebook.events.values import normalize
 from divebook.questions import Question
 from divebook.questions.question import CONFIRMATION
 from divebook.runtime.context import StepContext
-from divebook.runtime.waiting import ApprovalPolicy
 from divebook.steps.conversations import DurableLog, Entry
 from divebook.text.format import local_time
 from divebook.workflow.json_schemas import require_schema
-from divebook.workflow.servers import ASK, DENY, Approvals
+from divebook.workflow.resources import ASK, DENY, Approvals
 
 
 async def approve(
@@ -46,46 +46,52 @@ async def approve(
     description: str = "",
     within: str | None = None,
 ) -> Approved | Denied:
-    """Decide whether a call may be made, and with which arguments. Ask a person if the policy requires it.
+    """Decide whether a call may be made, and with which arguments. Ask a person if the approval rules require a person.
 
-    A denial by a rule is recorded, because another rule may apply when the caller runs again. Order of the decision: a
-    recorded denial; a recorded question, with its wording; a call that the log already has; the current policy.
+    A denial by a rule is recorded, because another rule may apply when the caller runs again. The first of these that
+    exists decides: a recorded denial; a recorded question, asked again with its recorded wording; the recorded result
+    of the call; the current rules.
 
     Parameters
     ----------
     schema
-        JSON schema of the arguments: what a person makes of them must fit it, or the question stays open.
+        JSON schema of the arguments. Arguments that a person edits must match the schema; until then the question stays
+        open.
     key
         Name of the question within the step.
     operation
-        Key of the call's own operation: one that the log has is not judged again.
+        Key of the operation of the call. A call whose operation is in the log is not checked again.
     description
-        What the call does, for the person.
+        Description of the call, shown to the person.
     within
         Id of the operation that waits for the answer; see `StepContext.enclosing`.
     """
     call = replace(call, defaults=_defaults(schema))
-    denied = functools.partial(_denied, context, call, f"{key}-denied", within)
+    deny = functools.partial(_denied, context, call, f"{key}-denied", within)
+    # A recorded denial stands, whatever the rules say now.
     if context.record_of(f"{key}-denied") is not None:
-        return await denied(Verdict(DENY, rule="a rule that held before"))
+        return await deny(Verdict(DENY, rule="a rule that held before"))
     ask = functools.partial(context.interrupt, CONFIRMATION, f"Run {call.tool}?", key=key, within=within)
+    # A recorded question is asked again with its recorded wording, so that the log matches.
     question_before = context.question_of(key)
     if question_before is not None:
         data = {**(question_before.data or {}), call.kind: call.tool, "parameters": dict(call.arguments)}
         answer = await ask(message=question_before.message, data=data, schema=question_before.schema)
-        return await _decision_of(context, call, answer, operation, denied)
+        return await _decision_of(context, call, answer, operation, deny)
+    # The call itself is in the log, so it was allowed when it was made.
     if context.record_of(operation) is not None:
         return Approved(dict(call.arguments))
+    # Only now the current rules decide.
     mode_of_dialect = context.workflow.manner.confirmation_mode
     verdict = await context.approving.verdict(replace(call, mode=mode_of_dialect) if mode_of_dialect else call)
     if verdict.outcome == DENY:
-        return await denied(verdict)
+        return await deny(verdict)
     if verdict.outcome != ASK:
         return Approved(dict(call.arguments), verdict.rule)
     data = shown_on_card(call, verdict.rule)
     answer_schema = schema_of_answer(_valid_schema(schema))
     answer = await ask(message=verdict.reason or description or None, data=data, schema=answer_schema)
-    return await _decision_of(context, call, answer, operation, denied)
+    return await _decision_of(context, call, answer, operation, deny)
 
 
 async def _decision_of(
@@ -93,35 +99,37 @@ async def _decision_of(
     call: ToolCall,
     question: Question,
     operation: str | int,
-    denied: Callable[[Verdict], Awaitable[Denied]],
+    deny: Callable[[Verdict], Awaitable[Denied]],
 ) -> Approved | Denied:
-    """Return the decision of a person. A rule that denies the call by now, or the edited arguments, takes precedence
-    over the approval.
+    """Convert a person's answer to an approval or a denial. Even after an approval, deny the call if the current rules
+    deny it or deny the arguments that the person edited.
     """
     response: Mapping[str, Any] = question.response or {}
     if response.get("approved") is not True:
         reason = response.get("text") or ""
         return Denied(f"{BY_PERSON}{_with_reason(reason)}", reason)
     arguments = _arguments(question, response, call)
+    # The person may have edited the arguments, and a rule may have been added while the question was open.
     if context.record_of(operation) is None:
         verdict = await context.approving.verdict(replace(call, arguments=arguments))
         if verdict.outcome == DENY:
-            return await denied(verdict)
+            return await deny(verdict)
+    # A replay or trial must not create permanent rules from recorded answers.
     if context.miss_policy is None or context.miss_policy.writes:
         await context.approving.keep(question)
     return Approved(arguments, f"question {question.id}")
 
 
 async def _denied(context: StepContext, call: ToolCall, key: str, within: str | None, verdict: Verdict) -> Denied:
-    """Return the recorded denial of a call by a rule; record `verdict` if the log has none."""
+    """Return the denial of a call by a rule from the log. If the log has no denial, record `verdict` first."""
 
     async def reasons() -> Mapping[str, str]:
         return {"rule": verdict.rule, **({"reason": verdict.reason} if verdict.reason else {})}
 
     parameters = {call.kind: call.tool}
-    recorded = await context.operation(VERDICT, parameters, reasons, key=key, repeatable=True, within=within)
-    reason = recorded.get("reason", "")
-    return Denied(f"{BY_RULE} {call.tool}{_with_reason(reason)}", reason, recorded["rule"])
+    denial = await context.operation(VERDICT, parameters, reasons, key=key, repeatable=True, within=within)
+    reason = denial.get("reason", "")
+    return Denied(f"{BY_RULE} {call.tool}{_with_reason(reason)}", reason, denial["rule"])
 
 
 def _with_reason(reason: str) -> str:
@@ -129,13 +137,20 @@ def _with_reason(reason: str) -> str:
 
 
 def _arguments(question: Question, response: Mapping[str, Any], call: ToolCall) -> dict[str, Any]:
-    """Return the arguments from the answer or the recorded question: the code that asked may have changed since."""
-    edited = response.get("data") or {}
-    return dict(edited.get("parameters", (question.data or {}).get("parameters", call.arguments)))
+    """Return the arguments to call with: the arguments that the person edited, else the arguments shown in the
+    question, else the arguments of `call`.
+
+    The arguments of the question take precedence because the code that asked the question may have changed since.
+    """
+    edits = response.get("data") or {}
+    return dict(edits.get("parameters", (question.data or {}).get("parameters", call.arguments)))
 
 
 def _defaults(schema: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the default values of arguments from a schema. The schema may have any form."""
+    """Return the default values of the arguments of a tool, by argument name, from its JSON schema.
+
+    The schema may come from a server and is not validated here: parts of another type are ignored.
+    """
     properties = (schema or {}).get("properties")
     if not isinstance(properties, Mapping):
         return {}
@@ -143,7 +158,7 @@ def _defaults(schema: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _valid_schema(schema: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return a schema if it is valid, else None. Schemas of servers may be anything."""
+    """Return a JSON schema unchanged; return None if the schema is invalid, because a server may send anything."""
     if schema is None:
         return None
     try:
@@ -163,12 +178,12 @@ async def approved_parameters(
     key: str,
     operation: str | int,
 ) -> dict[str, Any]:
-    """Return the approved parameters of an action or step that always requires approval.
+    """Ask for approval of an action or step that requires approval of every call; return the approved parameters.
 
     Raises
     ------
     ApprovalDeniedError
-        A person, or a rule, said no.
+        A person or a rule denied the call.
     """
     call = ToolCall(name, normalize(parameters, "parameters"), asks=True, kind=kind)
     decision = await approve(context, call, None, key=key, operation=operation, description=description)
@@ -196,13 +211,16 @@ REVOKED = "revoked"
 NOBODY = "nobody"
 
 
-class EnvironmentApprovalPolicy(ApprovalPolicy):
-    """Approval policy with the rules and modes of an environment, and the rules that people made for every execution.
+class EnvironmentApprovalPolicy:
+    """Approval policy of an environment: configured rules and modes, and permanent rules that people created in their
+    answers.
+
+    Implements the protocol `divebook.runtime.waiting.ApprovalPolicy`.
 
     Parameters
     ----------
     table
-        Gives the rules and modes for the calls of an agent, of no agent for an empty name.
+        Returns the rules and modes for an agent's name. An empty name stands for calls without an agent.
     """
 
     def __init__(self, table: Callable[[str], Approvals], log: DurableLog) -> None:
@@ -210,45 +228,51 @@ class EnvironmentApprovalPolicy(ApprovalPolicy):
         self._log = log
 
     def table(self, agent: str) -> Approvals:
-        """Return the rules and modes for the calls of an agent."""
+        """Return the configured approval rules and modes for the calls of an agent."""
         return self._table(agent)
 
     async def lasting(self) -> Iterable[StandingRule]:
-        """Return the current rules that people made for every execution."""
+        """Return the active permanent rules: rules that a person created for all executions. Call on the engine's event
+        loop.
+        """
         return await self._log.on_loop(self.standing)
 
     async def keep(self, rule: StandingRule) -> None:
-        """Apply a rule to every execution from now on. A rule that was revoked stays revoked."""
+        """Store a permanent rule, which applies to all executions from now on. A rule that was revoked stays
+        revoked.
+        """
         entry = {ADDED: rule._asdict()}
         await self._log.on_loop(lambda: self._log.write(RULES, rule.rule_id, entry, rule.by or NOBODY))
 
     def standing(self) -> list[StandingRule]:
-        """Return the same rules as `lasting`. Callable from any thread."""
+        """Return the active permanent rules, as `lasting` does. Callable from any thread."""
         return rules_in(self._log.entries(RULES))
 
     def revoke(self, rule_id: str, by: str) -> None:
-        """Revoke a rule for every execution."""
+        """Revoke a permanent rule for all executions."""
         self._log.write(RULES, f"{REVOKED}/{rule_id}", {REVOKED: rule_id}, by)
 
 
 def rules_in(entries: Iterable[Entry]) -> list[StandingRule]:
-    """Return the rules in a durable log that are not revoked, oldest first."""
+    """Read the permanent approval rules from their durable log; return the rules that are not revoked, oldest first."""
     rules: dict[str, StandingRule] = {}
-    revoked: set[str] = set()
+    revoked_ids: set[str] = set()
     for entry in entries:
         if ADDED in entry.value:
             fields = {name: value for name, value in entry.value[ADDED].items() if name in StandingRule._fields}
             rules[fields["rule_id"]] = StandingRule(**fields)
         elif REVOKED in entry.value:
-            revoked.add(entry.value[REVOKED])
-    return [rule for rule in rules.values() if rule.rule_id not in revoked]
+            revoked_ids.add(entry.value[REVOKED])
+    return [rule for rule in rules.values() if rule.rule_id not in revoked_ids]
 
 
 def rule_in_words(rule: StandingRule, execution_id: str | None) -> str:
-    """Describe a rule for people. `execution_id` is the run that it applies to; None for every run."""
+    """Describe an approval rule in one sentence for people. `execution_id` is the run that the rule is limited to; None
+    for all runs.
+    """
     server = f" of {rule.server}" if rule.server else ""
     agent = f" by agent {rule.agent}" if rule.agent else ""
     until = "" if rule.expires_us is None else f", until {local_time(to_datetime(rule.expires_us))}"
-    where = "every run" if execution_id is None else execution_id
+    scope = "every run" if execution_id is None else execution_id
     author = f" (made by {rule.by})" if rule.by else ""
-    return f"{rule.outcome} {rule.kind} {rule.tool}{server}{agent} with {rule.arguments} in {where}{until}{author}"
+    return f"{rule.outcome} {rule.kind} {rule.tool}{server}{agent} with {rule.arguments} in {scope}{until}{author}"

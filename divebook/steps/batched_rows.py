@@ -1,14 +1,15 @@
-"""Prompts for the rows of a frame through a provider's batch API: submitted once, collected by any process.
+"""Prompts for the rows of a frame, sent through the batch API of a model provider.
 
-Each batch has three operations. The submission must not be repeated: its result is the handle of the batch, plain data
-in the log. Checks of the batch may be repeated. A timer runs between them, so that the execution can be parked and its
-process can end. Results are recorded like those of `divebook.steps.row_calls`.
+Each batch has three operations: submission, status checks and fetching of the results. The submission must not be
+repeated; its result is the handle of the batch, plain data in the log. Status checks may be repeated. A timer runs
+between the checks, so that the execution can be parked and its process can end. Results are recorded like those of
+`divebook.steps.row_calls`.
 
-Before a submission the provider is asked whether it already has that batch, from a process that died. If it cannot
-tell, and a submission has begun without a recorded end, a person is asked (`tests/rows/test_batches.py`). Example: a
-process submits the batch of rows 0 to 9,999 and dies before it records the handle. The next process finds the recorded
-start, lists the batches of the provider since then, recognizes the batch by the id of its first request, and records
-its handle instead of paying twice.
+Before a submission, the provider is asked whether it already has the batch, submitted by a process that died. If the
+provider cannot tell, and the log has the start of a submission but not its end, a person is asked
+(`tests/rows/test_batches.py`). Example: a process submits the batch of rows 0 to 9,999 and dies before it records the
+handle. The next process finds the recorded start, lists the batches of the provider since then, recognizes the batch by
+the id of its first request, and records its handle instead of paying twice.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ ENDED = "ended"
 
 
 async def run_batches(context: StepContext, agent: Agent, frame: Any, services: AgentServices) -> Outcome:
-    """Ask an agent for each row of a frame; return the number of rows and of failures.
+    """Send one prompt per row of a frame to an agent, as batches; return the number of rows and of failed rows.
 
     Raises
     ------
@@ -94,7 +95,9 @@ def _require_one_request(agent: Agent, services: AgentServices) -> None:
 
 
 class BatchedRows:
-    """Batches of the rows of one step. They continue where the log ends."""
+    """Batches of prompts for one step, with one prompt per row of a frame. A batch that the log already has is not
+    submitted again.
+    """
 
     def __init__(self, context: StepContext, agent: Agent, batches: Any, rows: list[dict[str, Any]]) -> None:
         self._context = context
@@ -103,22 +106,24 @@ class BatchedRows:
         self._rows = rows
 
     async def run(self) -> int:
-        """Send all batches, then collect them in order; return how many rows failed.
+        """Send all batches to the provider, then wait for their results in order; return the number of failed rows.
 
-        If the execution is cancelled, running batches are cancelled at the provider. The log has ended by then, so this
-        is not recorded.
+        If the execution is cancelled, running batches are cancelled at the provider. This is not recorded, because the
+        log of the execution has ended by then.
         """
         submitted: list[tuple[int, Mapping[str, Any]]] = []
         first = 0
         failed = 0
         try:
+            # All batches are submitted first, because the provider processes them concurrently.
             while first < len(self._rows):
-                submitted.append((first, await self._submitted(first, [batch for _, batch in submitted])))
+                submitted.append((first, await self._submit(first, [batch for _, batch in submitted])))
                 first = submitted[-1][1]["last"] + 1
             while submitted:
-                failed += await self._collected(*submitted[0])
+                failed += await self._collect_when_ended(*submitted[0])
                 submitted.pop(0)
         except asyncio.CancelledError:
+            # Only a cancelled execution gives its batches up. A parked one continues with them later.
             if self._context.is_given_up():
                 with anyio.move_on_after(MOST_SECONDS, shield=True):
                     for _, batch in submitted:
@@ -126,13 +131,15 @@ class BatchedRows:
             raise
         return failed
 
-    def _name(self, first: int, at: int) -> str:
-        """Return the id of a row in its batch, the same whenever it is submitted again."""
+    def _request_id(self, first: int, at: int) -> str:
+        """Return the request id of a row within a batch. A repeated submission uses the same id."""
         return f"{short_hash(self._context.idempotency_key(_key('submit', first)))}-{at}"
 
-    async def _submitted(self, first: int, before: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Return the batch that begins with a row: its handle, its last row, the rows without a prompt, and its
-        reservation.
+    async def _submit(self, first: int, earlier_batches: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+        """Return the submitted batch whose first row is `first`; submit the batch if the log does not have it.
+
+        The result has the provider's handle, the position of the last row, the errors of rows whose prompt could not be
+        rendered, and the reserved consumption.
 
         The bounds must allow the reservation in addition to those of earlier batches. While the provider accepts no
         batch or cannot be reached, the submission is repeated after a timer.
@@ -141,7 +148,7 @@ class BatchedRows:
         pause = FIRST_PAUSE
         may_exist = False
         while True:
-            submission = await self._submission(first, before, tries, may_exist=may_exist)
+            submission = await self._try_to_submit(first, earlier_batches, tries, may_exist=may_exist)
             if LATER not in submission:
                 return submission
             may_exist = submission["may_exist"]
@@ -149,26 +156,27 @@ class BatchedRows:
             tries = tries + 1
             pause = min(pause * GROWTH, LONGEST_PAUSE)
 
-    async def _submission(
-        self, first: int, before: Sequence[Mapping[str, Any]], tries: int, *, may_exist: bool
+    async def _try_to_submit(
+        self, first: int, earlier_batches: Sequence[Mapping[str, Any]], tries: int, *, may_exist: bool
     ) -> Mapping[str, Any]:
-        """Send the batch that begins with a row; return it as `_submitted` does, or when to retry.
+        """Try once to submit the batch whose first row is `first`. Return the batch in the form of `_submit`, or the
+        delay before the next try under the key `LATER`.
 
-        `may_exist` is True if an earlier submission may have created it.
+        `may_exist` is True if an earlier try may have created the batch at the provider.
         """
         key = _key("submit", first, tries or None)
         batches = self._batches
         context = self._context
         parameters = {"agent": self._agent.name, "first": first, "model": self._agent.model_name}
         record = context.record_of(key)
-        is_made = record is not None and record.status == COMPLETED
+        is_recorded = record is not None and record.status == COMPLETED
         prompts: dict[str, str] = {}
         errors: dict[str, str] = {}
         requests: list[Any] = []
-        if not is_made:
+        if not is_recorded:
             prompts, errors = await self._prompts(first)
             requests = await batches.encode(prompts, MOST)
-        last = _last(requests, first + len(prompts) + len(errors) - 1, len(prompts))
+        last = _last_position(requests, first + len(prompts) + len(errors) - 1, len(prompts))
         reserved = batches.reserved(list(prompts.values())[: len(requests)])
         result = {
             "last": last,
@@ -176,14 +184,15 @@ class BatchedRows:
             "held": {"tokens": reserved.tokens, "cost": reserved.cost},
         }
         since = context.started_at or datetime.now(UTC)
-        unchecked = [may_exist] if record is None else []  # what has begun is asked about, unless the provider tells
+        # Empty if a submission has begun: only the provider's list, or else a person, can tell whether it arrived.
+        unchecked = [may_exist] if record is None else []
 
         async def submit() -> dict[str, Any]:
             if not requests:
                 return {**result, "batch": None}
-            # It is looked for always: of a submission that has failed the log keeps nothing for a run that is resumed
-            # (test_a_batch_that_was_made_though_the_provider_failed_is_found_there).
-            other_ids = [batch["batch"]["id"] for batch in before if batch["batch"] is not None]
+            # Always search the provider's list, because a resumed run forgets failed submissions, which may have
+            # created the batch (test_a_batch_that_was_made_though_the_provider_failed_is_found_there).
+            other_ids = [batch["batch"]["id"] for batch in earlier_batches if batch["batch"] is not None]
             may_exist_now = unchecked.pop() if unchecked else record is not None and await batches.can_list()
             outcome = await batches.submit(
                 requests, since, other_ids, may_exist=may_exist_now, leaves_unknown=leaves_outcome_unknown
@@ -196,19 +205,24 @@ class BatchedRows:
             is_id = isinstance(batch_id, str) and batch_id
             return {**result, "batch": batches.handle(batch_id, requests, since) if is_id else None}
 
+        total_reserved = reserved
+        for batch in earlier_batches:
+            total_reserved = total_reserved.plus(Reserved(**batch["held"]))
         submitted: Mapping[str, Any] = await context.operation(
             BATCH_SUBMISSION,
             parameters,
             submit,
             key=key,
-            repeatable=not is_made and await batches.can_list(),
-            reserved=functools.reduce(lambda total, batch: total.plus(Reserved(**batch["held"])), before, reserved),
+            repeatable=not is_recorded and await batches.can_list(),
+            reserved=total_reserved,
             done=done,
         )
         return submitted
 
     async def _prompts(self, first: int) -> tuple[dict[str, str], dict[str, str]]:
-        """Return prompts by request id, and errors of rows without a prompt by position."""
+        """Render the prompts of up to `MOST` rows. Return the prompts by request id, and by row position the errors of
+        prompts that cannot be rendered.
+        """
         names = self._context.names
         prompts = dict[str, str]()
         errors = dict[str, str]()
@@ -217,71 +231,79 @@ class BatchedRows:
                 (text,) = await render_texts(
                     [self._context.step.prompt or ""], {**names, "state": {**names["state"], "row": row}, "row": row}
                 )
-                prompts[self._name(first, at)] = text
+                prompts[self._request_id(first, at)] = text
             except (StepError, ScriptError, TemplateError) as error:
                 errors[str(at)] = error_text(error)
         return prompts, errors
 
-    async def _collected(self, first: int, batch: Mapping[str, Any]) -> int:
-        """Wait until a batch has ended, and record its results; return how many of its rows failed."""
+    async def _collect_when_ended(self, first: int, batch: Mapping[str, Any]) -> int:
+        """Wait until the provider has processed a batch, and record the results; return the number of failed rows."""
         handle = batch["batch"]
         pause = FIRST_PAUSE
-        looks = 0
-        unread = 0
+        checks = 0
+        unreadable_count = 0
         parameters = {"agent": self._agent.name, "first": first}
         while True:
+            # The handle is None for a batch without requests: all its prompts failed to render.
             if handle is not None and handle["status"] != ENDED:
-                look = functools.partial(self._batches.refresh, handle)
-                key = _key("look", first, looks)
-                handle = await self._context.operation(BATCH_LOOK, parameters, look, key=key, repeatable=True)
+                check = functools.partial(self._batches.refresh, handle)
+                key = _key("look", first, checks)
+                handle = await self._context.operation(BATCH_LOOK, parameters, check, key=key, repeatable=True)
             if handle is None or handle["status"] == ENDED:
-                key = _key("results", first, looks)
-                ended = {**batch, "batch": handle}
-                collect = functools.partial(self._collect, key, first, ended, is_last=unread >= MOST_UNREAD)
+                key = _key("results", first, checks)
+                ended_batch = {**batch, "batch": handle}
+                is_last = unreadable_count >= MOST_UNREAD
+                collect = functools.partial(self._collect, key, first, ended_batch, is_last=is_last)
                 result = await self._context.operation(
                     BATCH_RESULTS, parameters, collect, key=key, usage=_usage_in, repeatable=True
                 )
                 if result is not None:
                     return int(result["failed"])
-                unread += 1
+                unreadable_count += 1
             await self._context.sleep(pause)
             pause = min(pause * GROWTH, LONGEST_PAUSE)
-            looks = looks + 1
+            checks = checks + 1
 
     async def _collect(self, key: str, first: int, batch: Mapping[str, Any], *, is_last: bool) -> dict[str, Any] | None:
-        """Record the results of a batch; return None while the provider cannot be reached."""
+        """Fetch the results of a processed batch and record a row result for each; return None while the provider
+        cannot be reached.
+        """
         from divebook.events.arrow.rows import failures_by_position, frame_of
 
         errors = batch["unsaid"]
         rows = range(first, batch["last"] + 1)
-        names = {at: self._name(first, at) for at in rows if str(at) not in errors}
+        names = {at: self._request_id(first, at) for at in rows if str(at) not in errors}
         if batch["batch"] is None:
             answers: Mapping[str, Any] | None = {}
         else:
             answers = await self._batches.answers(batch["batch"], list(names.values()), is_last=is_last)
         if answers is None:
             return None
-        ended = [_ended(at, errors.get(str(at)), answers.get(names.get(at, ""))) for at in rows]
-        written = failures_by_position(list(self._context.items.values()))
-        if not written.keys() & set(rows):  # else a process died after it wrote them
-            failed = sum(error is not None for *_, error in ended)
+        results = [_row_result(at, errors.get(str(at)), answers.get(names.get(at, ""))) for at in rows]
+        recorded_rows = failures_by_position(list(self._context.items.values()))
+        failed = sum(error is not None for *_, error in results)
+        if not recorded_rows.keys() & set(rows):  # otherwise a process died after it recorded the rows
             number = len(self._context.items)
             operation_id = self._context.place(key).operation_id
-            result = storable(frame_of(ended), "rows")
-            fact = catalog.RowsCompleted(number, operation_id, result, len(ended), failed, len(self._rows))
-            self._context.note(fact)
-        return {"rows": len(rows), "failed": sum(error is not None for *_, error in ended), "usage": _summed(answers)}
+            result = storable(frame_of(results), "rows")
+            event = catalog.RowsCompleted(number, operation_id, result, len(results), failed, len(self._rows))
+            self._context.note(event)
+        return {"rows": len(rows), "failed": failed, "usage": _total_usage(answers)}
 
 
-def _ended(at: int, error: str | None, answer: Any) -> RowResult:
-    """Return the result of a row: an error of its prompt, an unknown outcome, or its answer."""
+def _row_result(at: int, error: str | None, answer: Any) -> RowResult:
+    """Return the recorded form of a row's result: the error of its prompt, the batch answer, or "outcome unknown" if
+    the provider returned no answer.
+    """
     if error is not None:
         return at, None, error
     return (at, None, UNKNOWN) if answer is None else (at, answer.value, answer.error)
 
 
-def _last(requests: list[Any], last: int, prompts: int) -> int:
-    """Return the position of the last row of a batch. In a full batch it is that of the last request."""
+def _last_position(requests: list[Any], last: int, prompts: int) -> int:
+    """Return the position of the last row of a batch. A provider may accept fewer requests than there are prompts; the
+    batch then ends at its last request.
+    """
     return last if len(requests) == prompts else int(requests[-1].custom_id.rpartition("-")[2])
 
 
@@ -289,7 +311,7 @@ def _key(kind: str, first: int, number: int | None = None) -> str:
     return f"batch-{kind}-{first}" + ("" if number is None else f"-{number}")
 
 
-def _summed(answers: Mapping[str, Any]) -> dict[str, int]:
+def _total_usage(answers: Mapping[str, Any]) -> dict[str, int]:
     total: dict[str, int] = {}
     for answer in answers.values():
         for name, amount in answer.usage.items():

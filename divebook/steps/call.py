@@ -1,7 +1,7 @@
-"""Calls of users' functions from steps: approval, retries, time limit, and one recorded operation per attempt.
+"""Calls of users' functions as recorded operations: approval, retries, time limit, and one operation per attempt.
 
-Action steps, functions with ``@step``, functions of pipeline stages, and all other code that passes arguments to users'
-functions use `call`.
+`call` is used for action steps, functions with ``@step``, functions of pipeline stages, and all other code that passes
+arguments to users' functions.
 """
 
 from __future__ import annotations
@@ -30,19 +30,21 @@ from divebook.workflow.functions import (
     StepFunction,
     UserFunction,
     place_of,
-    require_itself,
+    require_unambiguous_name,
 )
 
 
 class CallContext:
-    """Access of an action to the execution that calls it. An action with a parameter ``context`` gets it."""
+    """Object that an action receives as its parameter ``context``, to access the execution that calls the action."""
 
     def __init__(self, context: StepContext) -> None:
         self._context = context
         self.execution_id = context.execution_id
 
     def emit(self, name: str, data: Any = None) -> None:
-        """Record an event of the action, also from its thread. A repeated call records its events again."""
+        """Record an application event. Callable from the thread of the action. If the call is repeated, its events are
+        recorded again.
+        """
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -60,14 +62,17 @@ async def call(
     recorded: tuple[str, Mapping[str, Any]] | None = None,
     convert: Callable[[Any], Any] | None = None,
 ) -> Any:
-    """Call a function with arguments by name; return the recorded form of its result.
+    """Call a user's function as a recorded operation, with approval and retries; return the recorded form of its
+    result.
 
     Parameters
     ----------
+    arguments
+        Arguments by parameter name.
     key
-        Name of the call within the step. By default calls are numbered.
+        Name of the operation within the step. By default, operations are numbered.
     recorded
-        Kind and parameters that the log records, if they are not those of the function and its arguments.
+        Type and parameters of the operation in the log, if they differ from the function and its arguments.
     convert
         Converts the result to the form that the log stores.
 
@@ -79,6 +84,7 @@ async def call(
         The error of the last attempt; an `OperationError` if it comes from the log.
     """
     name = context.next_key() if key is None else key
+    # The action records its operations itself.
     if function.makes_calls:
         return await function.function(context, workspace_of(context, function), arguments, name)
     if function.approval:
@@ -88,22 +94,30 @@ async def call(
     compute = compute_for(context, function, arguments)
 
     workspace = workspace_of(context, function)
-    undone = function if isinstance(function, StepFunction) and function.rollback is not None else None
-    rollback_event = None if undone is None else functools.partial(_rollback_event, undone, arguments)
+    step_function = function if isinstance(function, StepFunction) and function.rollback is not None else None
+    rollback_event = None if step_function is None else functools.partial(_rollback_event, step_function, arguments)
     is_of_step = context.step.rollback is not None and context.step.type == "action"
-    by = BY_CALL if undone is not None else BY_STEP if is_of_step else None
+    rollback_owner = None
+    if step_function is not None:
+        rollback_owner = BY_CALL
+    elif is_of_step:
+        rollback_owner = BY_STEP
 
+    # A call with a time limit waits for a slot of its executor first, so that waiting does not use up the time.
     is_limited = function.timeout is not None or context.is_limited
 
     def attempt(failures: int) -> Awaitable[Any]:
-        invoked = functools.partial(invoke, context, function, arguments, name, compute, failures=failures)
-        if undone is not None:
-            invoked = functools.partial(_call_with_own_rollback, undone, invoked)
+        run_function = functools.partial(invoke, context, function, arguments, name, compute, failures=failures)
+        # Checked before each attempt, because a cell may define the rollback function again meanwhile.
+        if step_function is not None:
+            run_function = functools.partial(_call_with_own_rollback, step_function, run_function)
         slot = compute.slot(repeatable=function.is_repeatable, limited=is_limited)
+        if convert is not None or slot is not None:
+            run_function = functools.partial(call_in_slot, run_function, slot, convert)
         return context.operation(
             operation_type,
             parameters,
-            invoked if convert is None and slot is None else functools.partial(call_in_slot, invoked, slot, convert),
+            run_function,
             key=name,
             repeatable=function.is_repeatable,
             attempt=failures,
@@ -111,39 +125,45 @@ async def call(
             noted=rollback_event,
             slot=slot,
             workspace=workspace,
-            undone=by,
+            undone=rollback_owner,
         )
 
+    # A step with a retry policy is repeated as a whole, so its calls are not retried as well.
     policy = function.retry if context.step.retry is None else None
     return await context.retried(name, policy, attempt)
 
 
-async def _call_with_own_rollback(function: StepFunction, invoked: Callable[[], Awaitable[Any]]) -> Any:
-    """Make a call, unless another function has replaced its rollback."""
-    assert function.rollback is not None  # noqa: S101 - who asks has looked
-    require_itself(function.rollback)
-    return await invoked()
+async def _call_with_own_rollback(function: StepFunction, run_function: Callable[[], Awaitable[Any]]) -> Any:
+    """Call a function; raise an error first if the name of its rollback function now refers to another function."""
+    assert function.rollback is not None  # noqa: S101 - callers check this
+    require_unambiguous_name(function.rollback)
+    return await run_function()
 
 
 def _rollback_event(function: StepFunction, arguments: Mapping[str, Any], result: Any) -> catalog.RollbackAdded:
-    assert function.rollback is not None  # noqa: S101 - who asks has looked
+    assert function.rollback is not None  # noqa: S101 - callers check this
     parameters = storable(function.undoing(arguments, result), "parameters")
     return catalog.RollbackAdded(function.rollback.name, parameters, "step", place_of(function.rollback))
 
 
 def workspace_of(context: StepContext, function: UserFunction) -> str | None:
-    """Return the workspace in which a call works: that of the function, else of the step, else of the workflow.
+    """Return the name of the workspace in which a function works; None for a function that needs no workspace.
+
+    The workspace of the function takes precedence over that of the step, which takes precedence over that of the
+    workflow.
 
     Raises
     ------
     StepError
-        It works in one, and none is named.
+        The function works in a workspace, but none is configured.
     """
     return None if function.workspace is None else named_workspace(context, function.label, function.workspace)
 
 
 def named_workspace(context: StepContext, label: str, name: str = "") -> str:
-    """Return the name of a workspace, by default that of the step or workflow; raise `StepError` if none is set."""
+    """Return the name of a workspace, by default the workspace of the step or else of the workflow; raise `StepError`
+    if none is set.
+    """
     workspace = name or context.step.workspace or context.workflow.workspace
     if not workspace:
         raise StepError(f"{label} works in a workspace, and none is named: add Workspace to the workflow")
@@ -151,14 +171,16 @@ def named_workspace(context: StepContext, label: str, name: str = "") -> str:
 
 
 async def call_in_slot(
-    invoked: Callable[[], Awaitable[Any]], slot: Slot | None, convert: Callable[[Any], Any] | None = None
+    run_function: Callable[[], Awaitable[Any]], slot: Slot | None, convert: Callable[[Any], Any] | None = None
 ) -> Any:
-    """Make a call, and release its slot as soon as it has returned."""
+    """Run a function call, convert its result, and release its concurrency slot as soon as the function has
+    returned.
+    """
     try:
-        result = await invoked()
+        result = await run_function()
     finally:
         if slot is not None:
-            slot.release()  # whatever follows, such as a question, keeps no other call waiting
+            slot.release()  # a later question about this call must not delay other calls
     if convert is None:
         return result
     try:
@@ -169,7 +191,7 @@ async def call_in_slot(
 
 
 def _operation_of(function: UserFunction, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the recorded kind and parameters of a call."""
+    """Return the operation type and the parameters under which a function call is recorded."""
     if isinstance(function, StepFunction):
         return STEP_EXECUTION, {"step": function.name, "arguments": dict(arguments)}
     return ACTION_EXECUTION, {"action_name": function.name, "params": dict(arguments)}
@@ -178,7 +200,7 @@ def _operation_of(function: UserFunction, arguments: Mapping[str, Any]) -> tuple
 async def _approved(
     context: StepContext, function: UserFunction, arguments: Mapping[str, Any], key: str, operation: str | int
 ) -> Mapping[str, Any]:
-    """Return the arguments that a person approved."""
+    """Ask for approval of a function call; return the arguments that were approved."""
     shown = function.with_defaults(arguments) if isinstance(function, StepFunction) else dict(arguments)
     return await approved_parameters(
         context, function.kind, function.name, shown, description=function.description, key=key, operation=operation
@@ -186,16 +208,19 @@ async def _approved(
 
 
 def compute_for(context: StepContext, function: UserFunction, arguments: Mapping[str, Any]) -> Compute:
-    """Return the executor of a function: that of the step, else of the function, else of the environment.
+    """Return the executor that runs a function. The step's executor takes precedence over the function's, then the
+    environment's default.
 
     Raises
     ------
     StepError
-        It cannot run where it is to.
+        An async function has an executor, or the function needs an object of this process and its executor is another
+        process.
     """
     executor = context.step.executor or function.executor
     takes = function.takes
     is_here = function.workspace is not None
+    # Objects of this process, such as a workspace or a context, cannot be sent to another process.
     is_bound = function.stays_here or is_here or (takes.context and CONTEXT not in arguments)
     if executor is None:
         return THREADS if takes.is_async or is_bound else context.executors.default
@@ -211,7 +236,7 @@ def compute_for(context: StepContext, function: UserFunction, arguments: Mapping
 
 
 def _is_awaitable(result: object) -> bool:
-    """Return True if a function returned an awaitable.
+    """Return True if the result of a function is an awaitable.
 
     A result that cannot be inspected, such as a dead weak reference, is not awaited: the function has returned, and the
     recorder reports that the result cannot be stored.
@@ -231,9 +256,10 @@ async def invoke(
     *,
     failures: int | None = None,
 ) -> Any:
-    """Call the function itself without recording it: steps inside steps are ordinary calls.
+    """Call a user's function in its executor without recording an operation.
 
-    `failures` is the number of earlier failures of the call, if it differs from that of the step.
+    Steps that the function calls are ordinary function calls too. `failures` is the number of earlier failures of this
+    operation, if that number differs from the failures of the step.
     """
     values = opened(dict(arguments))
     takes = function.takes
@@ -245,6 +271,7 @@ async def invoke(
         args, kwargs = function.bound(values)
     except TypeError as error:
         raise StepError(f"{function.label} {error}") from error
+    # Without a current workflow context, `@step` functions that the function calls run as ordinary functions.
     token = CURRENT.set(None)
     try:
         if takes.is_async:

@@ -1,6 +1,7 @@
-"""Checks of agents before anything is recorded: unknown names, ambiguous names, and tools without a JSON schema.
+"""Checks of a definition before an execution starts: names of agents, tools and models, tool schemas, and code in the
+definition.
 
-Workflow functions name their agents at run time. Those agents are checked when the function asks them.
+A workflow function chooses its agents at run time, so these agents are checked when the function asks them.
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ OurTools: TypeAlias = Mapping[str, ToolFunction]
 
 
 def require_existing(kind: str, names: Iterable[str], existing: Iterable[str], agent: str) -> None:
-    """Raise `NotFoundError` unless all names that an agent uses exist."""
+    """Raise `NotFoundError` if an agent uses a name that does not exist. `kind` says what is named, for example
+    "tool".
+    """
     for name in names:
         if name not in existing:
             raise NotFoundError(kind, name, existing, f"{kind} not found: {name}, which agent {agent} names")
@@ -72,14 +75,14 @@ def require_existing(kind: str, names: Iterable[str], existing: Iterable[str], a
 def agents_of_steps(
     steps: Iterable[Step], find: Callable[[str | None], Agent | None], toolkit: AgentToolkit
 ) -> list[Agent]:
-    """Return the agents of prompt steps and all their subordinates, once each."""
+    """Return the agents of all prompt steps and, recursively, their subordinates. Each agent is returned once."""
     return agents_with_subordinates({step.agent for step in steps if step.type == "prompt"}, find, toolkit)
 
 
 def agents_with_subordinates(
     names: Iterable[N], find: Callable[[N], Agent | None], toolkit: AgentToolkit
 ) -> list[Agent]:
-    """Return the named agents and all their subordinates, once each."""
+    """Return the agents with the given names and, recursively, their subordinates. Each agent is returned once."""
     agents: dict[str, Agent] = {}
     remaining = [agent for agent in map(find, names) if agent is not None]
     while remaining:
@@ -93,22 +96,28 @@ def agents_with_subordinates(
 def check_declared(
     declared: Iterable[ToolDefinition], existing: Iterable[str], agents: Iterable[Agent], servers: Iterable[str]
 ) -> None:
-    """Raise `NotFoundError` if ``Tools`` configures an unknown tool: the entry would have no effect."""
+    """Raise `NotFoundError` if an entry of ``Tools`` in a definition configures a tool that does not exist."""
     names = {*existing, *OFFERED, *ABSENT, ASSIGN_WORK, *(tool.name for agent in agents for tool in agent.tools)}
     for entry in declared:
-        if entry.name not in names and not any(servers):  # of a server's tools we know when it was asked
+        if entry.name not in names and not any(servers):  # the tools of servers are not known yet
             missing = f"Tools of the definition says something of an unknown tool: {entry.name}"
             raise NotFoundError("tool", entry.name, names, missing)
 
 
 def check_agent(agent: Agent, toolkit: AgentToolkit, environment_tools: OurTools) -> None:
-    """Raise unless each name that an agent uses exists and is unambiguous. An agent of the legacy Dive dialect runs
-    without tools of services that divebook does not have.
+    """Check that all tools, servers and subordinates of an agent exist, that tool names are unique, and that tools have
+    JSON schemas.
+
+    In the legacy Dive dialect, tools of services that divebook does not have are skipped with a warning.
 
     Raises
     ------
-    NotFoundError, SetupError, DefinitionError
-        It is not, or a tool cannot be shown to a model.
+    NotFoundError
+        A name does not exist.
+    SetupError
+        Two tools have the same name, or ``ToolConfig`` names a tool that the agent does not use.
+    DefinitionError
+        A tool has no JSON schema, so that it cannot be described to a model.
     """
     definition = agent.definition
     for name in definition.tool_config:
@@ -124,7 +133,9 @@ def check_agent(agent: Agent, toolkit: AgentToolkit, environment_tools: OurTools
 
 
 def _check_names(agent: Agent, tools: Iterable[ToolFunction], environment_tools: OurTools) -> None:
-    """Raise if two tools have one name: a rule or an `approval` for one would apply to the other."""
+    """Raise `SetupError` if two tools of an agent have the same name: an approval rule for one tool would also apply to
+    the other.
+    """
     by_name: dict[str, ToolFunction] = {}
     for tool in tools:
         if tool.name in by_name:
@@ -134,6 +145,7 @@ def _check_names(agent: Agent, tools: Iterable[ToolFunction], environment_tools:
                 "with @tool(name=...)"
             )
         by_name[tool.name] = tool
+    # An agent that names a tool of the environment and brings another one of that name would be ambiguous.
     for tool in agent.tools:
         other = environment_tools.get(tool.name)
         if other is not None and not _is_same(tool.function, other.function):
@@ -144,11 +156,13 @@ def _check_names(agent: Agent, tools: Iterable[ToolFunction], environment_tools:
             )
 
 
-def _is_same(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
-    """Return True if two functions are the same, or one is the other after its cell has run again. Functions that a
-    call creates may differ.
+def _is_same(first: Callable[..., Any], second: Callable[..., Any]) -> bool:
+    """Return True if two functions are the same, or one is a newer definition of the other from running a cell again.
+
+    Functions that are defined inside another function are never considered the same, because each function call creates
+    a different one.
     """
-    return one == other or (_place(one) == _place(other) and "<locals>" not in _place(one))
+    return first == second or (_place(first) == _place(second) and "<locals>" not in _place(first))
 
 
 def _place(function: Callable[..., Any]) -> str:
@@ -157,10 +171,13 @@ def _place(function: Callable[..., Any]) -> str:
 
 
 def _check_signatures(agent: Agent, tools: Iterable[ToolFunction]) -> None:
-    """Raise unless each function of a user has a JSON schema. Functions of divebook and tools of servers have one."""
+    """Raise `DefinitionError` unless a JSON schema can be derived from each tool function of a user.
+
+    Functions of divebook and tools of servers already have a schema.
+    """
     for tool in tools:
         if tool.schema is None and not _place(tool.function).startswith("divebook."):
-            from divebook.agents.signatures import library_tool  # half a second; asked only for agents with tools
+            from divebook.agents.signatures import library_tool  # takes half a second: only for agents with tools
 
             try:
                 library_tool(tool, _never)
@@ -173,10 +190,12 @@ async def _never(*_: Any) -> Any:
 
 
 def check_model(model: Any, whose: str, store: EventStore) -> None:
-    """Raise `SetupError` if a model name refers to an unknown provider or run. `whose` is the beginning of the error.
+    """Raise `SetupError` if a model name contains an unknown provider or an unknown run. `whose` is the beginning of
+    the error message.
 
     A missing library or key is reported when the model is used: it can be fixed while the run waits.
     """
+    # Model objects and names without a provider need no check here.
     if not isinstance(model, str) or ":" not in model:
         return
     provider, _, name = model.partition(":")
@@ -186,8 +205,8 @@ def check_model(model: Any, whose: str, store: EventStore) -> None:
         except ExecutionNotFoundError as error:
             raise SetupError(f"{whose}: {model} names a run that is not there: {error}") from error
     elif provider not in DEFAULT_MODELS and not is_known_provider(provider):
-        close = nearest(provider, DEFAULT_MODELS)
-        advice = f"did you mean {close}:{name}?" if close else f"use one of pydantic-ai's, such as openai:{name}"
+        similar = nearest(provider, DEFAULT_MODELS)
+        advice = f"did you mean {similar}:{name}?" if similar else f"use one of pydantic-ai's, such as openai:{name}"
         raise SetupError(f"{whose}: no provider of models is called {provider!r}, as {model!r} says; {advice}")
 
 
@@ -206,7 +225,7 @@ MOST_STEPS = 200
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """Name that cannot exist when the code runs."""
+    """Use of a name in a definition's code that cannot exist when the code runs."""
 
     message: str
     key: str
@@ -215,12 +234,12 @@ class Mistake:
     """Regular expression for its spelling in the source."""
 
     def problem(self, place: Place) -> Problem:
-        """Return the mistake as a problem at a place."""
+        """Convert the mistake to a `Problem`. `place` is the position of the code in the definition."""
         return Problem(self.message, key=self.key, hint=self.hint, place=place)
 
 
 class Naming:
-    """Names that the code of a workflow may use."""
+    """Analysis of the names in the code of a workflow: which variables and inputs exist when a step runs."""
 
     def __init__(self, workflow: Workflow) -> None:
         self._steps = {step.name: step for step in workflow.steps}
@@ -232,7 +251,7 @@ class Naming:
         self._setters = self._all_setters()
 
     def _all_setters(self) -> dict[str, list[str]]:
-        """Return the steps that set each variable."""
+        """Return for each variable the names of the steps that set it."""
         setters: dict[str, list[str]] = {}
         for step in self._steps.values():
             stored = {step.store, step.each.as_ if step.each else None, *(policy.store for policy in step.catch)}
@@ -241,7 +260,7 @@ class Naming:
         return setters
 
     def mistakes(self, step: Step, code: CodeText, programs: Iterable[Program]) -> Iterator[Mistake]:
-        """Yield the names in a text of a step that cannot exist."""
+        """Check one piece of code of a step: yield a `Mistake` for each name that cannot exist when the code runs."""
         for program in programs:
             yield from self._unknown(step, code, program)
             needs = needs_of_script(program.text) if code.is_script else needs_of_expression(program)
@@ -273,6 +292,7 @@ class Naming:
         ) or f"{existing}; add it to Inputs"
 
     def _no_variable(self, name: str, step: Step, code: CodeText) -> tuple[str, str] | None:
+        # Some script sets variables whose names only running it shows, so any name may exist.
         if not self._is_known:
             return None
         setters = self._setters.get(name, ())
@@ -290,33 +310,38 @@ class Naming:
         return f"state.{name} is not there yet: step {setters[0]!r} sets it, after {step.name!r}", "move the step up"
 
     def _may_precede(self, setter: str, step: Step, code: CodeText, name: str) -> bool:
-        """Return True if the variable that a step sets can exist when a text of another step, or of the same one, is
-        evaluated.
+        """Return True if the step `setter` can set the variable `name` before the code of `step` is evaluated. Both may
+        be the same step.
         """
         if setter == step.name:
             is_of_all = code.is_of_item and step.each is not None and step.each.as_ != name  # its items have not ended
             is_there = not is_of_all and (code.is_after or step.each is not None)
             return is_there or step.name in reachable_from(self._steps, step.name)
+        # An earlier step may run first. For large workflows, assume so without a search.
         if self._order[setter] < self._order[step.name] or len(self._steps) > MOST_STEPS:
             return True
+        # If every path to the setter leads through this step, the setter cannot have run before its first visit.
         without = {name: value for name, value in self._steps.items() if name != step.name}
         is_behind = self._start == step.name or setter not in reachable_from(without, self._start)
         return not is_behind or step.name in reachable_from(self._steps, setter)
 
 
 def _set_by(step: Step) -> frozenset[str] | None:
-    """Return the variables that the code of a step sets besides its result; None if only running it shows them."""
+    """Return the variables that the script of a step sets, besides the step's result; None if the variables cannot be
+    determined without running the code.
+    """
     if step.type in (FUNCTION, STAGE):
         return None
     try:
         return set_by_script(step.script) if step.type == "script" and step.script else frozenset()
-    except ScriptSyntaxError:  # said where it stands
+    except ScriptSyntaxError:  # reported by the check of the script itself
         return None
 
 
 def syntax_problems(definitions: Definitions) -> list[Problem]:
-    """Return the problems of all texts, sorted by position. Definitions in the dialect ``dive`` report them at run
-    time.
+    """Return the problems in all scripts, expressions and templates of the definitions, sorted by line and column.
+
+    Workflows in the dialect ``dive`` are not checked here: they report problems at run time.
     """
     problems = [
         problem.below("Workflows", index)
@@ -330,14 +355,18 @@ def syntax_problems(definitions: Definitions) -> list[Problem]:
 
 
 def _schedule(definitions: Definitions, index: int) -> Iterator[Problem]:
-    """Yield the problems in the inputs of a schedule. Their code has the name ``schedule``."""
+    """Yield the problems in the templates of a schedule's inputs. These templates may use the name ``schedule``
+    only.
+    """
     schedule = definitions.schedules[index]
     for code in filled_texts(("Inputs",), schedule.inputs):
         yield from _mistakes(definitions, code, ("Schedules", index), f"schedule {schedule.name!r}", "schedule")
 
 
 def _pipeline(definitions: Definitions, index: int) -> Iterator[Problem]:
-    """Yield the problems in the prompts of a pipeline. Their code has the name ``envelope``."""
+    """Yield the problems in the prompt templates of a pipeline and its stages. These templates may use the name
+    ``envelope`` only.
+    """
     pipeline = definitions.pipelines[index]
     place = ("Pipelines", index)
     for key, text in pipeline.prompts.items():
@@ -350,9 +379,13 @@ def _pipeline(definitions: Definitions, index: int) -> Iterator[Problem]:
         yield from _mistakes(definitions, code, place, f"stage {stage.name!r}", "envelope")
 
 
-def _mistakes(definitions: Definitions, code: CodeText, above: Place, owner: str, name: str) -> Iterator[Problem]:
-    """Yield the problems in a text whose code has a single name."""
-    place = (*above, *code.place)
+def _mistakes(
+    definitions: Definitions, code: CodeText, parent_place: Place, owner: str, name: str
+) -> Iterator[Problem]:
+    """Yield the problems in code that may use a single name, `name`. `owner` describes the part of the definition for
+    people.
+    """
+    place = (*parent_place, *code.place)
     hint = None
     try:
         for program in code.check(code.text):
@@ -364,8 +397,8 @@ def _mistakes(definitions: Definitions, code: CodeText, above: Place, owner: str
 
 
 def workflow_problems(workflow: Workflow) -> Iterator[Problem]:
-    """Yield the problems of one workflow. Places are relative to it."""
-    naming = Naming(workflow)
+    """Yield the problems in the code of one workflow. Their places are relative to the workflow."""
+    names = Naming(workflow)
     for index, step in enumerate(workflow.steps):
         for code in code_texts(step):
             place = ("Steps", index, *code.place)
@@ -375,5 +408,5 @@ def workflow_problems(workflow: Workflow) -> Iterator[Problem]:
                 message = f"{code.key} of step {step.name!r}: {error}"
                 yield workflow.written.located(Problem(message, key=code.key, place=place))
                 continue
-            for mistake in naming.mistakes(step, code, programs):
+            for mistake in names.mistakes(step, code, programs):
                 yield workflow.written.located(mistake.problem(place), mistake.pattern)

@@ -1,10 +1,10 @@
-"""Conversations over several runs: each turn of a thread begins with the messages of the earlier turns.
+"""Conversations over several runs ("threads"): each turn of an agent begins with the messages of the earlier turns.
 
-A thread is a durable log. At its end a turn writes one entry, which names the entry that it followed. If two entries
-follow the same one, the first continues the thread, and the second starts a branch, named ``ID~2``. Example: turns A
-and B both begin after entry 1 and write entries 2 (A) and 3 (B). The thread ``ID`` has the turns 1, A; the branch
-``ID~2`` has 1, B. No turn sees messages that it did not begin with, and no turn is lost, whatever processes wrote them
-(test_two_turns_at_the_same_place_become_branches).
+A thread is stored as a durable log. When a turn ends, it appends one entry, which names the entry that it followed. If
+two entries follow the same entry, the first one continues the thread, and the second one starts a branch, named
+``ID~2``. Example: turns A and B both begin after entry 1 and write entries 2 (A) and 3 (B). The thread ``ID`` then has
+the turns 1 and A; the branch ``ID~2`` has 1 and B. No turn is lost, and none gets messages that it did not begin with,
+even if several processes write at once (test_two_turns_at_the_same_place_become_branches).
 """
 
 from __future__ import annotations
@@ -46,16 +46,15 @@ BOOK_WORKFLOW = Workflow("book", [Step("open", type="wait", signal="close")])
 
 
 class DurableLog:
-    """Durable logs of one store. Each is created by its first entry.
+    """Append-only lists of facts that outlast a run, stored as executions of one event store. The first entry creates a
+    list.
 
-    From the engine's loop, a remote store is called in a thread: `StoreCalls.work`.
+    Calls from the engine's event loop to a remote store run in a thread (`StoreCalls.work`).
 
     Parameters
     ----------
     begin
-        Starts the execution of a log by its start key, unless it exists; returns its id.
-
-    From the engine's loop a store that is far away is asked in a thread: `StoreCalls.work`.
+        Starts the execution that holds a log, unless it exists; gets its start key and returns its id.
     """
 
     def __init__(self, store: EventStore, begin: Callable[[str], str], clock: Clock) -> None:
@@ -67,43 +66,49 @@ class DurableLog:
         """Ids of logs that were started and are not in the store yet, by start key."""
 
     def entries(self, name: str) -> list[Entry]:
-        """Return the entries of a log, oldest first; an empty list if the log does not exist."""
-        book = self._found(name)
-        return [] if book is None else [_entry(message) for message in self._store.inbox(book)]
+        """Return the entries of the log called `name`, oldest first; an empty list if the log does not exist."""
+        execution_id = self._execution_id(name)
+        return [] if execution_id is None else [_entry(message) for message in self._store.inbox(execution_id)]
 
     def names(self, beginning: str) -> list[str]:
-        """Return the names of the logs whose start keys begin with a prefix, without the prefix."""
+        """Return the names of the durable logs that begin with a prefix. The returned names do not contain the
+        prefix.
+        """
         keys = (record.key or "" for record in self._store.records(origin=BOOK))
         return [key.removeprefix(beginning) for key in keys if key.startswith(beginning)]
 
     def write(self, name: str, key: str, value: Any, by: str) -> None:
-        """Append an entry, unless the log has one with that key.
+        """Append an entry to the log called `name`, unless the log already has an entry with this key.
 
         Raises
         ------
         StoreBusyError
-            The store is busy, so that the log does not exist yet. Try again, as `on_loop` does
+            The store is busy, so that the execution of the log does not exist yet. Try again, as `on_loop` does
             (test_a_book_that_a_busy_store_holds_up_is_waited_for).
         """
-        book = self._found(name) or self._starting.get(name)
-        if book is None:
-            book = self._starting[name] = self._begin(name)
+        # A log that this process has just started may not be visible in the store yet.
+        execution_id = self._execution_id(name) or self._starting.get(name)
+        if execution_id is None:
+            execution_id = self._starting[name] = self._begin(name)
         try:
-            self._store.post(Message(book, SIGNAL, key, signal_payload(ENTRY, value), by, self._clock.now()))
+            self._store.post(Message(execution_id, SIGNAL, key, signal_payload(ENTRY, value), by, self._clock.now()))
         except ExecutionNotFoundError as error:
             raise StoreBusyError(f"the book {name!r} is not in the store yet; try again") from error
         self._starting.pop(name, None)
 
     async def on_loop(self, work: Callable[[], T]) -> T:
-        """Run reads and writes from the engine's loop; return their result. They may run several times."""
+        """Run a function that reads or writes durable logs, from the engine's event loop; return its result.
+
+        While the store is busy, `work` is run again, so it must be repeatable.
+        """
         return await self._calls.work(work)
 
-    def _found(self, name: str) -> str | None:
+    def _execution_id(self, name: str) -> str | None:
         return next((record.execution_id for record in self._store.records(key=name, limit=1)), None)
 
 
 class Entry(NamedTuple):
-    """Entry of a durable log."""
+    """Entry of a durable log: number, key, value and author."""
 
     number: int
     """Number that grows from entry to entry."""
@@ -138,7 +143,7 @@ _BRANCH = "~"
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """Conversation over several runs. Its content is read from the store at each access.
+    """Conversation over several runs. Its turns and messages are read from the store at each access.
 
     Examples
     --------
@@ -155,26 +160,28 @@ class Thread:
 
     @property
     def turns(self) -> list[ThreadTurn]:
-        """Turns, oldest first."""
+        """Turns of the conversation, oldest first."""
         return [ThreadTurn(key, opened(chunk), by) for key, chunk, by in self._threads.line(self.id).turns]
 
     @property
     def messages(self) -> list[CallMessage]:
-        """Messages of all turns, in the form for display."""
+        """Messages of all turns, oldest first, in the form for display."""
         return [message for turn in self.turns for message in turn.said]
 
     @property
     def branches(self) -> list[str]:
-        """Ids of the thread and its branches, oldest first."""
+        """Ids of the conversation and of its branches, oldest first."""
         return [*self._threads.lines(self.id)]
 
     def branch(self, at: int, id: str | None = None) -> Thread:
-        """Return a new thread that continues after the first `at` turns of this one. This thread stays unchanged.
+        """Create a thread that continues after the first `at` turns of this thread; return the new thread. This thread
+        stays unchanged.
 
         Parameters
         ----------
         id
-            By default ``ID@AT``, the same whenever that is asked for. That of another thread is refused.
+            Id of the new thread. By default ``ID@AT``, so that the same branch always gets the same id. The id of
+            another thread is an error.
         """
         turns = self._threads.line(self.id).turns
         if not 0 <= at <= len(turns):
@@ -182,8 +189,9 @@ class Thread:
         name = id or f"{self.id.replace(_BRANCH, '-')}@{at}"
         chunks = [chunk for _, chunk, _ in turns[:at]]
         key = f"{self.id}@{at}"
-        there = self._threads.lines(name).get(name)
-        if there is None or (there.keys and key not in there.keys):
+        # The same branch may be created twice: its entry has the same key. Any other content is a different thread.
+        existing = self._threads.lines(name).get(name)
+        if existing is None or (existing.keys and key not in existing.keys):
             raise SetupError(
                 f"what goes on after turn {at} of thread {self.id} cannot be called {name!r}, which is another thread: "
                 "give it an id that none has, or none at all"
@@ -192,9 +200,9 @@ class Thread:
         return Thread(name, self._threads, self._by)
 
     def trim(self, keep: int) -> Thread:
-        """Limit the history of later turns to the latest `keep` turns; return the thread.
+        """Limit the messages that later turns begin with to those of the latest `keep` turns; return this thread.
 
-        Earlier messages remain in the logs of their runs.
+        The earlier messages remain in the logs of their runs.
         """
         if keep < 0:
             raise SetupError(f"a thread keeps 0 turns or more, not {keep!r}")
@@ -204,18 +212,18 @@ class Thread:
 
 
 class ConversationStore:
-    """Conversations of one store."""
+    """Access to the conversations that are stored in one event store."""
 
     def __init__(self, log: DurableLog) -> None:
         self._log = log
 
     def lines(self, thread: str) -> dict[str, ThreadLine]:
-        """Return a thread with all its branches, by id. `thread` may be the id of a branch."""
+        """Return the state of a thread and of each of its branches, by id. `thread` may be the id of a branch."""
         name = _book_of(thread)
         return lines_of(name, self._log.entries(NAMED + name))
 
     def line(self, thread: str) -> ThreadLine:
-        """Return a thread or a branch; raise `NotFoundError` for an unknown branch."""
+        """Return the state of a thread or branch; raise `NotFoundError` for an unknown branch."""
         lines = self.lines(thread)
         if thread not in lines:
             raise NotFoundError("thread", thread, lines, f"thread not found: {thread}")
@@ -223,17 +231,19 @@ class ConversationStore:
 
     @property
     def ids(self) -> list[str]:
-        """Ids of all threads, without branches."""
+        """Ids of all threads. Branches are not listed."""
         return self._log.names(NAMED)
 
     async def begin(self, thread: str) -> dict[str, Any]:
-        """Return the position at which a turn begins and the earlier messages, if any. Call on the engine's loop."""
+        """Return where a new turn begins: thread id, key of the latest entry, and earlier messages. Call on the
+        engine's event loop.
+        """
         line = await self._log.on_loop(lambda: self.line(thread))
         return {"id": thread, "at": line.head, "history": [chunk for _, chunk, _ in line.turns]}
 
     async def append(self, thread: Mapping[str, Any], key: str, chunk: Any, by: str) -> str:
-        """Append the messages of a turn, once; return the id of the thread or branch that contains it. Call on the
-        engine's loop.
+        """Append the messages of a turn, unless they are stored already; return the id of the thread or branch that
+        contains the turn. Call on the engine's event loop.
         """
         name = thread["id"]
 
@@ -245,12 +255,12 @@ class ConversationStore:
         return next((line_id for line_id, line in lines.items() if key in line.keys), name)
 
     def write(self, thread: str, key: str, value: Mapping[str, Any], by: str) -> None:
-        """Append an entry of any kind."""
+        """Append an entry to the durable log of a thread: the messages of a turn, a branch, or a trim."""
         self._log.write(NAMED + _book_of(thread), key, value, by)
 
 
 class ThreadTurn(NamedTuple):
-    """One turn of a thread, or an entry in place of turns."""
+    """One turn of a thread, or the messages that `Thread.branch` copied from another thread."""
 
     key: str
     """Key of its entry. For a turn of an agent it names execution and place."""
@@ -259,17 +269,17 @@ class ThreadTurn(NamedTuple):
     by: str
 
     def __repr__(self) -> str:
-        """Return a single line: the messages may fill pages."""
+        """Return one line with the number of messages: the messages themselves may fill pages."""
         return f"<turn {self.key}: {plural(len(self.messages), 'message')}>"
 
     @property
     def said(self) -> list[CallMessage]:
-        """Messages in the form for display."""
+        """Messages of the turn in the form for display."""
         return people_messages(self.messages)
 
 
 class ThreadLine(NamedTuple):
-    """Current state of a thread or a branch."""
+    """State of a thread or of one of its branches: its turns and its latest entry."""
 
     turns: tuple[tuple[str, Any, str], ...] = ()
     """For each turn the key of its entry, its messages in stored form, and its author."""
@@ -278,7 +288,7 @@ class ThreadLine(NamedTuple):
     keys: frozenset[str] = frozenset()
 
     def with_entry(self, entry: Entry) -> ThreadLine:
-        """Return the state after one more entry."""
+        """Return a new state with one more entry of the durable log applied."""
         turns = (*self.turns, *((entry.key, chunk, entry.by) for chunk in entry.value.get(CHUNKS, ())))
         keep = entry.value.get(KEEP)
         remaining = turns if keep is None else turns[max(0, len(turns) - keep) :]
@@ -286,29 +296,33 @@ class ThreadLine(NamedTuple):
 
 
 def lines_of(name: str, entries: Sequence[Entry]) -> dict[str, ThreadLine]:
-    """Return the state of a thread and its branches, by id. The order of the entries determines it, so all readers
-    agree.
+    """Compute the state of a thread and of each of its branches from the entries of its durable log; return the states
+    by id.
 
-    The entries form a tree: each names the entry that it follows. At each node the entry with the lowest number
-    continues the line, and every other one starts a branch. Branches are numbered by the entry that started them.
+    Only the order of the entries determines the result, so all processes compute the same.
+
+    The entries form a tree: each entry names the entry that it follows. Of several entries that follow the same entry,
+    the entry with the lowest number continues the thread or branch, and each other entry starts a new branch. Branches
+    are numbered in the order of the entries that started them.
     """
-    after: dict[str | None, list[Entry]] = {}
+    followers: dict[str | None, list[Entry]] = {}
     for entry in entries:
-        after.setdefault(entry.value.get(AFTER), []).append(entry)
+        followers.setdefault(entry.value.get(AFTER), []).append(entry)
     open_lines: list[tuple[int, ThreadLine]] = [(0, ThreadLine())]
     lines: list[tuple[int, ThreadLine]] = []
     while open_lines:
         number, line = open_lines.pop()
-        while following := after.get(line.head):
-            open_lines += [(entry.number, line.with_entry(entry)) for entry in following[1:]]
-            line = line.with_entry(following[0])
+        while next_entries := followers.get(line.head):
+            open_lines += [(entry.number, line.with_entry(entry)) for entry in next_entries[1:]]
+            line = line.with_entry(next_entries[0])
         lines.append((number, line))
-    names = (name if place == 1 else f"{name}{_BRANCH}{place}" for place in range(1, len(lines) + 1))
-    return dict(zip(names, (line for _, line in sorted(lines, key=lambda one: one[0])), strict=True))
+    lines.sort(key=lambda numbered: numbered[0])
+    names = [name, *(f"{name}{_BRANCH}{number}" for number in range(2, len(lines) + 1))]
+    return dict(zip(names, (line for _, line in lines), strict=True))
 
 
 def _book_of(thread: str) -> str:
-    """Return the id of a thread without the branch number."""
+    """Return the id of a thread, given its id or the id of one of its branches (``ID~2``)."""
     if not thread.strip():
         raise SetupError(f"the id of a thread cannot be {thread!r}; write a word, such as support-17")
     name, mark, number = thread.rpartition(_BRANCH)

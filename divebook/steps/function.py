@@ -1,4 +1,4 @@
-"""Function steps: run a workflow function whose calls are answered from the log if the log has them."""
+"""Function steps: run a Python workflow function. Calls that the log already has are answered from the log."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ ADVICE = (
 
 
 class CallTasks:
-    """Counter of the running calls of a workflow function. The function is parked only if all its tasks wait.
+    """Asyncio tasks of a workflow function, and the number of its running calls.
 
-    As a context manager it surrounds one call.
+    The function is parked only if all its tasks wait. As a context manager, the object counts one call.
     """
 
     def __init__(self, strands: ConcurrentCalls) -> None:
@@ -72,12 +72,14 @@ class CallTasks:
         self._gathered: set[asyncio.Task[object] | None] = set()
         """Tasks of `ctx.gather`, which are counted already."""
         self._created: set[asyncio.Task[object]] = set()
-        self._under_way = CallCounter(strands)
+        self._running_calls = CallCounter(strands)
         self._has_ended = False
         """True once the function has returned or raised."""
 
     def require_place(self, what: str, name: str = "") -> None:
-        """Raise `StepError` unless a call of the current task has a deterministic place."""
+        """Raise `StepError` if the order of calls from the current asyncio task is not deterministic, because the
+        function created the task itself.
+        """
         try:
             has_place = asyncio.current_task() in self._ordered_tasks
         except RuntimeError:  # there is no loop on this thread
@@ -87,7 +89,7 @@ class CallTasks:
 
     @contextmanager
     def gathering(self) -> Iterator[None]:
-        """Register the current task as one of `ctx.gather` inside the block."""
+        """Register the current asyncio task as a branch of `ctx.gather` for the duration of the block."""
         task = asyncio.current_task()
         self._ordered_tasks.add(task)
         self._gathered.add(task)
@@ -98,11 +100,11 @@ class CallTasks:
             self._gathered.discard(task)
 
     def _present(self) -> asyncio.Task[object] | None:
-        return asyncio.current_task(self._loop)  # to name the loop takes a third of the time
+        return asyncio.current_task(self._loop)  # three times as fast as finding the running loop
 
     async def let_others_start(self) -> None:
-        """Yield to the tasks that were created together with the current one, so that they start before a call
-        waits.
+        """Yield to the other tasks that the function has just created, so that they start before the current task's
+        call begins to wait.
         """
         task = self._present()
         assert task is not None  # noqa: S101 - a coroutine runs in a task
@@ -110,23 +112,25 @@ class CallTasks:
         await asyncio.sleep(0)
 
     def __enter__(self) -> bool:
-        """Return True if the function created the current task itself."""
-        if self._has_ended:  # a task that was made and had not begun yet
+        """Count a call. Return True if the function created the current asyncio task itself."""
+        if self._has_ended:  # the current task was created, but started after the end
             raise asyncio.CancelledError("the workflow function has ended")
         task = self._present()
         if task not in self._gathered:
-            self._under_way.begin()
+            self._running_calls.begin()
         is_created_task = task not in self._ordered_tasks
-        if is_created_task:  # the function may be doing anything meanwhile
+        if is_created_task:  # the function's other tasks may run on meanwhile
             self._strands.forbid_parking()
         return is_created_task
 
     def __exit__(self, *_: object) -> None:
         if self._present() not in self._gathered:
-            self._under_way.end()
+            self._running_calls.end()
 
     async def stop(self) -> None:
-        """Cancel the tasks that the function created and did not await. They make no further calls."""
+        """Cancel the tasks that the function created and did not await, and wait for their end. They can make no
+        further calls.
+        """
         self._has_ended = True
         running = [task for task in self._created if not task.done()]
         for task in running:
@@ -140,8 +144,8 @@ CallInWorkspace = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
 
 
 class WorkspaceOfContext:
-    """Workspace as a workflow function sees it: files, a shell, and the transfer of changes. Each use is a recorded
-    call.
+    """Workspace for use in a workflow function: files, a shell, and copying of changes. Each method call is a recorded
+    operation.
 
     Examples
     --------
@@ -161,7 +165,7 @@ class WorkspaceOfContext:
         self,
         command: str,
         *,
-        timeout: float | None = None,  # noqa: ASYNC109 - it is of the command
+        timeout: float | None = None,  # noqa: ASYNC109 - time limit of the command
         cwd: str | None = None,
         check: bool = True,
     ) -> ShellResult:
@@ -205,7 +209,8 @@ class WorkspaceOfContext:
         await self._call("Workspace.Delete", {"Path": path})
 
     async def apply(self, paths: Sequence[str] | None = None, *, ask: bool = True) -> Mapping[str, Sequence[str]]:
-        """Copy changed files into the folder that the workspace is a copy of. A person chooses among them.
+        """Copy changed files from the workspace to the folder that the workspace was copied from. A person chooses the
+        files.
 
         The files are written as they were shown, even if the workspace has changed since. The result has the paths that
         were ``written``, were ``there`` already, and were ``left`` unchanged. Hidden files and version-control metadata
@@ -246,13 +251,15 @@ def _is_not_started(call: Coroutine[Any, Any, Any]) -> bool:
 
 
 def _remembered_call(method: F) -> F:
-    """Wrap a method of the context so that an error can name its calls without `await`."""
+    """Wrap a method of `WorkflowContext` so that a missing ``await`` is detected: the method's coroutines are
+    remembered.
+    """
 
     @functools.wraps(method)
-    def called(context: WorkflowContext, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
+    def wrapper(context: WorkflowContext, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
         return context._remember(f"ctx.{method.__name__}()", method(context, *args, **kwargs))  # noqa: SLF001
 
-    return cast("F", called)
+    return cast("F", wrapper)
 
 
 AskAgent = Callable[[StepContext, str, AgentTask], Awaitable[Answer]]
@@ -261,7 +268,7 @@ AskAgent = Callable[[StepContext, str, AgentTask], Awaitable[Answer]]
 
 @dataclass(frozen=True, slots=True)
 class AgentOfContext:
-    """Agent as a workflow function sees it."""
+    """Handle of an agent for use in a workflow function; `WorkflowContext.agent` returns it."""
 
     name: str
     _ask: Callable[[str, str, Any, Any, str | None], Coroutine[Any, Any, Any]]
@@ -269,7 +276,7 @@ class AgentOfContext:
     def run(
         self, prompt: str, *, output: Any = None, deps: Any = None, thread: str | None = None
     ) -> Coroutine[Any, Any, Any]:
-        """Ask the agent; return an awaitable answer. Each model request is recorded and counts in the bounds.
+        """Ask the agent; return an awaitable of the answer. Each model request is recorded and counts in the bounds.
 
         Parameters
         ----------
@@ -292,11 +299,11 @@ class AgentOfContext:
 
 
 class WorkflowContext:
-    """First parameter of a workflow function: its access to time, randomness, people, agents and other workflows.
+    """First parameter of a workflow function: access to time, randomness, people, agents and other workflows.
 
     Each call is made once and then answered from the log, so that the function has the same results whenever it runs
-    again. Calls get their places in the order in which they are made, not in which they end. Clocks and races of
-    asyncio are refused in the function's code (`divebook.runtime.waiting`); recorded calls may use them.
+    again. The key of a call in the log is assigned when the call is made, not when it ends. Clocks and races of asyncio
+    are refused in the function's code (`divebook.runtime.waiting`); recorded calls may use them.
     """
 
     def __init__(
@@ -308,7 +315,8 @@ class WorkflowContext:
         self._begin_successor = begin_successor
         self._calls: dict[str, int] = {}
         self._remembered_calls: list[tuple[str, Coroutine[Any, Any, Any]]] = []
-        self._failing: set[str] = set()  # gatherings that fail once it is known what is to be undone
+        self._failing: set[str] = set()
+        """Keys of `gather` calls that will fail. They wait for calls with an unknown outcome, for the rollback."""
         self.tasks = CallTasks(context.strands())
 
     @property
@@ -336,7 +344,8 @@ class WorkflowContext:
 
     @_remembered_call
     async def version(self, change_id: str, min_version: int, max_version: int) -> int:
-        """Return the version of a part of the function that this execution follows, so that the function may change.
+        """Return which version of a changed part of the function this execution follows, so that running executions
+        survive a change of the code.
 
         A new execution gets `max_version` and keeps it. An execution that had passed this place before the call was
         added gets `min_version`.
@@ -355,26 +364,26 @@ class WorkflowContext:
         """
         checked(catalog.VersionDecision(change_id, max_version, min_version, max_version))
         key = f"version-{change_id}"
-        passed = self._context.record_of(key) is None and self._context.has_history_ahead()
+        is_past = self._context.record_of(key) is None and self._context.has_history_ahead()
 
         async def decide() -> int:
-            return min_version if passed else max_version
+            return min_version if is_past else max_version
 
         def decision_event(version: int) -> catalog.Payload:
             return catalog.VersionDecision(change_id, version, min_version, max_version)
 
         parameters = {"change_id": change_id}
-        decided = int(
+        chosen_version = int(
             await self._context.operation(
                 VERSION_DECISION, parameters, decide, key=key, repeatable=True, noted=decision_event
             )
         )
-        if not min_version <= decided <= max_version:
+        if not min_version <= chosen_version <= max_version:
             raise StepError(
-                f"this execution follows version {decided} of {change_id!r}, and the function supports "
+                f"this execution follows version {chosen_version} of {change_id!r}, and the function supports "
                 f"{min_version} to {max_version}; run it with the function it was started with"
             )
-        return decided
+        return chosen_version
 
     @_remembered_call
     async def interrupt(
@@ -412,7 +421,7 @@ class WorkflowContext:
         """
         self.tasks.require_place("a question")
         with self.tasks:
-            answered = await self._context.interrupt(
+            answered_question = await self._context.interrupt(
                 kind,
                 question,
                 message=message,
@@ -421,27 +430,30 @@ class WorkflowContext:
                 expires_in=expires_in,
                 default=default,
             )
-        return dict(opened(answered.response or {}))
+        return dict(opened(answered_question.response or {}))
 
     @_remembered_call
     async def ask(self, question: str, answer: Any = None, **options: Any) -> Any:
-        """Ask for a clarification; return the text, or an instance of the type `answer`. Options as in `interrupt`."""
+        """Ask a person for a clarification. Return the answer as text, or as an instance of the type `answer`. For
+        `options` see `interrupt`.
+        """
         response = await self.interrupt("clarification", question, answer=answer, **options)
         return response.get("text") if answer is None else instance_of(answer, response.get("data"))
 
     @_remembered_call
     async def confirm(self, question: str, **options: Any) -> bool:
-        """Ask whether to do something; return True only after an approval. Options as in `interrupt`."""
+        """Ask a person whether to do something; return True only after an approval. For `options` see `interrupt`."""
         return (await self.interrupt("confirmation", question, **options)).get("approved") is True
 
     @_remembered_call
     async def wait_signal(self, name: str, within: float | None = None) -> Any:
-        """Wait for a signal and return its payload. Each signal is received once, in order of arrival.
+        """Wait for a signal and return its payload. Signals with the same name are received in order of arrival, each
+        signal once.
 
         Raises
         ------
         OperationError
-            None came within so many seconds.
+            No signal arrived within `within` seconds.
         """
         self.tasks.require_place("ctx.wait_signal()")
         within = None if within is None else seconds_of(within, "within of ctx.wait_signal()")
@@ -450,7 +462,7 @@ class WorkflowContext:
 
     @_remembered_call
     async def gather(self, *calls: Awaitable[Any], return_exceptions: bool = False) -> list[Any]:
-        """Await several calls concurrently; return their results in order.
+        """Await several calls concurrently; return their results in the order of the arguments.
 
         The first failure cancels the other calls and is raised. With `return_exceptions`, errors are items of the
         result instead. A call that waits for an answer does not delay the others. Calls with a rollback end before the
@@ -458,22 +470,25 @@ class WorkflowContext:
         """
         self.tasks.require_place("ctx.gather()")
         results: list[Any] = [None] * len(calls)
-        suspended: list[Suspended] = []
-        failed: list[Exception] = []
+        suspensions: list[Suspended] = []
+        errors: list[Exception] = []
         gathering = self._next_key("gather")
 
-        async def keep(strand: Callable[[], AbstractContextManager[None]], index: int, call: Awaitable[Any]) -> None:
+        async def store_result(
+            strand: Callable[[], AbstractContextManager[None]], index: int, call: Awaitable[Any]
+        ) -> None:
             STRAND.set(f"{gathering}.{index}-")
             with strand(), self.tasks.gathering():
                 try:
                     results[index] = await call
-                except Suspended as stopped:
-                    suspended.append(stopped)
+                except Suspended as suspension:
+                    suspensions.append(suspension)
                 except Exception as error:
                     if not return_exceptions or isinstance(error, THROUGH):
+                        # If the outcome of a call with a rollback is unknown, the failure waits until that is settled.
                         if not self._context.has_unknown():
                             raise
-                        failed.append(error)
+                        errors.append(error)
                         self._failing.add(gathering)
                     results[index] = error
 
@@ -481,24 +496,24 @@ class WorkflowContext:
         with self.tasks, self._context.strands().side_by_side(len(calls)) as strand:
             async with group.running():
                 for index, call in enumerate(calls):
-                    group.start(keep(strand, index, call))
-        if failed and not self._context.has_unknown():
-            raise failed[0]
-        if suspended:
-            raise suspended[0]
+                    group.start(store_result(strand, index, call))
+        if errors and not self._context.has_unknown():
+            raise errors[0]
+        if suspensions:
+            raise suspensions[0]
         return results
 
     @_remembered_call
     async def run(self, workflow: str, inputs: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Run another workflow of the environment as a child execution; return its outputs.
 
-        The child is started once. While it waits for an answer, this execution waits too. Its consumption also counts
-        in the bounds of this execution.
+        The child is started once. While the child waits for an answer, this execution waits too. The child's
+        consumption also counts in the bounds of this execution.
 
         Raises
         ------
         OperationError
-            It did not complete.
+            The child did not complete.
         """
         stored_inputs = self._context.storable(dict(inputs or {}), "inputs")
         self.tasks.require_place("ctx.run()")
@@ -510,7 +525,7 @@ class WorkflowContext:
     async def continue_as_new(
         self, inputs: Mapping[str, Any] | None = None, *, reason: str = "manual_request"
     ) -> NoReturn:
-        """End this execution and continue as a new one of the same workflow, with a new and short log.
+        """End this execution and start a successor: a new execution of the same workflow with an empty log.
 
         For workflows that run for ever: a log is read and folded whenever its execution is resumed.
 
@@ -538,7 +553,9 @@ class WorkflowContext:
         await self._context.go_on_as_new(stored_inputs, reason, self._begin_successor)
 
     def agent(self, name: str) -> AgentOfContext:
-        """Return an agent of the environment: ``await ctx.agent("critic").run("Is this good? ...")`` asks it."""
+        """Return an agent of the environment. Ask the agent with ``await ctx.agent("critic").run("Is this good?
+        ...")``.
+        """
 
         def ask(*arguments: Any) -> Coroutine[Any, Any, Any]:
             return self._remember("ctx.agent().run()", self._ask(*arguments))
@@ -554,12 +571,14 @@ class WorkflowContext:
         return opened(answer.value)
 
     def workspace(self, name: str | None = None) -> WorkspaceOfContext:
-        """Return a workspace, by default that of the workflow: ``await ctx.workspace().shell("pytest -q")``.
+        """Return a workspace by name, by default the workspace of the workflow.
+
+        Example: ``await ctx.workspace().shell("pytest -q")``.
 
         Raises
         ------
         StepError
-            None is named.
+            `name` is None, and the workflow has no workspace.
         """
         workspace = named_workspace(self._context, "ctx.workspace()", name or "")
         return WorkspaceOfContext(workspace, functools.partial(self._work, workspace))
@@ -567,42 +586,40 @@ class WorkflowContext:
     async def _work(self, workspace: str, name: str, parameters: Mapping[str, Any]) -> Any:
         self.tasks.require_place("a call in a workspace")
         key = self._next_key()
-        there = replace(WORKSPACE_ACTIONS[name], workspace=workspace)
-        return await self._perform(name, lambda: call(self._context, there, parameters, key), key)
+        action = replace(WORKSPACE_ACTIONS[name], workspace=workspace)
+        return await self._perform(name, lambda: call(self._context, action, parameters, key), key)
 
     def emit(self, name: str, data: Any = None) -> None:
-        """Record an application event once. `Execution.subscribe`, frames and timelines include it."""
+        """Record an application event, once. `Execution.subscribe`, frames and timelines include application events."""
         self.tasks.require_place("ctx.emit()")
         self._context.emit(name, data, key=self._next_key("emit"))
 
     def call(self, step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Coroutine[Any, Any, Any]:
-        """Assign a place to the call of a step function; used by ``@step``."""
+        """Return the coroutine of a step function's call, and assign the call's key in the log. ``@step`` uses this
+        method.
+        """
         self.tasks.require_place("a call of ", step.name)
         return self._remember(f"step {step.name}()", self._call(step, args, kwargs, self._next_key()))
 
     def _remember(self, label: str, call: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
-        """Return a call and remember it until it is awaited."""
+        """Return a coroutine unchanged, and remember it so that `unawaited` can report a missing ``await``."""
         if len(self._remembered_calls) >= _MOST_REMEMBERED:
-            self._remembered_calls = [
-                remembered for remembered in self._remembered_calls if _is_not_started(remembered[1])
-            ]
+            self._remembered_calls = [entry for entry in self._remembered_calls if _is_not_started(entry[1])]
         self._remembered_calls.append((label, call))
         return call
 
     def unawaited(self) -> str | None:
-        """Return the label of the first call that was never awaited, and close all such calls; None if there is
-        none.
-        """
+        """Close all coroutines that were never awaited; return the label of the first such coroutine, or None."""
         unawaited_calls = [
             (label, coroutine) for label, coroutine in self._remembered_calls if _is_not_started(coroutine)
         ]
         for _, coroutine in unawaited_calls:
-            coroutine.close()  # so that Python does not warn of it as well
+            coroutine.close()  # prevents Python's own warning about the coroutine
         return unawaited_calls[0][0] if unawaited_calls else None
 
     def _next_key(self, kind: str = "call") -> str:
-        """Return the key of the next call. Each concurrent branch has its own counters, so that speed does not
-        matter.
+        """Return the operation key of the next call. Each branch of `ctx.gather` counts its own calls, so that keys do
+        not depend on timing.
         """
         name = f"{STRAND.get()}{kind}-"
         number = self._calls[name] = self._calls.get(name, 0) + 1
@@ -615,18 +632,22 @@ class WorkflowContext:
             raise StepError(f"step {step.name}: {error}") from error
         return await self._perform(step.name, lambda: call(self._context, step, arguments, key), key)
 
-    async def _perform(self, called: str, make: Callable[[], Awaitable[Any]], key: str) -> Any:
-        if any(key.startswith(f"{failing}.") and self._context.record_of(key) is None for failing in self._failing):
+    async def _perform(self, name: str, make: Callable[[], Awaitable[Any]], key: str) -> Any:
+        # After a failure in `gather`, its other branches make no new calls; only calls in the log are replayed.
+        if any(
+            key.startswith(f"{gather_key}.") and self._context.record_of(key) is None for gather_key in self._failing
+        ):
             raise Suspended
         try:
             with self.tasks as is_created_task:
+                # Tasks that were created together must all have started before the first of them can be parked.
                 if is_created_task:
                     await self.tasks.let_others_start()
                 result = await make()
         except ApprovalDeniedError:
             raise
         except OperationError as error:
-            error.called = called
+            error.called = name
             raise
         except Exception as error:
             raise as_recorded(error) from error
@@ -634,13 +655,15 @@ class WorkflowContext:
 
 
 class FunctionStep:
-    """Handler of function steps."""
+    """Handler of function steps, the steps of workflows that are Python functions."""
 
     def __init__(self, drive_child: DriveChild, ask_agent: AskAgent, begin_successor: BeginSuccessor) -> None:
         self._services = (drive_child, ask_agent, begin_successor)
 
     async def __call__(self, context: StepContext) -> Outcome:
-        """Run the workflow function. Its return value is the value of the step."""
+        """Run the workflow function with the inputs of the execution. The value of the step is the function's return
+        value.
+        """
         name = context.workflow.name
         if name not in WORKFLOW_FUNCTIONS:
             raise NotFoundError("workflow function", name, WORKFLOW_FUNCTIONS, missing_function(name))
@@ -661,21 +684,21 @@ class FunctionStep:
             raise clearer.with_traceback(error.__traceback__) from error
         finally:
             CURRENT.reset(token)
-            workflow_context.unawaited()  # closes calls that a failure left behind, of which Python would warn
+            workflow_context.unawaited()  # closes coroutines after a failure, to prevent Python's own warning
             await workflow_context.tasks.stop()
         stored = context.storable(value, RESULT)
         return Outcome(value_text(stored), stored)
 
 
 def missing_function(name: str) -> str:
-    """Return the error text for a workflow function that this process does not have."""
+    """Return the error message for a workflow function that is not defined in this process."""
     return (
         f"workflow function {name!r} is not defined in this process; run the cell or import the module that defines it"
     )
 
 
 def require_function(name: str) -> None:
-    """Raise `DefinitionError` unless this process has the workflow function."""
+    """Raise `DefinitionError` if the workflow function of this name is not defined in this process."""
     if name not in WORKFLOW_FUNCTIONS:
         raise DefinitionError([Problem(missing_function(name))], f"workflow {name!r}")
 
@@ -689,7 +712,7 @@ CALLED = ("workflow ", "step ", "action ")
 
 
 class ChangedFunction(NamedTuple):
-    """Function that differs from the version that an execution was started with."""
+    """Function of a workflow whose code differs from the code that an execution was started with."""
 
     label: str
     """Kind and name: ``step parse``, ``function clean``, ``class Order``."""
@@ -702,19 +725,21 @@ class ChangedFunction(NamedTuple):
 
 
 class HasFunctions(Protocol):
-    """Container in which the functions of a workflow are looked up: an `Environment`."""
+    """Protocol for the container of a workflow's functions. `Environment` implements it."""
 
     @property
     def actions(self) -> Mapping[str, Action]:
-        """Actions by name."""
+        """Actions of the container, by name."""
 
     @property
     def workflows(self) -> Mapping[str, Workflow]:
-        """Workflows by name."""
+        """Workflows of the container, by name."""
 
 
 def roots_of(workflow: Workflow, actions: Mapping[str, Action]) -> dict[str, Callable[..., Any]]:
-    """Return the functions that a workflow names directly, by label, without those of divebook."""
+    """Return the functions that a workflow itself refers to, by label: its workflow function, or the actions of its
+    steps. Functions of divebook are left out.
+    """
     if workflow.start.type == FUNCTION:
         registered = WORKFLOW_FUNCTIONS.get(workflow.name)
         return {} if registered is None else {f"workflow {workflow.name}": registered.function}
@@ -728,26 +753,35 @@ def _is_of_divebook(function: Callable[..., Any]) -> bool:
 
 
 def changed_functions(state: ExecutionState, environment: HasFunctions) -> list[ChangedFunction]:
-    """Return the functions that have changed, by label; an empty list if the log has no digests."""
+    """Return the functions that changed since an execution started, sorted by label; an empty list if its log has no
+    digests of functions.
+    """
     return changed_since(state.code, state.workflow_name, environment)
 
 
 def changed_since(code: Mapping[str, str], workflow_name: str, environment: HasFunctions) -> list[ChangedFunction]:
-    """Compare the functions of a workflow with recorded digests; return the changed ones. Return an empty list without
-    digests.
+    """Compare the current functions of a workflow with recorded digests; return the functions that changed. Without
+    digests, return an empty list.
     """
     workflow = environment.workflows.get(workflow_name)
     if not code or workflow is None:
         return []
     parts = parts_of(roots_of(workflow, environment.actions))
-    before = dict(code)
-    now = {label: part.digest for label, part in parts.items()}
-    different = sorted(label for label in before | now if before.get(label) != now.get(label))
-    return [_changed(label, before, parts) for label in different]
+    old_digests = dict(code)
+    new_digests = {label: part.digest for label, part in parts.items()}
+    changed_labels = sorted(
+        label for label in old_digests | new_digests if old_digests.get(label) != new_digests.get(label)
+    )
+    return [_changed(label, old_digests, parts) for label in changed_labels]
 
 
-def _changed(label: str, before: Mapping[str, str], parts: Mapping[str, Any]) -> ChangedFunction:
-    change = "gone" if label not in parts else "changed" if label in before else "new"
+def _changed(label: str, old_digests: Mapping[str, str], parts: Mapping[str, Any]) -> ChangedFunction:
+    if label not in parts:
+        change = "gone"
+    elif label in old_digests:
+        change = "changed"
+    else:
+        change = "new"
     users = sorted(name for name in reaching(parts, label) if name.startswith(CALLED))
     parts_of_function = {name: part for name, part in parts.items() if not name.startswith(CALLED[1:])}
     uses_it = label in parts_of_function and any(

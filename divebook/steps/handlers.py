@@ -1,4 +1,4 @@
-"""Handlers of the step types that every environment has."""
+"""Handlers of the built-in step types, except prompt, script and function steps, which have files of their own."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from divebook.workflow.step import CONTINUE, ROLLBACK, Step
 
 
 async def wait_step(context: StepContext) -> Outcome:
-    """Wait for the step's `Seconds`, or at most that long for its `Signal`. The payload of the signal is the value of
-    the step.
+    """Wait for the time in the step's `Seconds`, or for its `Signal`, at most `Seconds` long. The value of the step is
+    the payload of the signal.
     """
     seconds = await _seconds(context)
     if context.step.signal is None:
@@ -42,23 +42,25 @@ async def wait_step(context: StepContext) -> Outcome:
 
 
 async def _seconds(context: StepContext) -> float | None:
-    """Return the step's `Seconds`. A string is a template that results in a number."""
-    written = context.step.seconds
-    if written is None:
+    """Return the waiting time of a wait step in seconds; None if the step has no `Seconds`. Render a template first."""
+    value = context.step.seconds
+    if value is None:
         return None
-    if isinstance(written, str):
-        (written,) = await render_texts([written], context.names)
+    if isinstance(value, str):
+        (value,) = await render_texts([value], context.names)
     try:
-        seconds = float(written or 0)
+        seconds = float(value or 0)
+    # NaN fits no range, so that one check reports all invalid values.
     except (ValueError, OverflowError):
         seconds = math.nan
     if not SECONDS.fits(seconds):
-        raise StepError(f'Seconds of wait step "{context.step.name}" must be {SECONDS}, got {written!r:.60}')
+        raise StepError(f'Seconds of wait step "{context.step.name}" must be {SECONDS}, got {value!r:.60}')
     return seconds
 
 
 async def interrupt_step(context: StepContext) -> Outcome:
-    """Ask a person. The answer is the value of the step: a text, data that match the schema, or True for an approval.
+    """Ask a person the question of the step. The value of the step is the answer: a text, data that match the schema,
+    or True for an approval.
 
     After a confirmation the path continues only with an approval, unless the definition examines the answer itself
     (with Store, or with conditions of its edges).
@@ -69,7 +71,7 @@ async def interrupt_step(context: StepContext) -> Outcome:
     if ask.schema is not None:
         require_schema(ask.schema)
     question, message = await render_texts([ask.question, ask.message or ""], context.names)
-    answered = await context.interrupt(
+    answered_question = await context.interrupt(
         ask.kind,
         question,
         message=message or None,
@@ -80,9 +82,9 @@ async def interrupt_step(context: StepContext) -> Outcome:
         has_default=ask.has_default,
         optional=ask.optional,
     )
-    value = value_of(answered)
+    value = value_of(answered_question)
     if ask.kind == CONFIRMATION and value is not True and not _looks_itself(context.step):
-        raise ApprovalDeniedError(question, (answered.response or {}).get("text") or "")
+        raise ApprovalDeniedError(question, (answered_question.response or {}).get("text") or "")
     return Outcome(value_text(value), value)
 
 
@@ -91,13 +93,17 @@ def _looks_itself(step: Step) -> bool:
 
 
 class WorkflowStep:
-    """Handler of workflow steps: another workflow runs once as a child execution, whose outputs are the value."""
+    """Handler of workflow steps. It runs another workflow as a child execution, once; the child's outputs are the value
+    of the step.
+    """
 
     def __init__(self, drive_child: DriveChild) -> None:
         self._drive_child = drive_child
 
     async def __call__(self, context: StepContext) -> Outcome:
-        """Run the workflow with the rendered `Inputs`. Its consumption counts in the bounds of this execution."""
+        """Run the workflow with the rendered `Inputs` of the step. The child's consumption counts in the bounds of the
+        parent execution.
+        """
         step = context.step
         (name,) = await render_texts([step.workflow or ""], context.names)
         inputs = context.storable(await filled(step.inputs, context.names), "Inputs")
@@ -106,27 +112,33 @@ class WorkflowStep:
 
 
 class ContinueStep:
-    """Handler of ``continue_as_new``: the execution ends and continues as a new one with its variables and a short
-    log.
+    """Handler of ``continue_as_new`` steps: the execution ends, and a successor with an empty log continues with its
+    variables.
     """
 
     def __init__(self, begin_successor: BeginSuccessor) -> None:
         self._begin_successor = begin_successor
 
     async def __call__(self, context: StepContext) -> NoReturn:
-        """Start the successor with the current variables and the step's `Inputs`."""
+        """Start the successor execution with the current inputs, changed by the step's `Inputs`."""
         inputs = context.storable({**context.inputs, **await filled(context.step.inputs, context.names)}, "Inputs")
         await context.go_on_as_new(inputs, f"step {context.step.name}", self._begin_successor)
 
 
 class RollbackStep:
-    """Handler of rollbacks of steps, items and calls: calls the function that `find` currently returns."""
+    """Handler of rollbacks: calls the function that undoes a step, an item or a call.
+
+    Parameters
+    ----------
+    find
+        Returns the rollback function currently registered under a name.
+    """
 
     def __init__(self, find: Callable[[str], UserFunction]) -> None:
         self._find = find
 
     async def __call__(self, context: StepContext) -> Outcome:
-        """Call the rollback function. Its result is only displayed."""
+        """Call the rollback function. Its result is displayed and has no other effect."""
         function = self._find(context.step.action or "")
         try:
             result = await call(context, function, context.step.parameters)
@@ -147,7 +159,7 @@ def built_in_handlers(
     begin_successor: BeginSuccessor,
     services: AgentServices,
 ) -> dict[str, Handler]:
-    """Return the handler of each step type."""
+    """Return the handlers of the built-in step types, by step type."""
     prompts = PromptStep(find_agent, content, services)
     return {
         "prompt": prompts,
@@ -164,13 +176,21 @@ def built_in_handlers(
 
 
 class ActionStep:
-    """Handler of action steps: calls the action that `find` currently returns."""
+    """Handler of action steps, which call a named Python function.
+
+    Parameters
+    ----------
+    find
+        Returns the action currently registered under a name.
+    """
 
     def __init__(self, find: Callable[[str], Action]) -> None:
         self._find = find
 
     async def __call__(self, context: StepContext) -> Outcome:
-        """Render the parameters and call the action. Its result is the value of the step, and as text its output."""
+        """Render the step's parameters and call its action. The action's result is the value of the step; its text is
+        the output.
+        """
         name = context.step.action
         parameters = context.step.parameters
         if not name:

@@ -1,4 +1,8 @@
-"""Prompt steps: send a rendered text and content blocks to an agent."""
+"""Prompt steps: render a prompt and content blocks, and send them to an agent.
+
+`PromptStep` is the handler. It calls `ask_agent`, which makes a single model request, or runs a recorded turn
+(`run_turn`) if the agent has tools, structured output or a conversation.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +67,9 @@ PROGRAM_SECONDS = 60.0
 
 
 class ContentBuilder:
-    """Converter from content entries to blocks, used while a step runs."""
+    """Builder of content blocks (text, images, documents) from the content entries of a definition. Scripts and
+    programs run as recorded operations.
+    """
 
     def __init__(
         self, interpreter: Interpreter, documents: DocumentRepository, printer: Callable[[str], None], policy: Policy
@@ -76,14 +82,16 @@ class ContentBuilder:
     async def blocks(
         self, entries: Sequence[ContentEntry], context: StepContext, agent: str, prefix: str = ""
     ) -> list[Block]:
-        """Return the blocks of all entries in order. A `prefix` precedes the keys of their operations."""
+        """Return the content blocks of all entries in order. `prefix` is the beginning of the operation keys of scripts
+        and programs.
+        """
         blocks: list[Block] = []
         for number, entry in enumerate(entries, 1):
             blocks.extend(await self._blocks_of(entry, context, agent, f"{prefix}content-{number}" if prefix else None))
         return blocks
 
     def of_agent(self, context: StepContext, agent: Agent, prefix: str) -> Awaitable[list[Block]]:
-        """Return the blocks of an agent's own context."""
+        """Return the content blocks of the `Context` in an agent's definition."""
         return self.blocks(agent.definition.context, context, agent.name, prefix)
 
     async def _blocks_of(self, entry: ContentEntry, context: StepContext, agent: str, key: str | None) -> list[Block]:
@@ -110,10 +118,10 @@ class ContentBuilder:
             result = await anyio.to_thread.run_sync(self._interpreter.run_script, script, names, host)
             return blocks_from_script_result(result)
 
-        recorded: list[Block] = await context.operation(
+        blocks: list[Block] = await context.operation(
             DYNAMIC_CONTENT, {"script": script}, call, repeatable=True, key=key
         )
-        return recorded
+        return blocks
 
     async def _from_program(self, program: str, context: StepContext, agent: str, key: str | None) -> list[Block]:
         variables = {
@@ -128,26 +136,26 @@ class ContentBuilder:
             self._policy.program(program)
             return await anyio.to_thread.run_sync(run_program, program, variables)
 
-        recorded: list[Block] = await context.operation(
+        blocks: list[Block] = await context.operation(
             DYNAMIC_CONTENT, {"program": program}, call, repeatable=True, key=key
         )
-        return recorded
+        return blocks
 
 
 def run_program(program: str, variables: dict[str, Any]) -> list[Block]:
-    """Run a program that prints a JSON list of content blocks.
+    """Run a program, and return the content blocks that the program prints as a JSON list.
 
     Parameters
     ----------
     program
         Path of an executable file.
     variables
-        What it finds as JSON in the process variable ``DIVE_GLOBALS``.
+        Passed to the program as JSON in the environment variable ``DIVE_GLOBALS``.
 
     Raises
     ------
     StepError
-        The file does not exist, or the program fails, takes more than a minute, or prints something else.
+        The file does not exist, or the program fails, runs longer than a minute, or prints anything but such a list.
     """
     if not Path(program).is_file():
         raise StepError(f"script file not found: {program}")
@@ -190,25 +198,23 @@ Delegate = Callable[[Agent, str], Awaitable[str]]
 
 
 def work_tool(agents: Sequence[Agent], above: Iterable[str], delegate: Delegate) -> ToolFunction | None:
-    """Return the tool by which an agent delegates work to others; None if no agent is available.
+    """Return the tool ``assign_work``, with which a model delegates tasks to other agents; None if no agent is
+    available.
 
     Parameters
     ----------
     agents
-        The agents that may be given work.
+        Agents to which tasks may be delegated.
     above
-        The names of the agents at work already: the one that assigns, and those it works for.
+        Names of the agents in the delegation chain: the delegating agent and the agents that wait for its answer. Tasks
+        are not delegated to them.
     """
     chain = list(above)
-    available = (
-        {candidate.name: candidate for candidate in agents if candidate.name not in chain}
-        if len(chain) < MOST_DEEP
-        else {}
-    )
-    if not available:
+    available = {candidate.name: candidate for candidate in agents if candidate.name not in chain}
+    if not available or len(chain) >= MOST_DEEP:
         return None
 
-    async def assign_work(  # noqa: PLR0917 - a model gives them by name
+    async def assign_work(  # noqa: PLR0917 - a model passes the arguments by name
         agent: str,
         name: str,
         description: str,
@@ -259,7 +265,7 @@ context
 
 
 class DelegationChain(NamedTuple):
-    """Turns that wait for a turn, and their agents."""
+    """Chain of agent turns that wait for the current turn, because each delegated a task to the next."""
 
     within: str | None = None
     """Id of the nearest waiting turn."""
@@ -280,20 +286,22 @@ ALONE = DelegationChain()
 async def ask_agent(
     context: StepContext, agent: Agent, task: AgentTask, services: AgentServices, blocks: Blocks | None = None
 ) -> Answer:
-    """Return an agent's answer.
+    """Give an agent a task; return the agent's answer.
 
     Parameters
     ----------
     services
-        What its environment gives it.
+        Services of the environment.
     blocks
-        Gives what agents that it gives work to know; by default nothing.
+        Returns the content blocks of the `Context` of agents to which the agent delegates tasks. By default these
+        agents get no blocks.
     """
     agent = agent_for_run(context, agent, services)
-    has_turn = context.record_of(f"{task.prefix}{TURN}") is not None  # with tools, which it may have no more
+    # A recorded turn is resumed as a turn, even if the agent has lost its tools since.
+    has_turn = context.record_of(f"{task.prefix}{TURN}") is not None
     if has_turn or uses_tools(agent, services) or task.output is not None or task.thread is not None:
         return await run_turn(context, agent, task, services, blocks or _none)
-    # A step with a Retry of its own tries the whole step again; both together would multiply the requests.
+    # A step with a Retry repeats the whole step. Retrying each request as well would multiply the requests.
     operation = context.operation if context.step.retry is not None else _with_retries(context, agent.retry)
     text = await agent.respond(
         task.prompt, operation, content=task.content, context=task.context, date=context.started_at
@@ -310,14 +318,14 @@ async def run_turn(
     *,
     chain: DelegationChain = ALONE,
 ) -> Answer:
-    """Return the answer of an agent with tools, or with structured output or a conversation.
+    """Run a recorded turn of an agent with tools, structured output or a conversation; return the agent's answer.
 
     Parameters
     ----------
     blocks
-        Gives what agents that it gives work to know.
+        Returns the content blocks of the `Context` of agents to which the agent delegates tasks.
     chain
-        Who waits for it.
+        Turns that wait for this turn.
     """
     key = f"{task.prefix}{TURN}"
     conditions = await _turn_conditions(context, agent, task, key, services)
@@ -332,9 +340,11 @@ async def run_turn(
             AGENT_TURN, parameters, recorded_turn.run, key=key, setting=setting, within=chain.within
         )
     finally:
+        # The turn did not run here, so its requests have not been counted in the budget of the delegating turn.
         if not recorded_turn.has_run:
             for spent in _consumption_of(context, context.record_of(key)):
                 count_spent(spent)
+    # A replay must not change the conversation, which is shared with other runs.
     if task.thread is not None and (context.miss_policy is None or context.miss_policy.writes):
         await _append_to_thread(context, services, conditions["thread"], key, result["messages"])
     return Answer(result.get("text", result["output"]), result["output"])
@@ -343,13 +353,15 @@ async def run_turn(
 async def response_source_for(
     context: StepContext, agent: Agent, services: AgentServices, turn: str
 ) -> ResponseSource | None:
-    """Return the source of responses besides the model, for the turn whose operation has the id `turn`; None if there
-    is none.
+    """Return where a turn gets model responses before it asks the model: a recorded run or the response cache; None for
+    neither.
+
+    `turn` is the id of the turn's operation.
 
     Raises
     ------
     ExecutionNotFoundError
-        It is to answer as a run did that is not there.
+        The agent's model is ``recorded:RUN``, and the store has no such run.
     """
     if agent.model_name.startswith(RECORDED):
         run = agent.model_name.removeprefix(RECORDED)
@@ -361,15 +373,17 @@ async def response_source_for(
 
 
 def _at(context: StepContext, requests: Sequence[RequestView], turn: str) -> list[RequestView]:
-    """Return the requests of the same turn in another run, or those that agents without tools made in the same step."""
-    same = [request for request in requests if request.span.within == turn]
+    """Select from the requests of another run those of the same turn. If that run has no such turn, return the requests
+    of agents without tools at the same place (path, step, visit and item).
+    """
+    of_same_turn = [request for request in requests if request.span.within == turn]
     place = context.place("", 0)
-    where = place.path, place.step, place.visit, place.iteration_index
-    plain = [request for request in requests if request.span.within is None]
-    return same or [
+    place_of_step = place.path, place.step, place.visit, place.iteration_index
+    without_turn = [request for request in requests if request.span.within is None]
+    return of_same_turn or [
         request
-        for request in plain
-        if (request.span.path, request.span.step, request.span.visit, request.span.iteration) == where
+        for request in without_turn
+        if (request.span.path, request.span.step, request.span.visit, request.span.iteration) == place_of_step
     ]
 
 
@@ -382,13 +396,15 @@ Blocks: TypeAlias = Callable[[Agent, str], Awaitable[Sequence[Mapping[str, Any]]
 
 
 def uses_tools(agent: Agent, services: AgentServices) -> bool:
-    """Return True if an agent may call tools or delegate work, so that it needs a turn."""
+    """Return True if an agent may call tools or delegate tasks, so that its answer needs a recorded turn instead of a
+    single request.
+    """
     return agent.has_hands or bool(services.subordinates_for(agent.definition))
 
 
 @dataclass
 class _RecordedTurn:
-    """Turn whose result may already be in the log."""
+    """One agent turn as an operation. If the log has the result, the turn does not run."""
 
     context: StepContext
     agent: Agent
@@ -400,7 +416,9 @@ class _RecordedTurn:
     """True if the turn ran in this process, even if it failed. False if its result came from the log."""
 
     async def run(self, turn: str) -> dict[str, Any]:
-        """Start or resume the turn; return its result."""
+        """Run the agent's turn from its beginning, answering recorded requests and calls from the log; return the
+        turn's result.
+        """
         self.has_run = True
         response_source = await response_source_for(self.context, self.agent, self.services, turn)
         turn_context = StepTurn(self.context, self.task.prefix, turn, self.services, response_source)
@@ -411,31 +429,34 @@ class _RecordedTurn:
             turn_context.raise_suspension()
 
     def _tools(self, turn: str) -> list[ToolFunction]:
-        """Return the tools that the agent names, and the delegation tool if it has subordinates and no tool of that
-        name.
+        """Return the tools in the agent's definition. If the agent has subordinates, add the tool ``assign_work``,
+        unless another tool has that name.
         """
         definition = self.agent.definition
-        below = DelegationChain(turn, (*self.chain.agents, self.agent.name))
+        chain = DelegationChain(turn, (*self.chain.agents, self.agent.name))
         tools = [*self.services.tools_for(definition)]
-        work = work_tool(
-            self.services.subordinates_for(definition), below.agents, functools.partial(self._delegate, below)
+        assign_work = work_tool(
+            self.services.subordinates_for(definition), chain.agents, functools.partial(self._delegate, chain)
         )
-        if work is None or any(tool.name == work.name for tool in (*tools, *self.agent.tools)):
+        if assign_work is None or any(tool.name == assign_work.name for tool in (*tools, *self.agent.tools)):
             return tools
-        return [*tools, work]
+        return [*tools, assign_work]
 
-    async def _delegate(self, below: DelegationChain, other: Agent, work: str) -> str:
-        """Ask another agent to do a task, in a turn below the key of the call that delegates it."""
+    async def _delegate(self, chain: DelegationChain, subordinate: Agent, description: str) -> str:
+        """Run a turn of another agent for a delegated task; return that agent's answer. The operation keys begin with
+        the key of the tool call.
+        """
         call = CALL.get()
         assert call is not None  # noqa: S101 - the guard around all tools has set it
         prefix = f"{call.turn.context.prefix}{call.key}/"
-        task = AgentTask(work, context=await self.blocks(other, prefix), prefix=prefix)
-        other = agent_for_run(self.context, other, self.services)
-        return (await run_turn(self.context, other, task, self.services, self.blocks, chain=below)).text
+        task = AgentTask(description, context=await self.blocks(subordinate, prefix), prefix=prefix)
+        subordinate = agent_for_run(self.context, subordinate, self.services)
+        return (await run_turn(self.context, subordinate, task, self.services, self.blocks, chain=chain)).text
 
 
 def _consumption_of(context: StepContext, record: OperationRecord | None) -> Iterator[Mapping[str, int]]:
-    """Yield the consumption of a turn that ended before this process resumed it.
+    """Yield the consumption of a turn that the log has as completed or failed, so that the budget of the delegating
+    turn can count it.
 
     A completed turn states it in its result. For a failed turn it is the sum over the requests and subordinate turns
     inside it, which are visited recursively.
@@ -445,8 +466,8 @@ def _consumption_of(context: StepContext, record: OperationRecord | None) -> Ite
     if record.operation_type == AGENT_TURN and record.status == COMPLETED:
         yield opened(record.result).get(SPENT, {})
     elif record.operation_type == AGENT_TURN:
-        for held in context.records_in(record):
-            yield from _consumption_of(context, held)
+        for inner in context.records_in(record):
+            yield from _consumption_of(context, inner)
     elif record.operation_type == AGENT_RESPONSE:
         yield {"calls": 1} if record.status == FAILED else consumed_by(opened(record.result))
 
@@ -454,7 +475,8 @@ def _consumption_of(context: StepContext, record: OperationRecord | None) -> Ite
 async def _turn_conditions(
     context: StepContext, agent: Agent, task: AgentTask, key: str, services: AgentServices
 ) -> dict[str, Any]:
-    """Return the setting of a turn: model, share of the budget, position in a script, and position in a conversation.
+    """Return the setting that is recorded with a turn: model, share of the budget, position in a script, and position
+    in a conversation.
 
     A recorded turn keeps the recorded values in every process. Without a record, a replay policy may supply those of
     the original run. The share of a turn that is run again is computed anew, because the bounds of the delegating agent
@@ -462,30 +484,32 @@ async def _turn_conditions(
     """
     conditions: dict[str, Any] = {"model": agent.model_name}
     record = context.record_of(key)
-    above = present()
-    recorded = {} if record is None else (await context.start_of(key))[1]
-    if above is not None and (SHARE in recorded or record is None):
+    delegating_turn = present()
+    recorded_conditions = {} if record is None else (await context.start_of(key))[1]
+    # A turn that began without a share keeps none.
+    if delegating_turn is not None and (SHARE in recorded_conditions or record is None):
         is_again = record is not None and record.status == PENDING
-        share = above.share(ASSIGN_WORK, recorded.get(SHARE), is_again=is_again)
+        share = delegating_turn.share(ASSIGN_WORK, recorded_conditions.get(SHARE), is_again=is_again)
         conditions |= {} if share is None else {SHARE: share}
+    # A what-if continues the script and the conversation where the original run did.
     if record is None and context.miss_policy is not None:
-        recorded = context.miss_policy.setting_of(context.place(key).operation_id)
+        recorded_conditions = context.miss_policy.setting_of(context.place(key).operation_id)
     if isinstance(agent.model, ScriptedModel) and not agent.model.is_texts:
-        conditions["script"] = agent.model.turn(run_id_of(context, key), recorded.get("script"))
+        conditions["script"] = agent.model.turn(run_id_of(context, key), recorded_conditions.get("script"))
     if task.thread is not None:
-        conditions["thread"] = recorded.get("thread") or await services.threads.begin(task.thread)
+        conditions["thread"] = recorded_conditions.get("thread") or await services.threads.begin(task.thread)
     return conditions
 
 
 async def _append_to_thread(
     context: StepContext, services: AgentServices, thread: Mapping[str, Any], key: str, messages: Any
 ) -> None:
-    """Append a turn to its conversation, once. If another turn was appended there before, record which branch this turn
-    is on.
+    """Append a turn to its conversation, once. If another turn has been appended at the same place, the turn becomes a
+    branch, and an event records which.
     """
-    stands_in = await services.threads.append(thread, run_id_of(context, key), messages, context.execution_id)
-    if stands_in != thread["id"]:
-        context.emit(BRANCHED, {"thread": thread["id"], "branch": stands_in}, key=f"{key}-branched")
+    branch_id = await services.threads.append(thread, run_id_of(context, key), messages, context.execution_id)
+    if branch_id != thread["id"]:
+        context.emit(BRANCHED, {"thread": thread["id"], "branch": branch_id}, key=f"{key}-branched")
 
 
 async def _none(*_: object) -> Sequence[Mapping[str, Any]]:
@@ -493,8 +517,8 @@ async def _none(*_: object) -> Sequence[Mapping[str, Any]]:
 
 
 def _with_retries(context: StepContext, policy: Retry) -> RunOperation:
-    """Return a function like the context's `operation` that makes one operation for each attempt that the policy
-    allows.
+    """Return a function with the signature of `StepContext.operation` that repeats a failed operation as the retry
+    policy allows.
     """
 
     async def operation(
@@ -520,16 +544,16 @@ if TYPE_CHECKING:
 
 
 class PromptStep:
-    """Handler of prompt steps.
+    """Handler of prompt steps, which send a prompt to an agent.
 
     Parameters
     ----------
     find_agent
-        Gives the agent of a name, or the default agent for None; None where there is none at all.
+        Returns an agent by name, and the default agent for None. Returns None if the environment has no agents.
     content
-        Turns content entries into blocks.
+        Builder of content blocks.
     services
-        What the environment gives to agents.
+        Services of the environment for agents.
     """
 
     def __init__(
@@ -540,7 +564,7 @@ class PromptStep:
         self._services = services
 
     async def __call__(self, context: StepContext) -> Outcome:
-        """Ask the agent. Its answer is the value and the output of the step."""
+        """Ask the agent of the step. The value of the step is the answer; the output is its text."""
         step = context.step
         agent = self._find_agent(step.agent)
         if agent is None:
@@ -555,25 +579,25 @@ class PromptStep:
         return Outcome(answer.text, answer.value)
 
     def agent_of_step(self, step: Step) -> Agent | None:
-        """Return the agent of a step if it may call tools: its operations are calls of their own, each with its own
-        retries.
+        """Return the agent of a step if the agent's answer takes a recorded turn, whose requests and calls are retried
+        separately; otherwise None.
         """
         try:
             agent = self._find_agent(step.agent)
         except NotFoundError:
-            return None  # which the step says when it runs
+            return None  # the step itself reports the unknown agent when it runs
         is_turn = agent is not None and (
             uses_tools(agent, self._services) or (step.output, step.thread) != (None, None)
         )
         return agent if is_turn else None
 
     async def ask(self, context: StepContext, name: str, task: AgentTask) -> Answer:
-        """Ask an agent for a workflow function; raise `NotFoundError` for an unknown agent."""
+        """Ask an agent on behalf of a workflow function (`ctx.agent`); raise `NotFoundError` for an unknown agent."""
         agent = self._find_agent(name)
         if agent is None:
             raise NotFoundError("agent", name)
         if context.record_of(f"{task.prefix}{TURN}") is None:
-            self._services.check_agent(agent)  # its name was not known when the execution began
+            self._services.check_agent(agent)  # the name was not known when the execution started
         return await self._answer(context, agent, task)
 
     async def _answer(self, context: StepContext, agent: Agent, task: AgentTask) -> Answer:

@@ -1,11 +1,11 @@
-"""Calls of an action for the rows of a frame: one operation per range of rows, results written in groups.
+"""Calls of an action for the rows of a frame: one operation for each range of rows, results recorded in groups.
 
-An operation hands out a range of rows, so that the log has it before the first of them is called. Results are recorded
-every thousand rows or once a second (`rows_completed`). A process that dies therefore loses at most a second of rows,
-however long its range is. If a call must not be repeated, the ranges are short, and a person is asked about the
-interrupted range, as about any other call. Example: 25,000 rows of an idempotent action make three operations (10,000,
-10,000 and 5,000 rows). After a kill in the second one, the next process calls only those of its rows that no
-``rows_completed`` has.
+An operation is recorded before the first row of its range is called. Results are recorded as events (`rows_completed`)
+every thousand rows or once a second. A process that dies therefore loses at most a second of rows, however long its
+range is. If a call must not be repeated, the ranges are short, and a person is asked about the interrupted range, as
+about any other call. Example: 25,000 rows of an idempotent action make three operations (10,000, 10,000 and 5,000
+rows). After a kill in the second operation, the next process calls only the rows of that range for which the log has no
+``rows_completed``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MOST_SECONDS = 1.0
 RANGE = 10_000
 """Number of rows in one operation."""
 ASKED_RANGE = 100
-"""The same if a call must not be repeated, so that a person would be asked about the range."""
+"""Number of rows in one operation if a call must not be repeated, so that a person is asked about a whole range."""
 CHUNK = 100
 """Number of rows in one task of another process."""
 MOMENT_SECONDS = 0.005
@@ -64,18 +64,19 @@ RowResult: TypeAlias = tuple[int, Any, str | None]
 
 
 async def run_rows(context: StepContext, action: UserFunction, parameters: Mapping[str, Any], frame: Any) -> Outcome:
-    """Call an action for each row of a frame that the log does not have; return the numbers of rows and failures.
+    """Call an action for each row of a frame, except rows whose result is in the log; return the number of rows and of
+    failed rows.
 
     Raises
     ------
     StepError
-        The frame does not have what the action takes, or the action cannot be called so.
+        The action takes parameters that the frame does not have, or an action of this kind cannot be called for rows.
     """
     _require_fit(action)
     from divebook.events.arrow.rows import columns_of, count_of
 
-    whole = opened(frame)
-    rows = arguments_of(action, columns_of(whole), opened(dict(parameters)), count_of(whole))
+    opened_frame = opened(frame)
+    rows = arguments_of(action, columns_of(opened_frame), opened(dict(parameters)), count_of(opened_frame))
     failed = await RowCalls(context, action, rows).run()
     text = f"{len(rows):,} rows" + (f", {failed:,} of which failed" if failed else "")
     return Outcome(text, {"rows": len(rows), "failed": failed})
@@ -96,14 +97,15 @@ def _require_fit(action: UserFunction) -> None:
 def arguments_of(
     action: UserFunction, columns: Mapping[str, list[Any]], fixed: Mapping[str, Any], count: int
 ) -> list[Row]:
-    """Return the arguments of each call: the columns that the function takes, and the fixed parameters of the step.
+    """Return the position and the arguments of each row: the columns that the function takes, and the fixed parameters
+    of the step.
 
     A function whose only required parameter is not a column gets the whole row as a dict.
 
     Parameters
     ----------
     count
-        Rows of the frame: one without columns has an index only.
+        Number of rows of the frame. It cannot be derived from `columns` if the frame has only an index.
     """
     parameters = inspect.signature(action.function).parameters
     takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
@@ -115,43 +117,41 @@ def arguments_of(
         for name in names_of_parameters
         if name not in fixed and parameters[name].default is inspect.Parameter.empty
     ]
-    unnamed = [name for name, each in parameters.items() if each.kind is each.POSITIONAL_ONLY]
-    if unnamed:
+    positional_only = [name for name, each in parameters.items() if each.kind is each.POSITIONAL_ONLY]
+    if positional_only:
         raise StepError(
-            f"{action.label} takes {', '.join(unnamed)} by position only, and columns are given by their names; call "
-            "it in a function of yours, whose parameters are named as the columns are"
+            f"{action.label} takes {', '.join(positional_only)} by position only, and columns are given by their "
+            "names; call it in a function of yours, whose parameters are named as the columns are"
         )
-    positions = range(count)
     missing = [name for name in needed if name not in columns]
+    # A function of one parameter, which is not a column, takes the whole row.
     if missing and not takes_any and len(needed) == 1:
         names = list(columns)
-        whole = zip(*columns.values(), strict=True) if columns else [()] * count
-        return [
-            (at, {**fixed, needed[0]: dict(zip(names, row, strict=True))})
-            for at, row in zip(positions, whole, strict=True)
-        ]
-    unknown = [name for name in fixed if name not in names_of_parameters and not takes_any]
-    if missing or unknown:
-        wrong = f"takes {', '.join(missing)}" if missing else f"does not take {', '.join(unknown)}"
+        all_rows = zip(*columns.values(), strict=True) if columns else [()] * count
+        dicts = (dict(zip(names, row, strict=True)) for row in all_rows)
+        return [(at, {**fixed, needed[0]: row}) for at, row in enumerate(dicts)]
+    unknown_names = [name for name in fixed if name not in names_of_parameters and not takes_any]
+    if missing or unknown_names:
+        problem = f"takes {', '.join(missing)}" if missing else f"does not take {', '.join(unknown_names)}"
         raise StepError(
-            f"{action.label} {wrong}; the frame has the columns {', '.join(columns) or 'none'}: "
+            f"{action.label} {problem}; the frame has the columns {', '.join(columns) or 'none'}: "
             "name its parameters as they are called there"
         )
     names = [name for name in columns if (takes_any or name in names_of_parameters) and name not in fixed]
     if not names:
-        return [(at, dict(fixed)) for at in positions]
-    chosen = zip(*(columns[name] for name in names), strict=True)
-    return [(at, {**fixed, **dict(zip(names, row, strict=True))}) for at, row in zip(positions, chosen, strict=True)]
+        return [(at, dict(fixed)) for at in range(count)]
+    selected_rows = zip(*(columns[name] for name in names), strict=True)
+    return [(at, {**fixed, **dict(zip(names, row, strict=True))}) for at, row in enumerate(selected_rows)]
 
 
 class RowCalls:
-    """Calls of one step. They continue where the log ends."""
+    """Calls of one step's action for the rows of a frame. Rows whose result is in the log are not called again."""
 
     def __init__(self, context: StepContext, action: UserFunction, rows: list[Row]) -> None:
         self._context = context
         self._action = action
         self._rows = rows
-        assert context.step.each is not None  # noqa: S101 - what has rows has `Each`
+        assert context.step.each is not None  # noqa: S101 - a step with rows has `Each`
         self._parallel = context.step.each.parallel
         self._compute = compute_for(context, action, {})
         self._loop = asyncio.get_running_loop()
@@ -163,9 +163,10 @@ class RowCalls:
         self._stopped = False
 
     async def run(self) -> int:
-        """Make the calls range by range; return how many rows failed."""
+        """Call the action for all rows, one range after the other; return the number of failed rows."""
         from divebook.events.arrow.rows import failures_by_position
 
+        # Short ranges keep the number of rows small about which a person would be asked.
         size = RANGE if self._action.is_repeatable else ASKED_RANGE
         self._recorded = failures_by_position(list(self._context.items.values()))
         failed = 0
@@ -182,36 +183,43 @@ class RowCalls:
                 repeatable=self._action.is_repeatable,
                 seen=functools.partial(self._question_note, first, last),
             )
+            # An answer of a person about an interrupted range has another form.
             is_ours = isinstance(result, dict) and result.keys() == RESULT_KEYS and result["rows"] == last + 1 - first
             failed += result["failed"] if is_ours else self._mark_unknown(key, first, last)
         return failed
 
     def _question_note(self, first: int, last: int) -> str:
-        """Return the note in the question about a range: which of its rows may have been called."""
+        """Return the text that is added to the question about an interrupted range: which of its rows may have been
+        called.
+        """
         open_rows = [at for at in range(first, last + 1) if at not in self._recorded]
-        listed = ", ".join(map(str, open_rows[:MOST_NAMED]))
+        row_list = ", ".join(map(str, open_rows[:MOST_NAMED]))
         if len(open_rows) > MOST_NAMED:
-            listed += f" and {len(open_rows) - MOST_NAMED:,} more"
-        count = last + 1 - first - len(open_rows)
+            row_list += f" and {len(open_rows) - MOST_NAMED:,} more"
+        ended_count = last + 1 - first - len(open_rows)
         return (
-            f" Of its rows {count:,} have ended and are written; {len(open_rows):,} may have been called, or not: "
-            f"{listed}. Retry calls these; done, with null as its result, leaves them without one."
+            f" Of its rows {ended_count:,} have ended and are written; {len(open_rows):,} may have been called, or not:"
+            f" {row_list}. Retry calls these; done, with null as its result, leaves them without one."
         )
 
     def _mark_unknown(self, key: str, first: int, last: int) -> int:
-        """Record the rows of a range without a known outcome, after a person stated that it has ended."""
+        """Record "outcome unknown" for the rows of a range that have no result, because a person answered that the
+        range is not to be called again. Return the number of failed rows.
+        """
         self._ended = [(at, None, UNKNOWN) for at in range(first, last + 1) if at not in self._recorded]
         self._write(key)
         return self._failures(first, last)
 
     def _failures(self, first: int, last: int) -> int:
-        """Return how many rows of a range have failed according to the log."""
+        """Return the number of failed rows in a range, according to the log."""
         return sum(self._recorded.get(at, False) for at in range(first, last + 1))
 
     async def _make(self, key: str, first: int, last: int) -> dict[str, int]:
-        """Call the action for the rows of a range that the log does not have; return how many of them failed."""
+        """Call the action for the rows of a range that have no result in the log; return the size of the range and its
+        number of failed rows.
+        """
         self._waiting = deque(row for row in self._rows[first : last + 1] if row[0] not in self._recorded)
-        token = CURRENT.set(None)  # steps inside are ordinary calls
+        token = CURRENT.set(None)  # steps inside are ordinary function calls
         try:
             workers = [asyncio.ensure_future(self._worker()) for _ in range(min(self._parallel, len(self._waiting)))]
         finally:
@@ -231,12 +239,15 @@ class RowCalls:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
             self._stopped = False
-            if not isinstance(sys.exception(), asyncio.CancelledError):  # else it was written before it was left
+            # If the step was cancelled, `StepContext.writing` has already recorded the ended rows.
+            if not isinstance(sys.exception(), asyncio.CancelledError):
                 write()
         return {"rows": last + 1 - first, "failed": self._failures(first, last)}
 
     async def _some_ended(self, workers: Sequence[asyncio.Future[Any]]) -> tuple[set[Any], set[Any]]:
-        """Wait until enough rows have ended, or for a second; return the finished and the running workers."""
+        """Wait until `MOST_ROWS` rows or a worker have ended, at most for a second; return the finished and the running
+        workers.
+        """
         self._enough.clear()
         enough: asyncio.Future[Any] = asyncio.ensure_future(self._enough.wait())
         try:
@@ -248,15 +259,15 @@ class RowCalls:
         return ended - {enough}, pending - {enough}
 
     def _write(self, key: str) -> None:
-        """Record the rows that have ended."""
+        """Record the results of all rows that ended since the last write."""
         ended = self._ended
         self._ended = []
         if ended:
             self._note(key, ended)
 
     def _note(self, key: str, ended: list[RowResult]) -> None:
-        """Record rows together. If one of them cannot be stored, find it by bisection and record an error for it
-        alone.
+        """Record several row results as one event. If a result cannot be stored, find that row by bisection and record
+        an error in its place.
         """
         from divebook.events.arrow.rows import frame_of
 
@@ -268,24 +279,25 @@ class RowCalls:
                 self._note(key, ended[:half])
                 self._note(key, ended[half:])
                 return
-            ((at, value, why),) = ended
-            if why is not None:
+            ((at, value, reason),) = ended
+            if reason is not None:
                 raise
-            # The call took effect: as those of unknown outcome, the row is called again only when a person says so.
-            is_lost = not self._action.is_repeatable
-            self._note(
-                key, [(at, None, f"{LOST_ROW} {told_of(described(value))}: {error}" if is_lost else error_text(error))]
-            )
+            # The call took effect, so the row is called again only if a person decides so.
+            if self._action.is_repeatable:
+                problem = error_text(error)
+            else:
+                problem = f"{LOST_ROW} {told_of(described(value))}: {error}"
+            self._note(key, [(at, None, problem)])
             return
         failed = sum(error is not None for *_, error in ended)
         number = len(self._context.items)
         operation_id = self._context.place(key).operation_id
-        fact = catalog.RowsCompleted(number, operation_id, result, len(ended), failed, len(self._rows))
-        self._context.note(fact)
+        event = catalog.RowsCompleted(number, operation_id, result, len(ended), failed, len(self._rows))
+        self._context.note(event)
         self._recorded.update((at, error is not None) for at, _, error in ended)
 
     def _add_result(self, row: RowResult) -> None:
-        """Add the result of a row. Callable from any thread."""
+        """Add the result of a row to the results that the next write records. Callable from any thread."""
         self._ended.append(row)
         if len(self._ended) == MOST_ROWS:
             self._loop.call_soon_threadsafe(self._enough.set)
@@ -303,7 +315,7 @@ class RowCalls:
         function = self._action.function
         policy = self._policy
         seconds = self._action.timeout
-        yielded = time.monotonic()
+        last_yield = time.monotonic()
         while self._waiting and not self._stopped:
             at, arguments = self._waiting.popleft()
             failures = 0
@@ -321,9 +333,9 @@ class RowCalls:
                     self._add_result((at, value, None))
                     break
                 await asyncio.sleep(pause)
-            if time.monotonic() - yielded > MOMENT_SECONDS:  # a function that never waits would hold all others up
+            if time.monotonic() - last_yield > MOMENT_SECONDS:  # a function that never waits would block the event loop
                 await asyncio.sleep(0)
-                yielded = time.monotonic()
+                last_yield = time.monotonic()
 
     def _call_in_thread(self) -> None:
         function = self._action.function
@@ -336,7 +348,8 @@ class RowCalls:
             self._add_result(call_row(function, policy, at, arguments))
 
     async def _call_elsewhere(self, compute: Compute) -> None:
-        """Send chunks of rows to an executor; with a time limit, one row at a time."""
+        """Send rows in chunks to an executor; one row at a time if the action has a time limit."""
+        # The time limit is that of a single row.
         size = 1 if self._action.timeout is not None else CHUNK
         while self._waiting and not self._stopped:
             rows = [self._waiting.popleft() for _ in range(min(size, len(self._waiting)))]
@@ -360,12 +373,12 @@ class RowCalls:
                 self._add_result(row)
 
     def _task_key(self, positions: Sequence[int]) -> str:
-        """Return the key of a task for some rows. It contains a hash, because another round may group rows
-        differently.
+        """Return the id of an executor task for some rows. The id contains a hash of the positions, because a later try
+        may group the rows differently.
         """
-        held = crc32(repr(positions).encode())
+        checksum = crc32(repr(positions).encode())
         place = self._context.place("rows").operation_id
-        return f"{self._context.execution_id}/{place}/{positions[0]}-{held:08x}"
+        return f"{self._context.execution_id}/{place}/{positions[0]}-{checksum:08x}"
 
     @property
     def _policy(self) -> Retry | None:
@@ -373,17 +386,21 @@ class RowCalls:
 
 
 def error_text(error: BaseException) -> str:
-    """Return the text for the column of errors."""
+    """Return an error as text for the error column of the rows: the name of its class and its message."""
     return f"{type(error).__name__}: {clean_text(error)}"
 
 
 def pause_before_next(policy: Retry | None, failures: int, error: BaseException) -> float | None:
-    """Return the seconds before a row is retried after so many failures; None if it is not retried."""
-    return retry_delay(policy, failures, fault_of(error), random())  # noqa: S311 - so that many do not come back at once
+    """Return the seconds to wait before a row is tried again after a number of failures; None if the row is not tried
+    again.
+    """
+    return retry_delay(policy, failures, fault_of(error), random())  # noqa: S311 - jitter, so that many rows are not retried at once
 
 
 def call_row(function: Callable[..., Any], policy: Retry | None, at: int, arguments: Mapping[str, Any]) -> RowResult:
-    """Call a function for a row, with the retries of its policy."""
+    """Call a function for one row, with the retries of its policy; return the position, the result and the error of the
+    row.
+    """
     failures = 0
     while True:
         try:
@@ -397,5 +414,5 @@ def call_row(function: Callable[..., Any], policy: Retry | None, at: int, argume
 
 
 def call_rows(function: Callable[..., Any], policy: Retry | None, rows: list[Row]) -> list[RowResult]:
-    """Call a function for several rows, in any process."""
+    """Call a function for several rows, one after the other. Executors run this function, also in other processes."""
     return [call_row(function, policy, at, arguments) for at, arguments in rows]

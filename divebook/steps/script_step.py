@@ -1,4 +1,6 @@
-"""Script steps: sandboxed Python as one operation. Its clock and random numbers are operations of their own."""
+"""Script steps: sandboxed Python code as one operation. Each use of the clock, of random numbers or of documents in the
+script is a further operation.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ ENTROPY_BITS = 128
 
 
 class ScriptStep:
-    """Handler of script steps."""
+    """Handler of script steps, which run sandboxed Python code of a definition."""
 
     def __init__(self, interpreter: Interpreter, documents: DocumentRepository, printer: Callable[[str], None]) -> None:
         self._interpreter = interpreter
@@ -44,7 +46,9 @@ class ScriptStep:
         self._printer = printer
 
     async def __call__(self, context: StepContext) -> Outcome:
-        """Run the script. The value of its last expression is the value of the step, and as text its output."""
+        """Run the script of the step. The value of the step is the value of the script's last expression; the output is
+        its text.
+        """
         source = context.step.script
         if not source:
             raise StepError(f'no script specified for script activity step "{context.step.name}"')
@@ -55,6 +59,7 @@ class ScriptStep:
         limits = DEFAULT_LIMITS if seconds is None else replace(DEFAULT_LIMITS, seconds=seconds)
 
         async def call() -> Any:
+            # Reset for each attempt: a failed attempt changes no variables.
             host.mutations = [] if manner.writes_state else None
             try:
                 result = await anyio.to_thread.run_sync(self._interpreter.run_script, source, names, host, limits)
@@ -62,7 +67,7 @@ class ScriptStep:
                 error.raised_at = code_place(context.workflow, context.step, source, error.line or 1)
                 raise
             stored = context.storable(result, "result")
-            context.mutate(host.mutations or ())  # in one commit with the result: both are there, or none
+            context.mutate(host.mutations or ())  # recorded in one commit with the result
             return stored
 
         try:
@@ -75,12 +80,16 @@ class ScriptStep:
 
 
 def ask(call: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Await a coroutine on the engine's loop from the thread of a script."""
+    """Run a coroutine on the engine's event loop from the thread of a script, and wait for its result."""
     return anyio.from_thread.run(call)
 
 
 class ScriptHost:
-    """Host functions of a script, each a recorded operation. They are called in the script's thread."""
+    """Functions with which a script reaches outside its sandbox: clock, random numbers, documents, variables and
+    printing. They run in the script's thread.
+
+    The clock, random numbers, sleeping and documents are recorded operations.
+    """
 
     def __init__(self, context: StepContext, documents: DocumentRepository, printer: Callable[[str], None]) -> None:
         self._context = context
@@ -90,8 +99,8 @@ class ScriptHost:
         """Changes of variables; None if the script may not make any."""
 
     def mutate(self, change: str, key: Any, value: Any) -> None:
-        """Note that the script ``set`` or ``delete``d a variable. The change takes effect once the script has
-        succeeded.
+        """Remember that the script changed a variable (`change` is ``set`` or ``delete``). The change takes effect when
+        the script has succeeded.
         """
         if self.mutations is None:
             raise StepError(f"state.{change} works in script steps only")
@@ -104,20 +113,20 @@ class ScriptHost:
         )
 
     def now(self) -> float:
-        """Return the current time in seconds since 1970."""
+        """Return the current time, recorded, in seconds since 1970."""
         return ask(self._context.now).timestamp()
 
     def entropy(self) -> bytes:
-        """Return random bytes for the script's generator."""
+        """Return random bytes, recorded, as the seed of the script's random generator."""
         bits = ask(functools.partial(self._context.random_bits, ENTROPY_BITS, "seed"))
         return bits.to_bytes(ENTROPY_BITS // 8, "big")
 
     def sleep(self, seconds: float) -> None:
-        """Sleep for a number of seconds."""
+        """Sleep for a number of seconds, as a timer in the log."""
         ask(functools.partial(self._context.sleep, seconds))
 
     def document(self, path: str) -> dict[str, Any]:
-        """Return a document as plain data."""
+        """Read a document as a recorded operation; return its path, name, content and content type."""
 
         async def read() -> dict[str, Any]:
             document = await self._documents.read(path)
@@ -134,7 +143,7 @@ class ScriptHost:
         return result
 
     def printed(self, text: str) -> None:
-        """Forward printed text to the printer."""
+        """Pass text that the script printed to the printer of the environment."""
         self._printer(text)
 
 
@@ -160,26 +169,30 @@ INLINE = Interpreter(Limits(seconds=0.05))
 
 
 async def condition_holds(condition: str, names: Mapping[str, Any]) -> bool:
-    """Return the truth value of a condition."""
+    """Evaluate a condition of a definition; return True if the condition is true."""
     return await _evaluate(lambda interpreter: evaluate_condition(condition, names, interpreter))
 
 
 async def items_of(items: Any, names: Mapping[str, Any], *, flatten: bool) -> list[Any] | dict[str, Any]:
-    """Return the items of `Each.Items`; see `evaluate_items`. Templates in a list are rendered."""
+    """Evaluate the `Items` of an `Each` block; return the items as a list, or by key (see `evaluate_items`). Templates
+    in a list are rendered.
+    """
     if isinstance(items, list):
         items = (await filled({"items": items}, names))["items"]
     return await _evaluate(lambda interpreter: evaluate_items(items, names, interpreter, flatten=flatten))
 
 
 async def render_texts(texts: Sequence[str], names: Mapping[str, Any]) -> list[str]:
-    """Render the ``${...}`` in texts."""
+    """Render the templates ``${...}`` in several texts; return the rendered texts in order."""
     return await _evaluate(lambda interpreter: render_templates(texts, names, interpreter))
 
 
 async def filled(
     values: Mapping[str, Any], names: Mapping[str, Any], *, cache: MutableMapping[int, Any] | None = None
 ) -> dict[str, Any]:
-    """Render the strings of a mapping at any depth; see `fill_values`."""
+    """Render all templates in the strings of a mapping, at any depth; return the rendered mapping. See
+    `fill_values`.
+    """
     if not is_to_be_filled(values):
         return dict(values)
     return await _evaluate(lambda interpreter: fill_values(values, names, interpreter, cache))

@@ -1,4 +1,6 @@
-"""Engine interface of an agent turn inside a step: requests and calls as operations of the step."""
+"""Connection of an agent's turn to the engine: the model requests and tool calls of the turn become operations of the
+step.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ import anyio
 from divebook.agents import Agent
 from divebook.agents.agent import unasked
 from divebook.agents.cache import ResponseCache
-from divebook.agents.turn import OperationOptions
+from divebook.agents.turn import OperationOptions, QuestionOptions
 from divebook.documents import Policy
 from divebook.documents.policy import FileArguments
 from divebook.engine.approvals import Approved, Denied, ToolCall
@@ -40,18 +42,18 @@ if TYPE_CHECKING:
 
 
 class StepTurn:
-    """Implementation of `divebook.agents.turn.TurnContext` for a step.
+    """Services of the engine for one turn of an agent inside a step; implements `divebook.agents.turn.TurnContext`.
 
     Parameters
     ----------
     prefix
-        Stands in front of the key of each of its operations.
+        Prefix of the operation keys of the turn.
     turn
-        Id of the operation that holds them.
+        Id of the operation that contains the operations of the turn.
     services
-        What its environment gives it.
+        Services of the environment for agents.
     response_source
-        Where answers of models come from, if not from the models alone.
+        Source of model responses that is asked before the model; None to always ask the model.
     """
 
     def __init__(
@@ -67,7 +69,7 @@ class StepTurn:
         self._context = context
         self._turn = turn
         self._services = services
-        self._under_way = CallCounter(context.strands())
+        self._running_calls = CallCounter(context.strands())
         self._suspension: Suspended | None = None
         self._failures: dict[str, int] = {}
         """Number of earlier failures of each running call, by name."""
@@ -76,25 +78,29 @@ class StepTurn:
 
     @property
     def started_at(self) -> datetime | None:
-        """Start time of the execution."""
+        """Start time of the execution (UTC)."""
         return self._context.started_at
 
     @property
     def qualifies_tools(self) -> bool:
-        """True if tools with the same name are prefixed with the name of their server."""
+        """True if tools of several MCP servers may have the same name; each is then prefixed with the name of its
+        server.
+        """
         return self._context.workflow.manner.qualifies_tools
 
     def sampler(self, name: str) -> Agent:
-        """Return an agent of the environment, prepared for this run."""
+        """Return the agent that answers sampling requests of an MCP server, prepared for this run; `name` is its name
+        in the environment.
+        """
         return agent_for_run(self._context, self._services.agent(name), self._services)
 
     def recorded_type(self, key: str) -> str | None:
-        """Return the type of the operation recorded under a key; None if the log has none."""
+        """Return the operation type recorded under a key; None if the log has no operation there."""
         record = self._context.record_of(self.prefix + key)
         return None if record is None else record.operation_type
 
     def consumed_by_failures(self, key: str) -> Mapping[str, int]:
-        """Return the recorded consumption of the failed attempts of an operation."""
+        """Return the total consumption of the failed attempts of an operation, from the log."""
         consumed = Counter[str]()
         attempt = 0
         while (record := self._context.record_of(self.prefix + key, attempt)) is not None and record.status == FAILED:
@@ -103,41 +109,45 @@ class StepTurn:
         return consumed
 
     def calling(self) -> AbstractContextManager[None]:
-        """Count a running call inside the block."""
-        return self._under_way.call()
+        """Return a context manager that counts one more running call inside its block. A step with running calls is not
+        parked.
+        """
+        return self._running_calls.call()
 
     def open_call(self) -> AbstractContextManager[None]:
-        """Keep a call open while a question inside the block waits for its answer."""
+        """Return a context manager for a tool call that waits for an answer: the call stays open and is not unwound."""
         return self._context.strands().open_call()
 
     async def withdraw(self, key: str) -> None:
-        """Withdraw an open question: it expires."""
+        """Withdraw an open question: the question expires, and its default becomes the answer."""
         await self._context.withdraw(self.prefix + key)
 
     def recorded_question(self, key: str) -> Question | None:
-        """Return a recorded question."""
+        """Return the question recorded under a key; None if the log has no question there."""
         return self._context.question_of(self.prefix + key)
 
     def began_at(self, key: str) -> datetime:
-        """Return the start time of a recorded operation."""
+        """Return the start time of the operation recorded under a key, which the log must have."""
         record = self._context.record_of(self.prefix + key)
-        assert record is not None  # noqa: S101 - whoever asks has its result
+        assert record is not None  # noqa: S101 - callers have the result of this operation
         return to_datetime(record.started_at)
 
     def recorded_digest(self, key: str) -> str | None:
-        """Return the digest of the setting of a recorded operation."""
+        """Return the recorded hash of an operation's setting; None if the log has no operation or no setting there."""
         record = self._context.record_of(self.prefix + key)
         return None if record is None else record.setting_hash
 
     async def recorded_start(self, key: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Return the parameters and the recorded setting of an operation."""
+        """Return the recorded parameters and setting of the operation with a key, which the log must have."""
         return await self._context.start_of(self.prefix + key)
 
     async def approve(
         self, call: ToolCall, schema: Mapping[str, Any], *, place: str, description: str
     ) -> Approved | Denied:
-        """Decide whether a call may be made, and with which arguments. A denial by a rule is recorded."""
-        judged = approve(
+        """Decide whether a tool call may be made, and with which arguments, by rules or by asking a person. A denial by
+        a rule is recorded.
+        """
+        decision = approve(
             self._context,
             call,
             schema,
@@ -146,33 +156,42 @@ class StepTurn:
             description=description,
             within=self._turn,
         )
-        return await self._note_suspension(judged)
+        return await self._note_suspension(decision)
 
     def files_of(self, tool: ToolFunction) -> FileSpellings | None:
-        """Return which arguments of a tool name files, also for a tool that works in a workspace."""
+        """Return which arguments of a tool are file paths, so that approval rules can compare the files; None if no
+        argument is a path.
+        """
         if not tool.paths or (name := workspace_of(self._context, tool)) is None:
             return tool.files
         place = self._context.workspaces.place_of(name)
         return None if place is None else FileArguments(tool.paths, *place)
 
     def below(self, key: str) -> StepTurn:
-        """Return the context of an agent that a call runs."""
+        """Return the context for the turn of an agent that runs inside a tool call. Its operation keys begin with the
+        call's key.
+        """
         turn = StepTurn(self._context, f"{self.prefix}{key}/", self._turn, self._services)
         self._below.append(turn)
         return turn
 
     async def wait_beside_others(self, change: asyncio.Future[None]) -> bool:
-        """Wait for a change caused by a concurrent call of the step. Return False once no such call is left."""
+        """Wait for a future that a concurrent call of the step completes. Return False if no such call is running any
+        more.
+        """
         return await self._context.strands().wait_beside_others(change)
 
     async def alone(self) -> None:
-        """Wait until no other call of the step is running."""
+        """Wait until no other call of the step is running: each has ended or is parked."""
         await self._context.strands().alone()
 
     def raise_suspension(self) -> None:
-        """Raise the exception that suspends the step, even if a hook of the agent has swallowed it."""
+        """Raise the exception that suspends the step, if one was raised in this turn. A hook of the agent may have
+        swallowed the exception.
+        """
         if self._suspension is not None:
             raise self._suspension
+        # A subordinate turn may have suspended the step as well.
         for turn in self._below:
             turn.raise_suspension()
 
@@ -186,7 +205,9 @@ class StepTurn:
         retry: Retry | None = None,
         **options: Unpack[OperationOptions],
     ) -> Any:
-        """Make a call once, with the retries of `retry` or of the step."""
+        """Run a function as an operation: return the recorded result, or call the function, with the retries of the
+        step or else of `retry`.
+        """
         name = self.prefix + key
 
         def attempt(failures: int) -> Awaitable[Any]:
@@ -207,7 +228,9 @@ class StepTurn:
         setting: Setting | None,
         done: Callable[[Any], Any],
     ) -> Any:
-        """Make a tool call once."""
+        """Run a tool call as an operation: return the recorded result, or make the call with the tool's retries, time
+        limit and concurrency limit.
+        """
         name = self.prefix + key
         compute = self._compute(tool, arguments)
         workspace = workspace_of(self._context, tool)
@@ -215,6 +238,7 @@ class StepTurn:
 
         def attempt(failures: int) -> Awaitable[Any]:
             slot = _slot(tool, compute, limited=is_limited)
+            # `invoke` needs this number for the id of the executor's task.
             self._failures[name] = failures
             return self._context.operation(
                 TOOL_CALL,
@@ -234,67 +258,46 @@ class StepTurn:
         return await self._note_suspension(self._retried(name, tool.retry, attempt))
 
     async def invoke(self, tool: ToolFunction, arguments: Mapping[str, Any], *, key: str) -> Any:
-        """Call the function itself in its executor."""
+        """Call the function of a tool in its executor, without recording an operation."""
         if tool.inline:
             return await tool.function(**arguments)
         compute = self._compute(tool, arguments)
         name = self.prefix + key
-        called = invoke(self._context, tool, arguments, name, compute, failures=self._failures.get(name))
-        return await self._note_suspension(called)
+        result = invoke(self._context, tool, arguments, name, compute, failures=self._failures.get(name))
+        return await self._note_suspension(result)
 
     def _compute(self, tool: ToolFunction, arguments: Mapping[str, Any]) -> Compute:
         return compute_for(self._context, tool, arguments)
 
-    async def question(
-        self,
-        kind: str,
-        text: str,
-        *,
-        key: str,
-        data: Mapping[str, Any] | None = None,
-        schema: Mapping[str, Any] | None = None,
-        message: str | None = None,
-        expires_in: float | None = None,
-        default: Any = None,
-    ) -> Question:
-        """Ask a person."""
-        question = self._context.interrupt(
-            kind,
-            text,
-            message=message,
-            data=data,
-            schema=schema,
-            expires_in=expires_in,
-            default=default,
-            key=self.prefix + key,
-            within=self._turn,
-        )
+    async def question(self, kind: str, text: str, *, key: str, **options: Unpack[QuestionOptions]) -> Question:
+        """Ask a person; return the question with its answer."""
+        question = self._context.interrupt(kind, text, key=self.prefix + key, within=self._turn, **options)
         return await self._note_suspension(question)
 
     def _retried(self, name: str, policy: Retry | None, attempt: Callable[[int], Awaitable[Any]]) -> Awaitable[Any]:
-        """Make a call with the retry policy of the step, or else its own."""
+        """Repeat a failed call with the retry policy of the step; if the step has none, with `policy`."""
         return self._context.retried(name, self._context.step.retry or policy, attempt, self._turn)
 
     async def _note_suspension(self, call: Awaitable[T]) -> T:
-        """Await a call. If it suspends the step, remember the exception."""
+        """Await a call and return its result. Remember the exception if the call suspends the step."""
         try:
             return await call
-        except Suspended as stopped:
-            self._suspension = stopped
+        except Suspended as suspension:
+            self._suspension = suspension
             raise
 
 
 class AgentToolkit(Protocol):
-    """Protocol for the resources that agents may use."""
+    """Protocol for access to the tools, MCP servers and subordinates of agents."""
 
     def agent(self, name: str) -> Agent:
         """Return an agent by name; raise `NotFoundError` if there is none."""
 
     def tools_for(self, definition: AgentDefinition) -> Sequence[ToolFunction]:
-        """Return the tools that an agent names."""
+        """Return the tools that are named in an agent's definition."""
 
     def limited(self, tool: ToolFunction) -> ToolFunction:
-        """Return a tool with the limits of the environment."""
+        """Return a copy of a tool with the limits that the environment sets for the tool."""
 
     def servers_for(self, definition: AgentDefinition) -> Sequence[ToolServer]:
         """Return the MCP servers whose tools an agent may call."""
@@ -304,29 +307,29 @@ class AgentToolkit(Protocol):
 
 
 class AgentServices(AgentToolkit, Protocol):
-    """Protocol for the services that an environment provides to agents."""
+    """Protocol for the services that an environment provides to agents. `Environment` implements it."""
 
     threads: ConversationStore
     """Conversations of its store."""
 
     @property
     def responses(self) -> ResponseCache:
-        """Cache of responses for agents with a `Cache`."""
+        """Response cache, used by agents whose definition has a `Cache`."""
 
     def requests_of(self, run: str) -> Sequence[RequestView]:
-        """Return the model requests of a run; raise `ExecutionNotFoundError`."""
+        """Return all model requests of a run; raise `ExecutionNotFoundError` for an unknown run."""
 
     def policy_for_agent(self, name: str) -> Policy:
-        """Return the policy of an agent."""
+        """Return the access policy (files, environment variables, credentials) of an agent."""
 
     def check_agent(self, agent: Agent) -> None:
-        """Raise unless each name that an agent uses exists and is unambiguous."""
+        """Raise an error unless each tool, server and subordinate that an agent names exists and is unambiguous."""
 
 
 T = TypeVar("T")
 
 
-_PLACES: dict[tuple[str, int], anyio.CapacityLimiter] = {}
+_LIMITERS: dict[tuple[str, int], anyio.CapacityLimiter] = {}
 """Concurrency limits of tools in this process, by name and limit."""
 
 
@@ -335,22 +338,29 @@ TURN = "turn"
 
 
 def run_id_of(context: StepContext, key: str) -> str:
-    """Return the id of a turn: the same whenever it runs again, different in each execution."""
+    """Return the id of an agent turn. The id stays the same when the turn runs again, and differs between
+    executions.
+    """
     return f"{context.execution_id}/{context.place(key, 0).idempotency_key[:12]}"
 
 
 def agent_for_run(context: StepContext, agent: Agent, services: AgentServices) -> Agent:
-    """Return an agent with the model of the run, if it has one, and without a key if the run does not ask models."""
+    """Return a copy of an agent for this run: with the run's model, if set, and with a placeholder model if the run
+    does not ask models.
+    """
     agent = agent.with_model(context.model).under(services.policy_for_agent(agent.name))
     return agent if context.miss_policy is None or context.miss_policy.asks_models else unasked(agent)
 
 
 def _slot(tool: ToolFunction, compute: Compute, *, limited: bool) -> Slot | None:
-    """Return the slot that a call of a tool must hold; None if neither the tool nor its executor is limited."""
+    """Return the concurrency slot that a tool call must hold while it runs; None if neither the tool nor its executor
+    has a limit.
+    """
+    # A call may need two slots: one of its executor and one of the tool itself.
     executor_slot = compute.slot(repeatable=tool.is_repeatable, limited=limited)
     slots = [] if executor_slot is None else [executor_slot]
     if tool.concurrency is not None:
-        place = tool.name, tool.concurrency
-        places = _PLACES.get(place) or _PLACES.setdefault(place, anyio.CapacityLimiter(tool.concurrency))
-        slots.append(LimitedSlot(places))
+        limit_key = tool.name, tool.concurrency
+        limiter = _LIMITERS.get(limit_key) or _LIMITERS.setdefault(limit_key, anyio.CapacityLimiter(tool.concurrency))
+        slots.append(LimitedSlot(limiter))
     return Slots(slots) if len(slots) > 1 else next(iter(slots), None)

@@ -1,9 +1,9 @@
-"""Actions of workspaces: run a command, read and write files, and apply changes to the original folder.
+"""Workspace actions: run a command, read and write files, and copy changed files to the original folder.
 
-Results are plain data, and failures are those of any action: ``Retry`` and ``Catch`` apply to them. `apply_changes`
-copies changed files to the folder that the workspace is a copy of. Its question has the diff of each file, its answer
-the paths. Only the recorded call that follows touches the folder. It writes the files as they were shown, even if the
-workspace has changed since. If one of them was changed in the folder meanwhile, it writes none.
+Results are plain data. ``Retry`` and ``Catch`` apply to failures, as for any action. `apply_changes` copies changed
+files to the folder that the workspace was copied from. Its question shows the diff of each file, and the answer is a
+list of paths. Only the recorded call that follows writes to the folder. It writes the files as they were shown, even if
+the workspace has changed since. If one of the files was changed in the folder meanwhile, no file is written.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ _ASK = "Ask"
 async def apply_changes(
     context: StepContext, workspace: str, parameters: Mapping[str, Any], key: str | int
 ) -> dict[str, Any]:
-    """Return the paths that were ``written``, were ``there`` already, and were ``left`` as they are.
+    """Copy changed files from a workspace to the folder that the workspace was copied from. Return the paths that were
+    ``written``, that were ``there`` already, and that were ``left`` unchanged.
 
     Protected paths (hidden names, version-control metadata) are left unless ``Paths`` or the person names them. If no
     person was asked about them, ``left_out`` is a text that explains how to apply them.
@@ -65,6 +66,7 @@ async def apply_changes(
     if not asks and context.step.type != FUNCTION:  # a step of a definition; code of a person decides by itself
         asks = not context.workspaces.may_go_unasked(workspace)
     tree: str | None = None
+    # A call in the log needs no new question, but a recorded question must be replayed.
     if (asks and context.record_of(key) is None) or context.question_of(f"{key}-files") is not None:
         paths, tree = await _ask_for_paths(context, workspace, paths, f"{key}-files")
 
@@ -75,14 +77,14 @@ async def apply_changes(
         requested_paths = set(paths or ())
         # With all of the visible files go the folders, which no question lists.
         is_all = paths is None or requested_paths | protected >= set(changed_paths)
-        done = changes.take_over(None if is_all else paths, by_name=requested_paths & protected)
-        handled = {*done.written, *done.there}
+        applied = changes.take_over(None if is_all else paths, by_name=requested_paths & protected)
+        present_paths = {*applied.written, *applied.there}
         result = {
-            "written": done.written,
-            "there": done.there,
-            "left": [path for path in changed_paths if path not in handled],
+            "written": applied.written,
+            "there": applied.there,
+            "left": [path for path in changed_paths if path not in present_paths],
         }
-        left_out = left_out_text(done.left_out, f"{_PATHS}: [{{}}]") if paths is None else ""
+        left_out = left_out_text(applied.left_out, f"{_PATHS}: [{{}}]") if paths is None else ""
         return {**result, "left_out": left_out} if left_out else result
 
     recorded_parameters = {**({} if paths is None else {_PATHS: list(paths)}), "workspace": workspace}
@@ -109,7 +111,8 @@ def _read_parameters(parameters: Mapping[str, Any]) -> tuple[Sequence[str] | Non
 async def _ask_for_paths(
     context: StepContext, workspace: str, paths: Sequence[str] | None, key: str
 ) -> tuple[Sequence[str] | None, str]:
-    """Ask a person for paths; return them and the tree that was shown. If nothing has changed, return `paths`.
+    """Ask a person which changed files to copy; return the chosen paths and the digest of the file tree that was shown.
+    If no file has changed, return `paths`.
 
     The tree is identified by its digest: the workspace may have changed while the person decided.
     """
@@ -136,7 +139,7 @@ def _question(
 ) -> tuple[str, dict[str, Any]]:
     names = [diff.path for diff in diffs]
     protected = changes.protected() - set(by_name)
-    added, removed = (sum(getattr(diff, way) or 0 for diff in diffs) for way in ("added", "removed"))
+    added, removed = (sum(getattr(diff, field) or 0 for diff in diffs) for field in ("added", "removed"))
     message = f"{plural(len(diffs), 'file')} changed in workspace {workspace} (+{added} -{removed})"
     if unselected := [name for name in names if name in protected]:
         message += f". {left_out_text(unselected, 'select {}')}"
@@ -152,7 +155,9 @@ def _question(
 
 
 def _rows_of_diffs(diffs: Sequence[FileDiff]) -> list[dict[str, Any]]:
-    """Return the diffs as a question contains them: without secrets, and without diffs that are too long."""
+    """Return the diffs of files for a question: without secrets, and without the text of diffs that exceed the size
+    limit.
+    """
     remaining = MOST_SHOWN
     rows = []
     for diff in diffs:

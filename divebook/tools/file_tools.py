@@ -15,7 +15,7 @@ from divebook.documents import DocumentRepository, Policy
 from divebook.documents.policy import FILES, HIDDEN, FileArguments
 from divebook.documents.repository import MOST_FOLDERS, has_wildcards, matches
 from divebook.errors import PathNotAllowedError, SetupError
-from divebook.workflow.servers import IF_NOT_READ_ONLY
+from divebook.workflow.resources import IF_NOT_READ_ONLY
 from divebook.workflow.tools import FileSpellings, ToolFunction, ToolHints
 from divebook.workspace.files import Disk
 from divebook.workspace.paths import PathPolicy, Root

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from divebook.workflow.servers import CONTAINED, IF_DESTRUCTIVE, WorkspaceDefinition
+from divebook.workflow.resources import CONTAINED, IF_DESTRUCTIVE, WorkspaceDefinition
 from divebook.workflow.tools import ToolFunction, ToolHints
 from divebook.workspace import agent_tools
 from divebook.workspace.background import process_manager

@@ -15,7 +15,7 @@ from divebook.store.encryption import FernetCodec
 from divebook.store.maintenance import check
 from divebook.store.transfer import export, import_, read
 from divebook.tools.workspace import PROCESS_TOOLS
-from divebook.workflow.servers import WorkspaceDefinition
+from divebook.workflow.resources import WorkspaceDefinition
 
 EDIT = {"edit": {"file_path": "calc.py", "old_string": "a - b", "new_string": "a + b"}}
 

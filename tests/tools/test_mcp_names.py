@@ -10,10 +10,11 @@ from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart, ToolRetu
 from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow
-from divebook.agents.tool_names import LONGEST, safe_names
+from divebook.agents.signatures import LONGEST, safe_names
 from divebook.engine.approvals import ToolCall, verdict_of
 from divebook.errors import ServerError
-from divebook.workflow.servers import ApprovalRule, Approvals, MCPServerDefinition
+from divebook.workflow.resources import ApprovalRule, Approvals
+from divebook.workflow.servers import MCPServerDefinition
 from divebook.workflow.tools import ToolHints
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment

@@ -13,7 +13,7 @@ from divebook.questions.answer import checked_answer
 from divebook.questions.question import Question
 from divebook.workflow.functions import workflow
 from divebook.workflow.json_schemas import FITTING
-from divebook.workflow.servers import ApprovalRule
+from divebook.workflow.resources import ApprovalRule
 from tests.runtime.test_expiring import Watch
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import Gate, becomes, environment

@@ -15,7 +15,8 @@ from divebook.events import catalog
 from divebook.runtime.clock import SystemClock
 from divebook.tools.mcp import servers as mcp_servers
 from divebook.workflow.reader import read_definitions
-from divebook.workflow.servers import ApprovalRule, MCPServerDefinition, ToolConfigurationDefinition
+from divebook.workflow.resources import ApprovalRule
+from divebook.workflow.servers import MCPServerDefinition, ToolConfigurationDefinition
 from tests.agents.test_turns import began
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment

@@ -10,7 +10,7 @@ from divebook import Agent, Environment, MemoryStore, ScriptedModel, Step, Workf
 from divebook.errors import ContainerError
 from divebook.events import catalog
 from divebook.replay.files import KeptFiles
-from divebook.workflow.servers import WorkspaceDefinition
+from divebook.workflow.resources import WorkspaceDefinition
 from divebook.workspace.docker.workspace import DockerWorkspace
 from tests.workspace.containers import inside, inspected
 from tests.workspace.images import python_image

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from divebook.errors import ContainerError, EngineUnavailableError, UnusableEngineError
 from divebook.text.ranges import COUNT, SOME
-from divebook.workflow.servers import is_memory
+from divebook.workflow.resources import is_memory
 from divebook.workspace.shell import (
     DRAIN,
     STDOUT,
