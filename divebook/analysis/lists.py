@@ -136,7 +136,7 @@ HANDLED_COLUMNS: Columns = {
     "execution_id": Column(TEXT, "``exec_...``, as it was named where the store has none of that id"),
     "before": Column(TEXT, "its status before; missing where the store has none", lambda row: row.before or None),
     "status": Column(TEXT, "the status of what came of it", lambda row: row.status or None),
-    "made": Column(TEXT, "the execution that came of it, where that is another one", lambda row: row.made or None),
+    "made": Column(TEXT, "the execution that came of it, where that is another one", lambda row: row.new_id or None),
     "error_type": Column(
         TEXT, "class of the error", lambda row: None if row.error is None else type(row.error).__name__
     ),

@@ -51,7 +51,7 @@ from divebook.text.ranges import COUNT, COUNT_OR_ZERO, INTEGER
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from divebook.config.answers import Handled
+    from divebook.config.answers import BulkResult
     from divebook.environment.environment import Environment
     from divebook.environment.variants import TrialOptions, WhatIfOptions
     from divebook.projections.compare import Pair, Row
@@ -176,9 +176,9 @@ def open_(
 
 
 def _is_file(name: str) -> bool:
-    from divebook.store.embedded import is_carrier
+    from divebook.store.embedded import may_embed_log
 
-    return name.endswith((".jsonl", ".json")) or is_carrier(name)
+    return name.endswith((".jsonl", ".json")) or may_embed_log(name)
 
 
 def _in_file(file: str) -> tuple[str, Environment, Exception | None]:
@@ -279,7 +279,7 @@ def _chosen(
     return [] if execution_ids else environment.store.records(status, workflow, 0, tag=tagged)
 
 
-def _tell_each(rows: Sequence[Handled]) -> None:
+def _tell_each(rows: Sequence[BulkResult]) -> None:
     """Print the result of each execution; exit with code 1 if one failed."""
     for row in rows:
         say(status_text(row.status or "failed"), row.execution_id, "" if row.error is None else str(row.error))

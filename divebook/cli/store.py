@@ -58,9 +58,9 @@ def export(
     execution that has not ended can only be looked at where its file is imported, unless it is moved (--move). Of a
     damaged log the sound beginning is written, with exit code 1.
     """
-    from divebook.store.embedded import is_carrier
+    from divebook.store.embedded import may_embed_log
 
-    if is_carrier(file):
+    if may_embed_log(file):
         _export_shown(execution_id, file, store, overwrite=force, move=move)
         return
     if move:

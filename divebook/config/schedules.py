@@ -1,4 +1,4 @@
-"""Schedules: due times of cron expressions, and the start of each due workflow exactly once.
+"""Schedules: computation of due times from cron expressions, and exactly one start for each due time.
 
 Due times are in the `Zone` of the schedule, by default in that of the machine.
 
@@ -43,11 +43,13 @@ from divebook.workflow.table import nearest_position
 
 
 FIELDS = 5
-"""Minute, hour, day of month, month, day of week."""
+"""Number of fields of a cron expression: minute, hour, day of month, month, day of week."""
 
 
 def next_due(cron: str, zone: tzinfo | None, now: datetime) -> datetime:
-    """Return the first due time after `now`, an aware time in the zone. The zone None is that of the machine.
+    """Return the first due time of a cron expression after `now`, as an aware time.
+
+    The zone None is that of the machine.
 
     Raises
     ------
@@ -60,7 +62,7 @@ def next_due(cron: str, zone: tzinfo | None, now: datetime) -> datetime:
 
 
 def latest_due(cron: str, zone: tzinfo | None, now: datetime) -> datetime:
-    """Return the last due time up to and including `now`; otherwise like `next_due`."""
+    """Return the last due time of a cron expression up to and including `now`, as an aware time."""
     wall = _wall_time(now, zone)
     # While the clock shows an hour for the second time, later wall times of that hour were due the first time already.
     repeated = timedelta()
@@ -73,14 +75,14 @@ def latest_due(cron: str, zone: tzinfo | None, now: datetime) -> datetime:
 
 
 def machine_zone(now: datetime) -> tzinfo | None:
-    """Return the zone of a time; None, which means the machine's zone, if the time has no zone or an equal offset."""
+    """Return the zone of a time; None (the machine's zone) for a time without a zone or with an equal offset."""
     if now.tzinfo is None or now.utcoffset() == now.astimezone().utcoffset():
         return None
     return now.tzinfo
 
 
 def _moments(cron: str, zone: tzinfo | None, wall: datetime, *, forwards: bool) -> Iterator[datetime]:
-    """Yield the due times in UTC after, or before, a time of the wall clock.
+    """Yield the due times of a cron expression in UTC, after or before a time of the wall clock.
 
     The times are in UTC since Python compares two times of one zone by their wall clock, ignoring the fold.
     """
@@ -97,7 +99,7 @@ def _moments(cron: str, zone: tzinfo | None, wall: datetime, *, forwards: bool) 
 
 
 def _require_times(cron: str) -> None:
-    """Raise ValueError for expressions that croniter accepts but that are not valid for a schedule.
+    """Raise ValueError for cron expressions that croniter accepts but that no schedule may use.
 
     Due times have the precision of a minute, so fields for seconds and for years are refused. A random
     time would be different in each computation, and therefore be due again and again.
@@ -112,25 +114,30 @@ def _require_times(cron: str) -> None:
 
 
 def _wall_time(moment: datetime, zone: tzinfo | None) -> datetime:
-    """Return the wall time in a zone as a naive time; `fold` is 1 while the clock shows a time once more."""
+    """Return the wall-clock time in a zone at a moment, without a zone.
+
+    `fold` is 1 if the clock shows this time for the second time.
+    """
     if zone is None:
         return datetime.fromtimestamp(moment.timestamp())  # noqa: DTZ006 - the machine's, with its fold
     return moment.astimezone(zone).replace(tzinfo=None)
 
 
 def _moment(wall: datetime, zone: tzinfo | None) -> datetime:
-    """Return a wall time of a zone in UTC."""
+    """Return the moment of a zone's wall-clock time in UTC."""
     return wall.replace(tzinfo=zone).astimezone(UTC)
 
 
 def _due_moment(wall: datetime, zone: tzinfo | None) -> datetime:
-    """Return the moment in UTC at which a wall time is due; for a skipped time that of the clock change."""
+    """Return the moment in UTC at which a wall-clock time is due; for a skipped time, the moment of the
+    clock change.
+    """
     moment = _moment(wall, zone)
     return moment if _wall_time(moment, zone) == wall else _clock_change(wall, zone)
 
 
 def _clock_change(wall: datetime, zone: tzinfo | None) -> datetime:
-    """Return the moment of the clock change that skips a wall time, found by bisection to the second.
+    """Return the moment of the clock change that skips a wall-clock time, to the second.
 
     By Python's rules the change lies between the moments of the wall time with fold 1 and with fold 0.
     """
@@ -150,36 +157,38 @@ def _offset(moment: datetime, zone: tzinfo | None) -> timedelta | None:
 
 
 RETRY_AFTER = 60.0
-"""Seconds until a due time that could not be enqueued is tried again."""
+"""Seconds until a failed start of a due workflow is retried."""
 _log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A time at which a schedule starts its workflow."""
+    """One due time of a schedule, at which the schedule starts its workflow."""
 
     definition: str
     schedule: str
     workflow: str
     at: datetime
-    """Aware, in the zone of the schedule."""
-    given: Mapping[str, Any] = field(default_factory=dict)
-    """`Inputs` of the schedule, with expressions."""
+    """Due time, as an aware time in the zone of the schedule."""
+    input_expressions: Mapping[str, Any] = field(default_factory=dict)
+    """`Inputs` of the schedule, in which expressions are not evaluated yet."""
 
     @property
     def id(self) -> str:
-        """Id of the schedule. It contains the definition, since two definitions may have schedules of one name."""
+        """Id of the schedule in the store. It contains the name of the definition, since two definitions may have equal
+        schedule names.
+        """
         parts = [quote(part, safe="") for part in (self.definition, self.workflow, self.schedule)]
         return "/".join(["schedule", *parts])
 
     @property
     def key(self) -> str:
-        """The start key: a second start for this due time returns the existing execution."""
+        """Start key of the execution for this due time: a second start with the key returns the existing execution."""
         return f"{self.id}/{self.at.astimezone(UTC).strftime('%Y-%m-%dT%H:%MZ')}"
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """The inputs of the execution. Expressions may use ``schedule.due`` (ISO 8601) and ``schedule.name``.
+        """Inputs of the execution, with evaluated expressions, which may use ``schedule.due`` and ``schedule.name``.
 
         Raises
         ------
@@ -187,14 +196,17 @@ class Due:
             An expression fails.
         """
         names = {"schedule": {"name": self.schedule, "due": self.at.isoformat()}}
-        return fill_values(self.given, names, default_interpreter())
+        return fill_values(self.input_expressions, names, default_interpreter())
 
     def is_new(self, store: EventStore, first: datetime) -> bool:
-        """Return whether it was not handled yet; for a new schedule, due times before `first` count as handled."""
+        """Return True if the store has not recorded this due time as handled.
+
+        For a new schedule, due times before `first` count as handled.
+        """
         return to_microseconds(self.at) > store.seen_to(self.id, to_microseconds(first) - 1)
 
     def see_to(self, store: EventStore) -> None:
-        """Record that this due time and all earlier ones are handled."""
+        """Record in the store that this due time and all earlier due times are handled."""
         store.see_to(self.id, to_microseconds(self.at))
 
 
@@ -203,19 +215,21 @@ def _moment_of(due: Due) -> datetime:
 
 
 def coming(definitions: Definitions, now: datetime) -> list[Due]:
-    """Return the next due time of each enabled schedule, the nearest first."""
+    """Return the next due time of each enabled schedule, sorted by time."""
     due_times = [_due(definitions, schedule, now, next_due) for schedule in _active(definitions)]
     return sorted(due_times, key=_moment_of)
 
 
 def latest(definitions: Definitions, now: datetime) -> list[Due]:
-    """Return the latest due time of each enabled schedule, up to and including `now`. Earlier ones are skipped."""
+    """Return the latest due time up to `now` of each enabled schedule, sorted by time; earlier due times
+    are skipped.
+    """
     due_times = [latest_of(definitions, schedule, now) for schedule in _active(definitions)]
     return sorted(due_times, key=_moment_of)
 
 
 def latest_of(definitions: Definitions, schedule: ScheduleDefinition, now: datetime) -> Due:
-    """Return the latest due time of one schedule."""
+    """Return the latest due time up to `now` of one schedule."""
     return _due(definitions, schedule, now, latest_due)
 
 
@@ -229,7 +243,9 @@ def _due(
     now: datetime,
     due: Callable[[str, tzinfo | None, datetime], datetime],
 ) -> Due:
-    """Return a due time of a schedule, computed by `due`; raise `SetupError` if the schedule is not valid."""
+    """Return the due time of a schedule that the function `due` computes; raise `SetupError` for an invalid
+    schedule.
+    """
     if not schedule.cron or not schedule.workflow:
         missing = "Cron" if not schedule.cron else "Workflow"
         raise SetupError(f"schedule {schedule.name!r} has no {missing}; add it, or Enabled: false")
@@ -251,17 +267,17 @@ def _zone(schedule: ScheduleDefinition, name: str) -> ZoneInfo:
 
 
 class Schedules:
-    """Schedules of definitions that put their workflows into a queue when they are due."""
+    """Schedules of some definitions, which put their workflows into a queue at each due time."""
 
     def __init__(self, environment: Environment, definitions: Definitions, queue: str) -> None:
         self._environment = environment
         self._definitions = definitions
         self._queue = queue
         self._failed: dict[str, float] = {}
-        """By schedule: the monotonic time at which a failed due time is tried again."""
+        """Monotonic time of the next retry for each schedule whose last start failed, by schedule name."""
 
     def require_sound(self, now: datetime) -> None:
-        """Raise `DefinitionError`, with line numbers, unless each enabled schedule can be enqueued."""
+        """Raise `DefinitionError` with line numbers unless the workflow of each enabled schedule can be started."""
         problems = []
         for index, schedule in enumerate(self._definitions.schedules):
             if not schedule.enabled:
@@ -279,7 +295,7 @@ class Schedules:
             raise DefinitionError(problems, self._definitions.name or "<definition>")
 
     def enqueue_due(self, now: datetime, *, monotonic: Callable[[], float] = time.monotonic) -> None:
-        """Queue due workflows that were not handled yet. An error of one schedule does not affect the others."""
+        """Put the workflows of new due times into the queue; an error of one schedule does not affect the others."""
         for schedule in _active(self._definitions):
             if self._failed.get(schedule.name, 0.0) > monotonic():
                 continue

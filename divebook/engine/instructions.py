@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from divebook.events.catalog import Payload
-from divebook.events.payload import quickly_made
+from divebook.events.payload import fast_init
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Fact:
     """Event payload to record, with its path and step."""
@@ -21,7 +21,7 @@ class Fact:
     step: str = ""
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True)
 class RecordFacts:
     """Instruction to record some events, in this order."""
@@ -29,7 +29,7 @@ class RecordFacts:
     facts: tuple[Fact, ...]
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True)
 class RunStep:
     """Instruction to record the events `first`, then to run a step. `resumed` means that the log has the start of the
@@ -43,7 +43,7 @@ class RunStep:
     first: tuple[Fact, ...] = ()
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True)
 class EvaluateConditions:
     """Instruction to evaluate the conditions of a step's edges and to record each result, in this order.
@@ -56,7 +56,7 @@ class EvaluateConditions:
     conditions: tuple[tuple[str, str], ...]
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True)
 class AwaitJoin:
     """Instruction to let a path wait at a join until the other paths have arrived or ended."""
@@ -64,7 +64,7 @@ class AwaitJoin:
     path: str
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True)
 class AwaitAnswer:
     """Instruction to record some events, if any, and to park the path until its question is answered."""
@@ -73,7 +73,7 @@ class AwaitAnswer:
     facts: tuple[Fact, ...] = ()
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True)
 class CancelPaths:
     """Instruction to stop every path that is still active, to wait for its end, and to record that it was cancelled."""

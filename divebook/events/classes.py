@@ -37,7 +37,7 @@ _BRIEF = reprlib.Repr()
 _BRIEF.maxstring = _BRIEF.maxother = 60
 
 _ALLOWED: dict[str, type] = {}
-"""Allowed classes by stored name."""
+"""Allowed classes by the name that logs use for them."""
 
 _STORED_NAMES = {
     "divebook.workflow.resources.ApprovalRule": "divebook.workflow.approvals.ApprovalRule",
@@ -75,7 +75,7 @@ _STORED_NAMES = {
     "divebook.questions.answer.Typed": "divebook.questions.typed.Typed",
     "divebook.workflow.resources.WorkspaceDefinition": "divebook.workflow.workspaces.WorkspaceDefinition",
 }
-"""Stored names of divebook's classes whose module has moved, by current name.
+"""Names that logs use for divebook's classes whose module has moved, by present name.
 
 Logs from before the move hold the stored name, and comparisons of recorded calls must find the same name
 (test_classes_that_have_moved_keep_their_name_in_logs).
@@ -120,18 +120,18 @@ def allow(*classes: C) -> C:
 
 
 def allowed_classes() -> list[type]:
-    """Return the newest definition of each class that is allowed in this process."""
+    """Return the newest definition of each class that this process has allowed."""
     return [cls for name in _ALLOWED if (cls := find(name)) is not None]
 
 
 def name_of(cls: type) -> str:
-    """Return the name under which a class is recorded: ``module.qualname``, or the stored name of a moved class."""
+    """Return the name that logs use for a class: ``module.qualname``, or the former name of a moved class."""
     name = f"{cls.__module__}.{cls.__qualname__}"
     return _STORED_NAMES.get(name, name)
 
 
 def kind_of(cls: type) -> str | None:
-    """Return ``dataclass``, ``model``, ``namedtuple`` or ``enum``; None for any other class."""
+    """Return the kind of a class: ``dataclass``, ``model``, ``namedtuple`` or ``enum``; None for any other class."""
     if issubclass(cls, Enum):
         return "enum"
     if issubclass(cls, tuple):
@@ -142,7 +142,7 @@ def kind_of(cls: type) -> str | None:
 
 
 def find(name: str) -> type | None:
-    """Return the newest definition of the allowed class of that name; None if no such class is allowed.
+    """Return the newest definition of the allowed class with a name; None if no such class is allowed.
 
     The newest definition is the class that the module has under this name now. It differs from the class passed to
     `allow` if the class was defined again since.
@@ -173,7 +173,7 @@ def record_instance(value: Any, path: str, normalize: Normalize) -> Recorded | N
     Raises
     ------
     UnstorableValueError
-        Its class is not allowed, or a field cannot be stored.
+        The class is not allowed, or a field cannot be stored.
     """
     cls = type(value)
     kind = kind_of(cls)
@@ -189,6 +189,7 @@ def record_instance(value: Any, path: str, normalize: Normalize) -> Recorded | N
 
 def _record_enum(name: str, value: Enum, path: str, normalize: Normalize) -> Recorded:
     label = value.name if value.name in type(value).__members__ else ""  # a combination of flags is not a member
+    # A member is looked up by its name, so its value need not be storable.
     try:
         plain = normalize(value.value, path)
     except UnstorableValueError:
@@ -219,7 +220,7 @@ def _record_model(name: str, value: Any, path: str, normalize: Normalize) -> Rec
 
 
 def _private(value: Any, path: str, normalize: Normalize) -> dict[str, Any]:
-    """Return the private attributes of a model that differ from their defaults.
+    """Return the recorded private attributes of a pydantic model that differ from their defaults.
 
     An attribute that cannot be stored, such as a lock or a connection, has its default when the instance is opened.
     """
@@ -290,7 +291,7 @@ class Instance(Recorded):
         return data if self.extra is None else {**data, "extra": self.extra}
 
     def open(self) -> Any:
-        """Build the instance without running its constructor.
+        """Build the instance without running its constructor or validators.
 
         Raises
         ------
@@ -320,6 +321,7 @@ class Instance(Recorded):
 
     def _model(self, cls: Any) -> Any:
         fields = cls.__pydantic_fields__
+        # As pickle restores a model: `__setstate__` sets all four attributes without validation.
         values = self._values({name: _model_default(field) for name, field in fields.items()})
         instance = cls.__new__(cls)
         state = {
@@ -337,7 +339,7 @@ class Instance(Recorded):
         return instance
 
     def _values(self, defaults: Mapping[str, Callable[[], Any] | None]) -> dict[str, Any]:
-        """Return the value of each field of the class: the recorded value, or the default of a field added since.
+        """Return the value of each field of the class: the recorded value, or the default of a field added later.
 
         `defaults` has a function that returns the default of each field, or None for a field without one.
         """
@@ -357,11 +359,11 @@ class Instance(Recorded):
         return default()
 
     def plain(self) -> Any:
-        """Return the fields as a mapping; the class need not be allowed."""
+        """Return the recorded fields as a mapping; the class need not be allowed."""
         return {**self.fields, **(self.extra or {})}
 
     def summary(self) -> str:
-        """Return the class and its fields, shortened; a note if the class is not allowed."""
+        """Return the class name and the fields, shortened; only a note if the class is not allowed."""
         short = self.cls.rpartition(".")[2]
         if find(self.cls) is None:
             return f"<{short}: not allowed in this process>"
@@ -369,17 +371,17 @@ class Instance(Recorded):
         return f"{short}({text if len(text) <= _SHOWN else f'{text[:_SHOWN]}...'})"
 
     def inside(self) -> Any:
-        """Return the fields by name."""
+        """Return the recorded values of the fields, by name."""
         return self.plain()
 
     def parts(self, change: Callable[[Any], Any]) -> Recorded:
-        """Return a copy with `change` applied to each field and private attribute."""
+        """Return a copy in which `change` was applied to each field and each private attribute."""
         fields = {name: change(value) for name, value in self.fields.items()}
         private = {name: change(value) for name, value in self.private.items()}
         return Instance(self.tag, self.cls, fields, self.unset, self.extra, private=private)
 
     def __getattr__(self, name: str) -> Any:
-        """Raise AttributeError that explains that this is the recorded form and why it is not opened."""
+        """Raise AttributeError, with a message that this is a recorded form, and why its class is not available."""
         if name.startswith("__"):
             raise AttributeError(name)
         try:
@@ -400,7 +402,9 @@ def _model_default(field: Any) -> Callable[[], Any] | None:
 
 
 class Member(Recorded):
-    """Recorded form of an enum member, by its name; a combination of flags has no name and is recorded by its value.
+    """Recorded form of an enum member or a combination of flags.
+
+    A member is recorded by its name. A combination of flags has no name and is recorded by its value.
 
     ``Color.RED`` of the module ``shop``, with the value 1, is recorded as
     ``{"$type": "enum", "value": {"class": "shop.Color", "name": "RED", "value": 1}}``.
@@ -415,11 +419,11 @@ class Member(Recorded):
         self.value = value
 
     def data(self) -> Any:
-        """Return class, name and value."""
+        """Return the class name, the member's name and its value; the name is empty for a combination of flags."""
         return {"class": self.cls, "name": self.name, "value": self.value}
 
     def open(self) -> Any:
-        """Return the member."""
+        """Return the enum member, or the combination of flags."""
         cls: Any = _required(self.cls)
         if self.name in getattr(cls, "__members__", ()):
             return cls.__members__[self.name]
@@ -431,10 +435,10 @@ class Member(Recorded):
         raise UnopenableValueError(self.cls, f"the enum no longer has the member {self.name!r}; give it back")
 
     def plain(self) -> Any:
-        """Return the member's value."""
+        """Return the recorded value of the member."""
         return self.value
 
     def summary(self) -> str:
-        """Return class and name; a note if the class is not allowed."""
+        """Return the class and the member's name, such as ``Color.RED``; a note if the class is not allowed."""
         short = self.cls.rpartition(".")[2]
         return f"{short}.{self.name or self.value}" if find(self.cls) else f"<{short}: not allowed in this process>"

@@ -31,7 +31,7 @@ from divebook.errors import (
 )
 from divebook.events import catalog
 from divebook.events.codec import storable
-from divebook.events.payload import quickly_made
+from divebook.events.payload import fast_init
 from divebook.questions.question import RESOURCE_EXHAUSTED
 from divebook.runtime.compute.dask import Executors
 from divebook.runtime.concurrency import Group, Suspended, after_start
@@ -104,7 +104,7 @@ RunItem = Callable[[int | None, Any], Awaitable["Outcome"]]
 """Run the step for one item: ``(index, item)``. Without `Each` the index is None."""
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """Result of a step, or of one item of its `Each`."""

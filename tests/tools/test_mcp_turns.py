@@ -122,7 +122,7 @@ def test_a_server_of_2025_asks_during_its_call(answer, said):
 def test_an_answer_up_front_reaches_a_server_that_asks_during_its_call(monkeypatch):
     monkeypatch.setattr(answers, "POLL_INTERVAL", 0.01)
     with world(GO, defined("rough.py", "asks")) as here:
-        given = answers.answers_from(given={"ask": {"colour": "red"}})
+        given = answers.answers_from(mapping={"ask": {"colour": "red"}})
         execution = given.settle(here.start("ask"))
         assert (execution.variables, given.unused) == ({"said": "done"}, ())
         assert '"red"' in results(execution)["tool-1-call-1-1"]["result"]

@@ -1,4 +1,4 @@
-"""Recorders of polars' DataFrame and Series, as the IPC stream that polars writes itself."""
+"""Recording and building of polars' DataFrame and Series, as the IPC stream that polars itself writes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from divebook.events.recorded import Normalize
 
 
 def record_frame(frame: pl.DataFrame, path: str, _normalize: Normalize) -> Arrow:
-    """Return the recorded form of a DataFrame."""
+    """Return the recorded form of a polars DataFrame."""
     return Arrow("polars.DataFrame", frame.shape, {}, _ipc_stream(frame, path))
 
 
 def record_series(series: pl.Series, path: str, _normalize: Normalize) -> Arrow:
-    """Return the recorded form of a Series."""
+    """Return the recorded form of a polars Series."""
     return Arrow("polars.Series", series.shape, {}, _ipc_stream(series.to_frame(), path))
 
 
@@ -32,11 +32,11 @@ def _ipc_stream(frame: pl.DataFrame, path: str) -> bytes:
 
 
 def open_value(stored: Arrow) -> Any:
-    """Build the recorded DataFrame or Series."""
+    """Build the polars DataFrame or Series of a recorded form."""
     frame = pl.read_ipc_stream(stored.stream, use_pyarrow=False)
     return frame if stored.kind == "polars.DataFrame" else frame.to_series()
 
 
 def rows(value: Any) -> Any:
-    """Return a DataFrame as records, a Series as a list."""
+    """Return a polars DataFrame as a list of records, and a Series as a list."""
     return value.to_dicts() if isinstance(value, pl.DataFrame) else value.to_list()

@@ -1,4 +1,6 @@
-"""Encryption at rest: a store encrypts ("seals") values before it writes them, and decrypts ("opens") them on reading.
+"""Encryption at rest: codecs, and the conversion between values and their stored, encrypted form (`Sealing`).
+
+A store encrypts ("seals") values before it writes them, and decrypts ("opens") them on reading.
 
 A store without a codec writes plain JSON. With a codec, it encrypts the payloads of events, large values, messages,
 checkpoints, errors and notes. One store may contain both. Checksums cover the written form, so that `divebook check`
@@ -21,21 +23,21 @@ KEY_VARIABLE = "DIVEBOOK_KEY"
 _SEALED_MARK = f'{{"{TAG}":"sealed","value":"'.encode()
 _END = b'"}'
 UNREADABLE = "(encrypted)"
-"""Placeholder in lists for strings that cannot be decrypted here."""
+"""Placeholder that lists show for strings that this store cannot decrypt."""
 
 
 class Codec(Protocol):
-    """Encrypts and decrypts values. Both methods may be called from several threads."""
+    """Interface of an encryption algorithm with its keys. Both methods may be called from several threads."""
 
     def encrypt(self, data: bytes) -> bytes:
-        """Return the encrypted data."""
+        """Return data in encrypted form."""
 
     def decrypt(self, data: bytes) -> bytes:
-        """Undo `encrypt`; raise DecryptionError if the data were encrypted with another key, or changed."""
+        """Return the data that `encrypt` encrypted; raise DecryptionError for another key or changed data."""
 
 
 class FernetCodec:
-    """AES-128 with a signature (`cryptography.fernet`).
+    """Codec that encrypts with AES-128 and signs the result (`cryptography.fernet`).
 
     Parameters
     ----------
@@ -55,12 +57,13 @@ class FernetCodec:
             self._fernet = fernet.MultiFernet([fernet.Fernet(key) for key in keys])
         except ValueError as error:
             raise SetupError(
-                f"the key for encryption is invalid ({error}); make one with divebook.store.codec.FernetCodec.new_key()"
+                f"the key for encryption is invalid ({error}); make one with "
+                "divebook.store.encryption.FernetCodec.new_key()"
             ) from None
 
     @classmethod
     def from_environment(cls, variable: str = KEY_VARIABLE) -> Self:
-        """Return the codec of the keys in an environment variable, separated by commas."""
+        """Return a codec with the keys of an environment variable, which are separated by commas."""
         keys = [key.strip() for key in os.environ.get(variable, "").split(",") if key.strip()]
         if not keys:
             raise SetupError(f"no key for encryption: the environment variable {variable} is not set")
@@ -68,7 +71,7 @@ class FernetCodec:
 
     @staticmethod
     def new_key() -> str:
-        """Return a new key."""
+        """Return a new random key as a string."""
         return str(_fernet().Fernet.generate_key().decode())
 
     def encrypt(self, data: bytes) -> bytes:
@@ -76,7 +79,7 @@ class FernetCodec:
         return urlsafe_b64decode(self._fernet.encrypt(data))
 
     def decrypt(self, data: bytes) -> bytes:
-        """Return the decrypted data; raise DecryptionError if none of the keys fits."""
+        """Return the decrypted data; raise DecryptionError if the data were encrypted with none of the keys."""
         try:
             return bytes(self._fernet.decrypt(urlsafe_b64encode(data)))
         except _fernet().InvalidToken:
@@ -94,7 +97,7 @@ def _fernet() -> ModuleType:
 
 
 class Sealing:
-    """Conversion of a store's values into their written form and back: compression and encryption.
+    """Conversion of values between plain form and stored form: compression and encryption.
 
     Parameters
     ----------
@@ -107,16 +110,18 @@ class Sealing:
         self.compresses = compresses
 
     def seal(self, data: bytes) -> bytes:
-        """Return data encrypted, or unchanged without a codec."""
+        """Return data encrypted if there is a codec, otherwise unchanged."""
+        # A JSON object, since messages, errors and notes are in columns of text.
         return data if self.codec is None else _SEALED_MARK + b64encode(self.codec.encrypt(data)) + _END
 
     def seal_packed(self, data: bytes) -> bytes:
-        """Return the data of a record or a checkpoint compressed and encrypted."""
+        """Return the data of a record or a checkpoint in stored form: compressed, then encrypted."""
+        # Encrypted data cannot be compressed, so the order matters.
         packed = pack(data) if self.compresses else data
         return packed if self.codec is None else self.seal(packed)
 
     def open_packed(self, data: bytes) -> bytes:
-        """Undo `seal_packed`.
+        """Return the plain data of a record or a checkpoint from their stored form.
 
         Raises
         ------
@@ -126,17 +131,21 @@ class Sealing:
         return unpack(self.open(data))
 
     def open_whole(self, data: bytes, fetch: Fetch) -> bytes:
-        """Return the data of a record with its large values inserted; raises as `open_packed` and `embed` do."""
+        """Return the plain data of a record with its large values inserted.
+
+        Raises the errors of `open_packed` and `embed`.
+        """
         return embed(self.open_packed(data), fetch)
 
     def open(self, data: bytes) -> bytes:
-        """Return data decrypted, or unchanged if they are not encrypted.
+        """Return data decrypted if they are encrypted, otherwise unchanged.
 
         Raises
         ------
         DecryptionError
             The codec is missing, or it has another key.
         """
+        # One store may contain plain and encrypted values, as after a key was first set.
         if not data.startswith(_SEALED_MARK):
             return data
         if self.codec is None:
@@ -146,22 +155,27 @@ class Sealing:
         return self.codec.decrypt(b64decode(data[len(_SEALED_MARK) : -len(_END)]))
 
     def seal_content(self, content: bytes) -> bytes:
-        """Return a large value compressed and encrypted; unchanged without a codec, as the store compresses it."""
+        """Return a large value compressed and encrypted; without a codec unchanged, since the store itself compresses
+        it.
+        """
         return content if self.codec is None else self.seal(zlib.compress(content, 1))
 
     def open_content(self, digest: bytes, data: bytes | None) -> bytes | None:
-        """Return a large value decrypted, None for None; raise CorruptStoreError if it does not match its hash."""
+        """Return a large value decrypted; None for None. Raise CorruptStoreError if the value does not
+        match its hash.
+        """
         if data is None:
             return None
         decrypted = self.open(data)
+        # The hash covers the plain content. Only encrypted contents were compressed here.
         return verified(digest, decrypted if decrypted is data else zlib.decompress(decrypted))
 
     def seal_text(self, text: str | None) -> str | None:
-        """Return a string of a row (an error or a note) encrypted, None for None."""
+        """Return a string column of a row (an error or a note) encrypted; None for None."""
         return None if text is None else self.seal(text.encode()).decode()
 
     def open_text(self, text: str | None) -> str | None:
-        """Return a string of a row decrypted, None for None; `UNREADABLE` if it cannot be decrypted."""
+        """Return a string column of a row decrypted; None for None, `UNREADABLE` if decryption fails."""
         try:
             return None if text is None else self.open(text.encode()).decode()
         except DecryptionError:
