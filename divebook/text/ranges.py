@@ -11,7 +11,6 @@ an integer from 1 to 2**63 - 1
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from numbers import Real
 from typing import cast
@@ -82,7 +81,8 @@ def wait_limit(timeout: object) -> float | None:
     """
     if timeout is None:
         return None
-    if isinstance(timeout, bool) or not isinstance(timeout, Real) or math.isnan(timeout):
+    is_number = isinstance(timeout, Real) and not isinstance(timeout, bool)
+    if not is_number or timeout != timeout:  # only NaN differs from itself; `math.isnan` fails for large integers
         raise ValueError(f"timeout must be a number of seconds, or None for no limit, not {timeout!r}")
     seconds = cast("float", timeout)
     return None if seconds > MOST_SECONDS else max(0.0, float(seconds))
