@@ -1,4 +1,6 @@
-"""The command ``dev_env`` for development environments: data on stdout, messages on stderr, errors as exit codes."""
+"""The command ``dev_env`` for development environments. Results go to stdout, messages to stderr, errors set the exit
+code.
+"""
 
 from __future__ import annotations
 
@@ -42,14 +44,14 @@ from divebook.workspace.shell import ShellResult
 
 T = TypeVar("T")
 APART = 120
-"""Offset of the exit codes of dev_env's own failures, where the exit code of a command is passed on."""
+"""Number added to the exit codes of dev_env's own errors if the exit code of the executed command is passed through."""
 PASSTHROUGH = "DEV_ENV_PASSTHROUGH"
 _BY_SIGNAL = 128
 _USAGE: type[Any] = typer.BadParameter.__bases__[0]
 _SEPARATED = "dev_env.separated"
 _FAILURE = "red"
 _FOLLOWING = 0.3
-"""Seconds between two checks of a log that is followed."""
+"""Seconds between two checks of a log file for new lines (``--follow``)."""
 
 Environment: TypeAlias = Annotated[str, typer.Argument(metavar="ENVIRONMENT")]
 Checkpoint: TypeAlias = Annotated[str, typer.Argument(metavar="CHECKPOINT")]
@@ -57,16 +59,20 @@ Template: TypeAlias = Annotated[str, typer.Argument(metavar="TEMPLATE")]
 
 
 class DevEnvCommands(TyperGroup):
-    """The group of all commands. It turns errors into the exit codes of ``dev_env``."""
+    """Command group of ``dev_env``. It turns errors into exit codes."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Record whether there is a ``--``, after which a command is a program with its arguments."""
+        """Record whether the arguments contain ``--``, and parse them. After ``--``, a command is a program and its
+        arguments.
+        """
         ctx.meta[_SEPARATED] = "--" in args
         parsed: list[str] = super().parse_args(ctx, args)
         return parsed
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
-        """Run the command line. The exit code 2 of the parser is replaced: here it means "environment not found"."""
+        """Run the command line and exit. A usage error ends with code 1, not click's 2, which means "no such
+        environment" here.
+        """
         written = list(sys.argv[1:] if args is None else args)
         options["standalone_mode"] = False
         try:
@@ -88,7 +94,7 @@ class DevEnvCommands(TyperGroup):
 
 
 def tell_failure(error: DivebookError) -> None:
-    """Print an error on stderr."""
+    """Print an error on stderr, in red."""
     note(f"dev_env: {error}", _FAILURE)
 
 
@@ -99,13 +105,13 @@ def _apart(written: Sequence[str]) -> int:
 
 @dataclass(frozen=True)
 class DevEnvRequest:
-    """The global options, and the objects that all commands use."""
+    """Manager of environments and output format, created from the global options for one command."""
 
     manager: DevEnvManager
     as_json: bool
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run an operation to its end. SIGTERM cancels it, and it cleans up first."""
+        """Run a coroutine to its end and return its result. SIGTERM cancels the coroutine, so that it can clean up."""
 
         async def ended_by_signal() -> T:
             task = asyncio.current_task()
@@ -119,7 +125,7 @@ class DevEnvRequest:
             raise typer.Exit(_BY_SIGNAL + signal.SIGTERM) from None
 
     def tell(self, name: str, text: str) -> None:
-        """Print the result of a command: one line, or with ``--json`` an object."""
+        """Print a result as a line of text; with ``--json``, as an object with one key."""
         if self.as_json:
             print_json({name: text})
         else:
@@ -127,23 +133,23 @@ class DevEnvRequest:
 
 
 def asked(context: typer.Context) -> DevEnvRequest:
-    """Return the global options."""
+    """Return the request object that the global options created for this command."""
     request: DevEnvRequest = context.obj
     return request
 
 
 def is_separated(context: typer.Context) -> bool:
-    """Return whether there was a ``--``."""
+    """Return whether the command line contains ``--``."""
     return bool(context.meta[_SEPARATED])
 
 
 def print_json(value: Any) -> None:
-    """Print one document."""
+    """Print a value as indented JSON on stdout."""
     write(json_escaped(json.dumps(value, indent=2, ensure_ascii=False)))
 
 
 def pairs(written: Sequence[str]) -> dict[str, str]:
-    """Return the values of texts of the form ``NAME=VALUE``."""
+    """Parse strings of the form ``NAME=VALUE`` into a dictionary; raises `DevEnvError` for other strings."""
     wrong = [text for text in written if "=" not in text]
     if wrong:
         raise DevEnvError(f"{wrong[0]!r} is no NAME=VALUE")
@@ -151,7 +157,7 @@ def pairs(written: Sequence[str]) -> dict[str, str]:
 
 
 def followed(lines: Callable[[], Iterable[str]], *, follow: bool) -> None:
-    """Print lines; with `follow` also later ones, until an interrupt."""
+    """Print the lines of a log; with `follow`, print new lines as well, until Ctrl-C."""
     shown = 0
     while True:
         all_lines = list(lines())
@@ -182,7 +188,7 @@ def save(
     force: Annotated[bool, typer.Option("--force", help="Also what is very large.")] = False,
     export: Annotated[bool, typer.Option("--export", help="A container's image as a file, for other hosts.")] = False,
 ) -> None:
-    """Take a checkpoint, and print the path of its description."""
+    """Save a checkpoint of an environment, and print the path of its description."""
     one = asked(context)
     coroutine = one.manager.save(
         environment, checkpoint, overwrite=overwrite, with_mounts=include_mounts, force=force, export=export
@@ -197,7 +203,7 @@ def restore(
     *,
     no_backup: Annotated[bool, typer.Option("--no-backup", help="Save nothing first.")] = False,
 ) -> None:
-    """Restore an environment to a checkpoint; its commands are ended."""
+    """Restore an environment to a checkpoint; its running commands are ended."""
     one = asked(context)
     one.run(one.manager.restore(environment, checkpoint, backup=not no_backup))
     one.tell("message", f"Environment '{environment}' restored to '{checkpoint}'")
@@ -205,13 +211,13 @@ def restore(
 
 @checkpoints.command("list")
 def list_checkpoints(context: typer.Context, environment: Environment) -> None:
-    """Print what checkpoints there are as JSON, the oldest first."""
+    """List the checkpoints of an environment as JSON, the oldest first."""
     print_json(asked(context).manager.checkpoints(environment))
 
 
 @checkpoints.command("show")
 def show_checkpoint(context: typer.Context, environment: Environment, checkpoint: Checkpoint) -> None:
-    """Print what a checkpoint has as JSON."""
+    """Show the description of a checkpoint as JSON."""
     print_json(asked(context).manager.checkpoint(environment, checkpoint))
 
 
@@ -227,7 +233,7 @@ def delete_checkpoint(context: typer.Context, environment: Environment, checkpoi
 def list_templates(
     context: typer.Context, category: Annotated[str | None, typer.Argument(metavar="[CATEGORY]")] = None
 ) -> None:
-    """Print what templates there are as JSON."""
+    """List the templates as JSON."""
     print_json(asked(context).manager.templates.summaries(category))
 
 
@@ -242,7 +248,7 @@ def create_template(
         bool, typer.Option("--allow-plain-secrets", help="Keep what looks like a secret.")
     ] = False,
 ) -> None:
-    """Keep a template of your own."""
+    """Add your own template from a JSON file."""
     one = asked(context)
     other = one.manager.templates.create(name, _text_of(file), force=force, allow_secrets=allow_plain_secrets)
     if other is not None:
@@ -261,7 +267,7 @@ def _text_of(file: str) -> str:
 def validate_template(
     context: typer.Context, file: Annotated[str, typer.Argument(metavar="FILE", help="JSON; - is what is piped in.")]
 ) -> None:
-    """Look whether a file may be a template."""
+    """Check whether a file is a valid template."""
     one = asked(context)
     one.manager.templates.require_valid("template", _text_of(file))
     one.tell("message", f"{file} is valid")
@@ -274,14 +280,14 @@ def show_template(
     *,
     resolved: Annotated[bool, typer.Option("--resolved", help="With all that it extends.")] = False,
 ) -> None:
-    """Print a template as JSON."""
+    """Show a template as JSON."""
     registry = asked(context).manager.templates
     print_json(registry.resolved(name)[0] if resolved else registry.read(name))
 
 
 @templates.command("delete")
 def delete_template(context: typer.Context, name: Template) -> None:
-    """Delete a template of your own; environments made of it stay as they are."""
+    """Delete one of your own templates; environments created from it are not changed."""
     one = asked(context)
     one.manager.templates.delete(name)
     one.tell("message", f"Template '{name}' deleted")
@@ -289,14 +295,14 @@ def delete_template(context: typer.Context, name: Template) -> None:
 
 @profiles.command("list")
 def list_profiles(context: typer.Context) -> None:
-    """Print the resource profiles as JSON."""
+    """List the resource profiles (limits for memory, processors and disk) as JSON."""
     folder = asked(context).manager.layout.profiles
     print_json([{"name": name, **profile_of(name, folder)} for name in profile_names(folder)])
 
 
 @profiles.command("show")
 def show_profile(context: typer.Context, name: Annotated[str, typer.Argument(metavar="PROFILE")]) -> None:
-    """Print a resource profile as JSON."""
+    """Show a resource profile as JSON."""
     print_json({"name": name, **profile_of(name, asked(context).manager.layout.profiles)})
 
 
@@ -334,7 +340,7 @@ def execute(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what it came to as JSON.")] = False,
 ) -> None:
-    """Run a command in an environment; what is piped in comes as it is."""
+    """Run a command in an environment; it reads the standard input of this command."""
     one = asked(context)
     variables = pairs(env or [])
     if not is_separated(context) and len(command) > 1:
@@ -372,7 +378,7 @@ def _print_result(ended: ShellResult) -> None:
 
 
 def shell(context: typer.Context, environment: Environment, *, user: User = None) -> None:
-    """Work in an environment with a shell; what is piped in is a script."""
+    """Start a shell in an environment; standard input that is not a terminal is run as a script."""
     one = asked(context)
     is_typed = sys.stdin.isatty()
     ended = _ended(one, environment, _SHELL if is_typed else "exec sh", {"user": user}, in_terminal=is_typed)
@@ -388,7 +394,7 @@ def _ended(
     in_terminal: bool,
     is_shown: bool = True,
 ) -> ShellResult:
-    """Run a command with the streams of this process; return its result."""
+    """Run a command in an environment, connected to the standard streams of this process, and return its result."""
     size = shutil.get_terminal_size()
     with _untouched(in_terminal):
         return one.run(
@@ -413,7 +419,7 @@ def _exit(ended: ShellResult, *, passthrough: bool) -> None:
 
 @contextmanager
 def _untouched(in_terminal: bool) -> Iterator[None]:  # noqa: FBT001 - the one thing it is asked
-    """Set this terminal to raw mode, since the command has a terminal of its own."""
+    """Set this terminal to raw mode during the block, because the command has its own terminal, which handles keys."""
     if not in_terminal or not sys.stdin.isatty():
         yield
         return
@@ -436,7 +442,7 @@ def _hand_on(stream: str, text: str) -> None:
 
 
 async def _given() -> AsyncIterator[bytes]:
-    """Yield the bytes of stdin as they arrive."""
+    """Yield the bytes of standard input as they arrive. Yield nothing if this process runs in the background."""
     try:
         end = sys.stdin.fileno()
     except (io.UnsupportedOperation, AttributeError, ValueError):  # it is closed, or belongs to a notebook or test
@@ -456,7 +462,7 @@ def _is_in_background(end: int) -> bool:
 
 
 async def _next(end: int) -> bytes:
-    """Return the next bytes, as soon as there are some; empty at the end."""
+    """Return the next available bytes of a file descriptor; empty at the end."""
     loop = asyncio.get_running_loop()
     is_ready = asyncio.Event()
     try:
@@ -475,7 +481,7 @@ def cp(
     source: Annotated[str, typer.Argument(metavar="SOURCE")],
     target: Annotated[str, typer.Argument(metavar="TARGET", help="One of both is ENVIRONMENT:PATH.")],
 ) -> None:
-    """Copy a file or folder into an environment or out of it, and print where it is."""
+    """Copy a file or folder into an environment or out of it, and print the target path."""
     one = asked(context)
     (inside, source_path) = _place(source)
     (outside, target_path) = _place(target)
@@ -489,20 +495,20 @@ def cp(
 
 
 def _place(written: str) -> tuple[str | None, str]:
-    """Return the environment (None for this machine) and the path of ``[ENVIRONMENT:]PATH``."""
+    """Split ``[ENVIRONMENT:]PATH`` into environment and path. The environment is None for a path on this machine."""
     name, colon, path = written.partition(":")
     return (name, path or ".") if colon and "/" not in name else (None, written)
 
 
 @jobs.command("list")
 def list_jobs(context: typer.Context, environment: Environment) -> None:
-    """Print the jobs of an environment as JSON, the oldest first."""
+    """List the jobs of an environment as JSON, the oldest first."""
     print_json(asked(context).manager.jobs(environment).records())
 
 
 @jobs.command("output")
 def show_job(context: typer.Context, environment: Environment, job: Job) -> None:
-    """Print what a job has printed so far, each stream where it belongs."""
+    """Print the output of a job so far, its stdout on stdout and its stderr on stderr."""
     out, err = asked(context).manager.jobs(environment).output(job)
     for path, stream in ((out, sys.stdout), (err, sys.stderr)):
         with path.open("rb") as file:
@@ -512,7 +518,7 @@ def show_job(context: typer.Context, environment: Environment, job: Job) -> None
 
 @jobs.command("kill")
 def kill_job(context: typer.Context, environment: Environment, job: Job) -> None:
-    """End a job, with all that it has started."""
+    """End a job and all processes that it has started."""
     one = asked(context)
     was_running = one.manager.jobs(environment).kill(job)
     one.tell("message", f"Job '{job}' {'killed' if was_running else 'had ended'}")
@@ -522,7 +528,7 @@ def kill_job(context: typer.Context, environment: Environment, job: Job) -> None
 
 
 def init(context: typer.Context) -> None:
-    """Make the folders of a root, for templates, profiles and secrets of your own, and print its path."""
+    """Create the root folder with its folders for templates, profiles and secrets, and print its path."""
     one = asked(context)
     one.manager.layout.make()
     one.tell("path", str(one.manager.layout.root))
@@ -537,13 +543,13 @@ def gc(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")] = False,
 ) -> None:
-    """Remove what was left half made, has expired or was left behind in the engine; print as JSON what that was."""
+    """Remove expired environments, incomplete ones, and leftovers in the container engine; print them as JSON."""
     one = asked(context)
     print_json([row._asdict() for row in one.run(one.manager.collect(idle=idle, dry=dry_run))])
 
 
 def doctor(context: typer.Context) -> None:
-    """Print as JSON whether this machine has what environments need; exit code 1 where something must be mended."""
+    """Check whether this machine has what environments need, and print JSON; exit code 1 if something must be fixed."""
     one = asked(context)
     checks = one.run(check_machine(one.manager.layout))
     is_fine = all(check["ok"] for check in checks if check["required"])
@@ -558,7 +564,9 @@ def events(
     *,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until it is interrupted.")] = False,
 ) -> None:
-    """Print what was done, a JSON object a line: time, level, message, command, environment, exit_code, duration."""
+    """Print the log of all operations, one JSON object a line: time, level, message, command, environment, exit_code,
+    duration.
+    """
     manager = asked(context).manager
     followed(lambda: manager.events(environment), follow=follow)
 
@@ -626,7 +634,7 @@ def options(
         bool, typer.Option("--version", help="Print the version, and exit.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Take the options that stand before any command."""
+    """Create the request from the global options. Runs before every command."""
     if no_color:
         os.environ["NO_COLOR"] = "1"  # as all programs know it, those of environments on this machine too
     manager = DevEnvManager(
@@ -668,7 +676,7 @@ def create(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print with what it would be made.")] = False,
 ) -> None:
-    """Make an environment from a template, and print its folder."""
+    """Create an environment from a template, and print its folder."""
     if pull not in (NEVER, MISSING, ALWAYS):
         raise DevEnvError(f"--pull {pull}: use {NEVER}, {MISSING} or {ALWAYS}")
     one = asked(context)
@@ -718,7 +726,7 @@ def list_environments(
     all_tenants: Annotated[bool, typer.Option("--all-tenants", help="Of all tenants, for operators.")] = False,
     usage: Annotated[bool, typer.Option("--usage", help="Measure what each uses.")] = False,
 ) -> None:
-    """Print the states of the environments as JSON."""
+    """List the environments with their states as JSON."""
     one = asked(context)
     coroutine = one.manager.list(
         status_option or status, tenant_option or tenant, owner=owner, all_tenants=all_tenants, usage=usage
@@ -737,7 +745,7 @@ def destroy(
     force: Annotated[bool, typer.Option("--force", help="Forget it where it cannot be removed.")] = False,
     every: Annotated[bool, typer.Option("--all", help="Remove all environments of the tenant.")] = False,
 ) -> None:
-    """Remove an environment; folders that were there before it stay."""
+    """Remove an environment; folders that existed before it stay."""
     one = asked(context)
     if every == (environment is not None):
         raise DevEnvError("destroy takes the name of one environment, or --all")
@@ -772,7 +780,7 @@ def start(context: typer.Context, environment: Environment) -> None:
 
 @app.command()
 def stop(context: typer.Context, environment: Environment) -> None:
-    """Stop an environment and its commands; the next command starts it."""
+    """Stop an environment and its commands; the next command starts it again."""
     one = asked(context)
     one.run(one.manager.stop(environment))
     one.tell("message", f"Environment '{environment}' stopped")
@@ -780,7 +788,7 @@ def stop(context: typer.Context, environment: Environment) -> None:
 
 @app.command()
 def restart(context: typer.Context, environment: Environment) -> None:
-    """Stop an environment, and start it."""
+    """Stop an environment, and start it again."""
     one = asked(context)
     one.run(one.manager.stop(environment))
     one.run(one.manager.start(environment))
@@ -789,14 +797,14 @@ def restart(context: typer.Context, environment: Environment) -> None:
 
 @app.command()
 def inspect(context: typer.Context, environment: Environment) -> None:
-    """Print the state, the configuration and the checkpoints of an environment as JSON."""
+    """Show the state, the configuration and the checkpoints of an environment as JSON."""
     one = asked(context)
     print_json(one.run(one.manager.inspect(environment)))
 
 
 @app.command()
 def resources(context: typer.Context, environment: Environment) -> None:
-    """Print what an environment uses now, its limits, and how these are kept, as JSON."""
+    """Show what an environment uses now, its limits, and how they are enforced, as JSON."""
     one = asked(context)
     print_json(one.run(one.manager.resources(environment)))
 
@@ -808,13 +816,13 @@ def logs(
     *,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until it is interrupted.")] = False,
 ) -> None:
-    """Print what was done with an environment."""
+    """Print the log of an environment."""
     manager = asked(context).manager
     followed(lambda: manager.logs(environment), follow=follow)
 
 
 def main() -> None:
-    """Run ``dev_env``."""
+    """Run the command ``dev_env`` and exit."""
     # A grammar of web addresses that jsonschema loads takes four times as long as all else, for formats no template has
     # (test_a_command_loads_no_grammars).
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]

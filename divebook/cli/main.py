@@ -1,4 +1,6 @@
-"""The command ``divebook`` and its list of subcommands."""
+"""The command ``divebook``: list of its subcommands, and the subcommands ``keys``, ``rules``, ``mcp`` and
+``convert``.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def keys(
     markdown: Annotated[bool, typer.Option("--markdown", help="The whole reference as a page.")] = False,
     json: Json = False,
 ) -> None:
-    """List the keys of definitions: what each holds and means."""
+    """List the keys of definitions, with their types and meanings."""
     from divebook.workflow.schema import TABLES, page, reference
 
     if markdown:
@@ -65,9 +67,9 @@ def rules(
     store: Store = None,
     json: Json = False,
 ) -> None:
-    """List rules that people made on approval, or revoke one.
+    """List approval rules that people created, or revoke one.
 
-    A rule that is revoked holds for no call that is judged from then on.
+    A revoked rule has no effect on calls that are checked afterwards.
     """
     from divebook.cli.project import existing_environment
     from divebook.steps.approval import rule_in_words
@@ -114,10 +116,10 @@ def mcp(
     ] = None,
     dialect: Annotated[Dialect, typer.Option(help="dive: as the old system read it.")] = OWN,
 ) -> None:
-    """Publish workflows to MCP clients, on pipes or over HTTP.
+    """Publish workflows as tools of an MCP server, over standard streams or HTTP.
 
-    Each workflow is a tool. A run that asks a person asks the client's; it can be answered in a notebook or with
-    `divebook answer` as well. A run outlives the call, the client and this process.
+    Each workflow is a tool. If a run asks a person, the MCP client shows the question; it can also be answered in a
+    notebook or with `divebook answer`. A run continues after the call, the client and this process have ended.
     """
     import asyncio
 
@@ -148,7 +150,7 @@ DIFFERENCES = (
     "scripts may change variables with state.set",
     "tools ask a person before a call only if they, or a rule, say so",
 )
-"""Differences of a converted workflow from the original in the dialect ``dive``."""
+"""Differences of a converted workflow from the original in the dialect ``dive``, as lines for stderr."""
 
 
 def convert(
@@ -160,12 +162,12 @@ def convert(
     ] = None,
     format: Annotated[Literal["yaml", "json"], typer.Option("--format", help="How it is written.")] = "yaml",
 ) -> None:
-    """Write definitions of the legacy Dive dialect as divebook's own.
+    """Convert definitions of the legacy Dive dialect to the divebook dialect.
 
-    Scripts become Python.
+    Scripts are translated to Python.
 
-    What the result does differently, and what is wrong with it, is printed to stderr. The exit code is 1 if the result
-    needs corrections before it can be run.
+    Differences and problems of the result are printed on stderr. The exit code is 1 if the result must be corrected
+    before it can run.
     """
     from divebook.config.loader import load_file, load_folder
     from divebook.steps.checks import syntax_problems
@@ -277,15 +279,15 @@ def options(
         bool, typer.Option("--version", help="Print the version, and exit.", callback=_version_at_once, is_eager=True)
     ] = False,
 ) -> None:
-    """Define the global options. `Commands` moves them to the front and applies them."""
+    """Define the global options. The command group `Commands` accepts them at any position and applies them."""
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command ``divebook`` and exit."""
     sys.excepthook = _print_traceback
     run_with_streams(lambda: app(prog_name="divebook"))
 
 
 def _print_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print an unexpected exception without secrets and control characters."""
+    """Print the traceback of an unexpected exception, without secrets and control characters."""
     sys.stderr.write(visible(secrets.text("".join(traceback.format_exception(kind, error, trace)))))

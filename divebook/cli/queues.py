@@ -1,4 +1,6 @@
-"""``divebook enqueue``, ``queue`` and ``worker``: executions that wait, and processes that drive them."""
+"""The commands ``divebook enqueue``, ``queue``, ``worker`` and ``schedule``: queued executions and the processes that
+run them.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,7 @@ def enqueue(
     note: Note = None,
     json: Json = False,
 ) -> None:
-    """Put a workflow into a queue, from which a worker takes it.
+    """Put a run of a workflow into a queue, for a worker to start.
 
     Prints the id of the execution.
     """
@@ -77,9 +79,9 @@ def enqueue(
 
 
 def queue(store: Store = None, *, json: Json = False) -> None:
-    """List what waits in queues, and the workers.
+    """List the executions in queues, and the running workers.
 
-    With who of them can run it, or why none can, and with what workers leave alone.
+    For each execution: which workers can run it, or why none can; and which executions workers leave alone.
     """
     from divebook.analysis.lists import queue_lines
     from divebook.cli.project import existing_environment
@@ -146,10 +148,10 @@ def worker(
     actions: Actions = None,
     store: Store = None,
 ) -> None:
-    """Take executions from queues and drive them.
+    """Run executions from queues until stopped.
 
-    At SIGTERM or Ctrl-C it takes no more, gives back what it drives, and ends; a second signal ends it at once. What a
-    worker that dies had is taken up by others.
+    At SIGTERM or Ctrl-C, the worker starts no more executions, returns the running ones to their queues and ends. A
+    second signal ends it at once. If a worker dies, other workers resume its executions.
     """
     from divebook.cli.project import add_definitions, open_environment, schedules_of
     from divebook.workers import Worker, patience_of
@@ -204,11 +206,11 @@ def schedule(
     store: Store = None,
     json: Json = False,
 ) -> None:
-    """List when schedules are due, or start what is due.
+    """List when schedules are due, or start the due runs.
 
-    `schedule run` starts the latest due time of each schedule, unless it was started before: by its start key, also
-    from another process. Of due times that were missed, while the machine was off, only the latest one is made up for.
-    Times are those of each schedule's Zone, by default of this machine.
+    `schedule run` starts the latest due time of each schedule once: the start key prevents a second start, also from
+    another process. If several due times were missed while the machine was off, only the latest one is started. Times
+    are in the Zone of each schedule, by default that of this machine.
     """
     is_run = len(words) == 2 and words[0] == RUN
     if len(words) != 1 + is_run:
@@ -263,7 +265,9 @@ def _start(file: Path, now: datetime, actions: list[str] | tuple[()], store: str
 
 
 def _begin(environment: Environment, due: Due) -> int:
-    """Start the workflow of one due time and wait for its end, unless it was started before."""
+    """Start the workflow for one due time and wait for its end, unless a run was already started for that time. Return
+    the exit code.
+    """
     if not due.is_new(environment.store, due.at):
         return 0
     if environment.store.records(key=due.key):  # by another process, at this moment

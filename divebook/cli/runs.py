@@ -1,4 +1,6 @@
-"""``divebook runs``, ``show`` and ``cancel``: what the store knows of executions."""
+"""Commands that read or annotate executions in the store (``runs``, ``show``, ``cancel``, ``files``, ``why``, ...), and
+``what-if`` and ``try``.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +120,7 @@ def runs(
 
 
 def _learn_inputs(store: EventStore, execution_id: str) -> None:
-    """Add the secrets in the inputs of an execution, since its error may repeat them."""
+    """Add the secrets in the inputs of an execution to `secrets`, since its printed error may contain them."""
     from divebook.runtime.forks import recorded_opening
 
     with suppress(StoreError):  # a damaged log has none that could be shown
@@ -134,8 +136,8 @@ def show(
 ) -> None:
     """Show the status and the values of an execution.
 
-    In place of an ID it takes a file, as `divebook open` does. Of a damaged log the sound beginning is shown, with exit
-    code 1.
+    The ID can also be an exported file, as for `divebook open`. Of a damaged log, the readable events are shown, with
+    exit code 1.
     """
     from divebook.cli.project import existing_environment
     from divebook.cli.result import print_details
@@ -163,10 +165,9 @@ def open_(
     events: Annotated[bool, typer.Option("--events", "-e", help="Every event of its log as well.")] = False,
     json: Json = False,
 ) -> None:
-    """Show the run that an exported file holds.
+    """Show the run in an exported file.
 
-    No store is needed, and none changes. Of a file that is damaged elsewhere than in the log the run is shown, with
-    exit code 1.
+    No store is needed or changed. If the file is damaged outside its log, the run is shown, with exit code 1.
     """
     if not _is_file(file):
         raise SetupError(
@@ -182,7 +183,9 @@ def _is_file(name: str) -> bool:
 
 
 def _in_file(file: str) -> tuple[str, Environment, Exception | None]:
-    """Return the exported execution of a file, its store, and the damage after its last sound event."""
+    """Load the execution of an exported file into a store in memory. Return its id, its environment and the damage, if
+    any.
+    """
     from divebook.environment.environment import Environment
     from divebook.store import MemoryStore
     from divebook.store import transfer as jsonl
@@ -205,7 +208,7 @@ def compare(
     """Compare executions side by side, with the first difference first.
 
     Each place is the same, changed, added or removed. The first execution is compared with each of the others. Exit
-    code 1 where they differ.
+    code 1 if they differ.
     """
     from divebook.cli.project import existing_environment
 
@@ -248,8 +251,8 @@ def cancel(
 ) -> None:
     """Cancel executions.
 
-    They are named one by one, or all that have not ended are meant which the options leave. If another process runs
-    one, it stops there before its next step. What cannot be cancelled is said, and the others are.
+    Name the executions, or select all that have not ended with the options. If another process runs an execution, it
+    stops before its next step. Executions that cannot be cancelled are reported; the others are cancelled.
     """
     from divebook.cli.project import existing_environment
     from divebook.config.answers import handle_each
@@ -273,14 +276,14 @@ def _chosen(
     *,
     tag_option: str,
 ) -> list[ExecutionRecord]:
-    """Return the executions that match the filters, if the command has no ids."""
+    """Return the records of the executions that match the filters; empty if the command line names executions."""
     if bool(execution_ids) == bool(status or workflow or tagged):
         raise typer.BadParameter(f"name executions, or say which with --status, --workflow or {tag_option}")
     return [] if execution_ids else environment.store.records(status, workflow, 0, tag=tagged)
 
 
 def _tell_each(rows: Sequence[Handled]) -> None:
-    """Print the result of each execution; exit with code 1 if one failed."""
+    """Print one result line for each execution; exit with code 1 if any of them has an error."""
     for row in rows:
         say(status_text(row.status or "failed"), row.execution_id, "" if row.error is None else str(row.error))
     if any(row.error is not None for row in rows):
@@ -288,7 +291,7 @@ def _tell_each(rows: Sequence[Handled]) -> None:
 
 
 def _cancelled(environment: Environment, execution_id: str) -> Execution:
-    """Cancel an execution, and retry if its process wrote an event at the same moment."""
+    """Cancel an execution and wait. Retry if the process that drives it appended an event at the same moment."""
     for _ in range(_ATTEMPTS - 1):
         try:
             return environment.cancel(execution_id).wait()
@@ -306,10 +309,10 @@ def tag(
         list[str] | None, typer.Option("--remove", "-r", metavar="TAG", help="Take this one away; also several.")
     ] = None,
 ) -> None:
-    """Give an execution tags, or take them away.
+    """Add tags to an execution, or remove them.
 
-    Without any it prints those that the execution has. `divebook runs --tag TAG` finds it by them. They are events of
-    its log, also after its end.
+    Without tags, the command prints the tags of the execution. `divebook runs --tag TAG` finds executions by tag. Tags
+    are events of the log, also after the end of the execution.
     """
     from divebook.cli.project import existing_environment
 
@@ -344,10 +347,10 @@ def annotate(
     tagged: Annotated[str | None, typer.Option("--tagged", metavar="TAG", help="All with this tag.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list which they are.")] = False,
 ) -> None:
-    """Say something of executions: a note, labels, tags.
+    """Set the note, labels and tags of executions.
 
-    They are named one by one, or all are meant which the options leave. It is an event of each log, also after its end.
-    What cannot be said of one is told, and the others have it.
+    Name the executions, or select them with the options. The annotation is an event of each log, also after the end of
+    the execution. Executions that cannot be annotated are reported; the others are annotated.
     """
     from divebook.cli.project import existing_environment
     from divebook.config.answers import annotating, handle_each
@@ -401,7 +404,7 @@ def _worked(line: RunLine) -> float | None:
 
 
 def _note_relaxed(records: Sequence[ExecutionRecord]) -> None:
-    """Print the executions that may lose their last events in a power failure."""
+    """Print which executions could lose their last events in a power failure."""
     from divebook.store.append import RELAXED
 
     relaxed = [record.execution_id for record in records if record.durability == RELAXED]
@@ -457,7 +460,7 @@ def diff(
     at: At = None,
     json: Json = False,
 ) -> None:
-    """Print what an execution has changed in files."""
+    """Print the changes that an execution made to files."""
     _show(_files(execution_id, store, workspace), paths, since, at, json=json, whole=True)
 
 
@@ -482,10 +485,11 @@ def apply(
     since: Since = None,
     at: At = None,
 ) -> None:
-    """Take over what an execution has changed in its copy of a folder.
+    """Copy the changes of an execution from its copy of a folder into the folder.
 
-    All of it, or nothing: a file that has changed there meanwhile is named, and nothing is written. Hidden files
-    (`.envrc`, `.vscode/`) and version-control metadata (`.git/`) are taken over only if you name them or their folder.
+    All changes, or none: if a file in the folder has changed since, the command names it and writes nothing. Hidden
+    files (`.envrc`, `.vscode/`) and version-control metadata (`.git/`) are copied only if you name them or their
+    folder.
     """
     from divebook.workspace.snapshots.restore import left_out_text
 
@@ -516,10 +520,10 @@ def restore(
         ),
     ] = None,
 ) -> None:
-    """Put the files of an event into a folder.
+    """Restore the files of a workspace, as of an event, to a folder.
 
-    All of them, or no change. Hidden files and version-control metadata (`.git/`) are left as they are there, unless
-    you name them with `--include`.
+    All files, or no change. Hidden files and version-control metadata (`.git/`) in the folder do not change, unless you
+    name them with `--include`.
     """
     from divebook.workspace.snapshots.restore import left_out_text
 
@@ -553,9 +557,9 @@ def why(
         Literal["text", "mermaid"], typer.Option("--form", help="In words, or as a flow chart for Mermaid.")
     ] = "text",
 ) -> None:
-    """Say where the value of a variable came from.
+    """Show the origin of the value of a variable.
 
-    Which events, steps, calls, variables, inputs and choices made it, all the way back.
+    The events, steps, calls, variables, inputs and choices that led to it, back to the start.
     """
     from divebook.cli.project import existing_environment
 
@@ -564,9 +568,9 @@ def why(
 
 
 def inspect(execution_id: ExecutionId, store: Store = None) -> None:
-    """Say what an execution waited for and spent.
+    """Show what an execution waited for, and what it cost.
 
-    The critical path, time by kind, what was tried again, and what agents, models and steps cost.
+    The critical path, time by kind, retries, and the costs of agents, models and steps.
     """
     from divebook.cli.project import existing_environment
 
@@ -587,10 +591,10 @@ def verify(
     code: Code = False,
     actions: Actions = None,
 ) -> None:
-    """Check definitions against logs, without a call.
+    """Check that definitions reproduce recorded logs, without external calls.
 
-    The first difference names event, step, line, what was expected and what came instead. Without a file it is the
-    definition that the log holds. Exit code 1 if any execution differs, or cannot be checked.
+    The first difference names event, step, line, the expected and the actual value. Without a file, the definition in
+    the log is checked. Exit code 1 if any execution differs, or cannot be checked.
     """
     from divebook.cli.project import add_definitions, existing_store, open_environment
 
@@ -630,11 +634,10 @@ def to_test(
     force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite the files of an earlier one.")] = False,
     actions: Actions = None,
 ) -> None:
-    """Write a run as a test for pytest, with its log beside it.
+    """Write a run as a pytest test, with its log in a file next to the test.
 
-    The test needs neither key nor network, and fails at the first thing that differs from its log, with
-    event, step and line. It reads the definition from FILE; without it, from a copy of that in the log. Secrets are
-    left out.
+    The test needs neither key nor network, and fails at the first difference from its log, with event, step and line.
+    It reads the definition from FILE; without FILE, from a copy of the definition in the log. Secrets are left out.
     """
     from divebook.cli.project import add_definitions, existing_store, open_environment
     from divebook.export.pytest import write_test
@@ -686,11 +689,11 @@ def what_if(
     store: Store = None,
     json: Json = False,
 ) -> None:
-    """Go through an execution again with one change.
+    """Run an execution again with one change, using its recorded results.
 
-    Everything that its log has a result for is answered from there, and models are asked; the execution stays as it is.
-    Says what was served, live, blocked and unused, and what came out otherwise. Exit code as run has it. JSON is
-    an object, with --repeat above 1 a list of them.
+    Results come from the log where it has them; models are called; the execution does not change. Prints which calls
+    were replayed, live, blocked and unused, and which results differ. Exit codes are those of run. JSON is an object,
+    with --repeat above 1 a list of objects.
     """
     from divebook.cli.project import add_definitions, existing_store, open_environment
     from divebook.config.answers import bounds_from, change_from
@@ -728,13 +731,13 @@ def what_if(
 
 
 def _planned(plan: Plan) -> dict[str, Any]:
-    """Return the facts about a plan that ``--json`` prints."""
+    """Return the plan of a what-if as the dictionary that ``--json`` prints."""
     facts = {name: getattr(plan, name) for name in ("source", "at", "reused", "cost", "unknown", "blocked")}
     return {**facts, "change": plan.change.to_data(), "live": [call._asdict() for call in plan.live]}
 
 
 def _variant_facts(variant: WhatIf) -> dict[str, Any]:
-    """Return the facts about a what-if that ``--json`` prints."""
+    """Return the result of a what-if as the dictionary that ``--json`` prints."""
     execution = variant.execution
     first = variant.diff
     return {
@@ -798,10 +801,10 @@ def try_step(
     bounds: BoundsText = None,
     json: Json = False,
 ) -> None:
-    """Try one step of an execution again, and compare.
+    """Run one step of an execution again, and compare the results.
 
-    It has the state that it had; the execution stays as it is. Models are asked; actions and tools have the recorded
-    result of the same call. Exit code 1 if a try has not completed.
+    The step starts with its recorded state; the execution does not change. Models are called; actions and tools return
+    the recorded result of the same call. Exit code 1 if a try did not complete.
     """
     from divebook.cli.project import add_definitions, existing_store, open_environment
     from divebook.config.answers import bounds_from, change_from
@@ -840,7 +843,7 @@ def try_step(
 
 
 def _trial_facts(trial: StepTrial) -> dict[str, Any]:
-    """Return the facts about a trial that ``--json`` prints."""
+    """Return the result of a trial as the dictionary that ``--json`` prints."""
     entry = trial.entry._asdict()
     recorded, *tries = (asdict(tried) for tried in (trial.recorded, *trial.tries))
     return {"source": trial.source, **entry, "cost": trial.cost, "recorded": recorded, "tries": tries}

@@ -51,12 +51,12 @@ def export(
         bool, typer.Option("--move", help="End it in this store; it goes on where FILE is imported.")
     ] = False,
 ) -> None:
-    """Write a run as a page, a notebook or JSON lines.
+    """Write a run to a file: as a page, a notebook or JSON lines.
 
-    The end of FILE says which: .html is a page, which shows it in any browser, .ipynb a notebook that tells of it, all
-    else its log as JSON lines. Page and notebook have no secrets in them, and are imported as a log is. An
-    execution that has not ended can only be looked at where its file is imported, unless it is moved (--move). Of a
-    damaged log the sound beginning is written, with exit code 1.
+    The suffix of FILE selects the format: .html is a page for any browser, .ipynb a notebook about the run, everything
+    else the log as JSON lines. Page and notebook contain no secrets, and can be imported like a log. An execution that
+    has not ended becomes a read-only snapshot where its file is imported, unless it is moved (--move). Of a damaged
+    log, the readable events are written, with exit code 1.
     """
     from divebook.store.embedded import is_carrier
 
@@ -131,9 +131,9 @@ def import_(
 ) -> None:
     """Import an exported log and print its id.
 
-    Either the whole log arrives or nothing. What has not ended arrives as a snapshot, which cannot be resumed. A
-    history of messages of pydantic-ai, and a trace of OpenTelemetry with the GenAI conventions, become an execution
-    of turns.
+    Either the whole log is imported, or nothing. An execution that has not ended becomes a read-only snapshot, which
+    cannot be resumed. A message history of pydantic-ai, and an OpenTelemetry trace with the GenAI conventions, become
+    an execution of turns.
     """
     from divebook.agents import imports as imported
     from divebook.store import open_store
@@ -149,9 +149,9 @@ def import_(
 
 
 def check(store: Store = None, *, json: Json = False) -> None:
-    """Verify every event, sum and reference.
+    """Verify all events, checksums and references in a store.
 
-    Says what is damaged and what can still be read; changes nothing. Exit code 1 if anything is damaged.
+    Prints what is damaged and what can still be read; changes nothing. Exit code 1 if anything is damaged.
     """
     from divebook.cli.project import existing_store
     from divebook.engine.evolve import fold
@@ -185,7 +185,8 @@ def backup(
 ) -> None:
     """Copy the store into a new file while others write to it.
 
-    The copy has every event acknowledged before it began. To copy the file itself is safe only while no process writes.
+    The copy has every event that was acknowledged before the copy began. Copying the file itself is safe only while no
+    process writes.
     """
     from divebook.cli.project import existing_path
     from divebook.store.sqlite import back_up
@@ -199,10 +200,10 @@ def copy(
     source: Annotated[str, typer.Argument(metavar="FROM", help="A store: a path, or postgresql://user@host/database.")],
     target: Annotated[str, typer.Argument(metavar="TO", help="Another one; what it lacks is made.")],
 ) -> None:
-    """Copy a store into another one, compared by hashes.
+    """Copy a store into another one, and compare both by hashes.
 
-    All executions and messages are copied, and read again. No process may drive an execution meanwhile. A copy that
-    broke off is continued by the same command. Unfinished executions could be resumed in both stores: use only one.
+    All executions and messages are copied, and read again. No process may drive an execution meanwhile. If a copy was
+    interrupted, run the same command again. Unfinished executions could be resumed in both stores: use only one.
     """
     from divebook.cli.project import existing_store
     from divebook.store import open_store
@@ -333,7 +334,7 @@ def _list(records: Sequence[ExecutionRecord], page: int, *, json: bool) -> None:
 
 
 def _take_up(environment: Environment, record: ExecutionRecord) -> int:
-    """Resume one execution and wait for its end; return the exit code of its status."""
+    """Resume one execution and wait for its end; return the exit code for its status."""
     from divebook.cli.result import EXIT_CODES
 
     try:
@@ -370,10 +371,10 @@ def doctor(
     json: Json = False,
     store: Store = None,
 ) -> None:
-    """Say what each model still needs: a library, a key, a price.
+    """Check what each model still needs: a library, a key, a price.
 
-    And what agents name that is not there; the store says which runs can be played again. Keys are named, never shown.
-    Exit code 1 if a model cannot be asked, or an agent cannot work.
+    Also reports names in agents that do not exist; the store is used to look up runs that models replay. Names of keys
+    are shown, never their values. Exit code 1 if a model cannot be called, or an agent cannot work.
     """
     from divebook.agents.models import examine
 
@@ -410,7 +411,7 @@ def _environment(file: Path | None, *, code: bool) -> Environment:
 
 
 def _models(environment: Environment, *, is_given: bool) -> dict[str, list[str]]:
-    """Return the models to check, each with the agents that use it."""
+    """Return the models to check, each with the names of the agents that use it."""
     from divebook.agents.models import DEFAULT_MODELS
 
     if not is_given:
@@ -422,7 +423,7 @@ def _models(environment: Environment, *, is_given: bool) -> dict[str, list[str]]
 
 
 def _problems(environment: Environment, store: str | None) -> dict[str, str]:
-    """Return the faults of agents by name; agents without faults are absent."""
+    """Return the error text of each faulty agent, by name of the agent."""
     from divebook.agents.models import RECORDED
     from divebook.cli.project import existing_store
     from divebook.errors import DivebookError
@@ -460,7 +461,7 @@ def _row(model: str, agents: list[str], examined: Examined, problems: list[str],
 
 
 def _answer(examined: Examined) -> tuple[str, bool]:
-    """Return the answer of a model or the reason why it has none, and whether it answered."""
+    """Send a test request to a model. Return its answer or the reason why there is none, and whether it answered."""
     import anyio
 
     from divebook.agents.models import ping

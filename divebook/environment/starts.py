@@ -339,7 +339,7 @@ def _difference_of_start(
     execution_id: str, store: EventStore, inputs: Mapping[str, Any] | None, change: Mapping[str, Any] | None
 ) -> str:
     """Describe how the start of an execution differs from a second start with `inputs`, or from a fork with `change`;
-    empty if there is no difference.
+    empty if both are equal.
     """
     if change is None:
         if inputs is None:

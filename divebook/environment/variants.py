@@ -232,7 +232,7 @@ class Variants:
         return self._registry.workflows.get(source.workflow.name, source.workflow), source.inputs, options
 
     def _fitted(self, change: Change, prefix: Prefix, *, coerce_text: bool = False) -> tuple[Change, Workflow]:
-        """Adapt a change to the state at the end of a prefix. Return the change and the changed workflow.
+        """Return a change adapted to the state at the end of a prefix, and the changed workflow.
 
         Raises
         ------
@@ -476,7 +476,7 @@ class Variants:
         return _Continuation(source, workflow, reusable, prefix, replace(forked, tools=reuse))
 
     def _kept_before_edits(self, source: Execution, reusable: Kept) -> Kept:
-        """Shorten the events to share, so that they end before the first call of a function that was edited since."""
+        """Return the events to share, shortened to end before the first call of a function that was edited since."""
         events = source.history()
         first = first_reached(events, edited_labels(self._registry, source.state.workflow_name, events))
         if first is None:
