@@ -388,8 +388,8 @@ def _stop(visit: _Visit) -> None:
 
 
 def _left_us(progress: ItemProgress) -> int | None:
-    """Estimate the remaining time of a step: remaining items times mean time between the latest ends; None without two
-    ends.
+    """Return the estimated remaining time of a step: remaining items times mean time between the latest ends; None
+    without two ends.
     """
     remaining = progress.total - progress.done
     ends = progress.ends

@@ -337,7 +337,7 @@ def meaning(error_type: str, message: str, arguments: Mapping[str, str], line: s
 
 
 def _of_key(facts: ErrorFacts) -> str:
-    """Explain a `KeyError`: name the dict that was accessed and the keys that it has.
+    """Return an explanation of a `KeyError`, which names the dict that was accessed and the keys that it has.
 
     The message of a KeyError contains the key. The source line may contain ``name[index]``, and the arguments the
     value of ``name``. If the value is a dict without that key, the text names the dict and its keys.

@@ -151,7 +151,10 @@ def _arguments(arguments: Any) -> Any:
 
 
 def _block(item: Any) -> Block | None:
-    """Convert one content item (a text, a binary file or a URL) to a content block; None for other items."""
+    """Convert one content item (a text, a binary file or a URL) to a content block; None for other items.
+
+    The media type, or the kind of URL, decides whether a file is an image or a document.
+    """
     if isinstance(item, str):
         return text_block(item)
     if not isinstance(item, Mapping):
