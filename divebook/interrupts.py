@@ -53,7 +53,7 @@ class DeferredInterrupts:
 
     @contextmanager
     def deferred(self) -> Iterator[bool]:
-        """Defer interrupts inside the block; yield True if they are deferred.
+        """Hold back interrupts inside the block; yield True if they are held back.
 
         A pending interrupt is raised by `raise_pending` or when the block ends. If one was raised inside the
         block, later ones are dropped until its end, because the same person pressed the key again.

@@ -1,10 +1,9 @@
-"""Implementation of `divebook.map`: a function, workflow or agent is called for each row of a frame, in an execution
-that can be resumed.
+"""Implementation of `divebook.map`: calls of a function, workflow or agent for each row of a frame.
 
-A map is an execution with a start key made from its name, so that the same call finds it again. Each call of
-`MappedRows.retry_failed` starts a further execution (a *round*) with the failed rows only; the frame of the results
-contains the latest result of each row. Example: ``map`` over 3 rows, of which row 1 failed, has the rounds
-``map NAME`` (rows 0, 1, 2) and ``1 after map NAME`` (row 1).
+The calls belong to an execution, so that they can be resumed. A map is an execution with a start key made from its
+name, so that the same call finds it again. Each call of `MappedRows.retry_failed` starts a further execution (a
+*round*) with the failed rows only; the frame of the results contains the latest result of each row. Example: ``map``
+over 3 rows, of which row 1 failed, has the rounds ``map NAME`` (rows 0, 1, 2) and ``1 after map NAME`` (row 1).
 """
 
 from __future__ import annotations

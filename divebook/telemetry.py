@@ -1,9 +1,8 @@
-"""Export of executions as OpenTelemetry traces and metrics. Each event is reported once, by the process that recorded
-it.
+"""Export of executions as OpenTelemetry traces and metrics.
 
-A listener of the store receives the events that this process appended. Results that a replay takes from the log are
-not appended again, so that nothing is reported twice. Reports of several processes about one execution belong to the
-same trace.
+Each event is reported once, by the process that recorded it. A listener of the store receives the events that this
+process appended. Results that a replay takes from the log are not appended again, so that nothing is reported twice.
+Reports of several processes about one execution belong to the same trace.
 """
 
 from __future__ import annotations

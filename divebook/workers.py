@@ -272,8 +272,8 @@ class Worker:
             _log.warning("worker %s could not look into its queues: %s", self.name, trouble)
 
     def _check_queues(self) -> int:
-        """Enqueue due schedules, publish the state of the worker, and take executions. Return the number of executions
-        taken.
+        """Put due schedules into a queue, publish the state of the worker, and take executions. Return the number of
+        executions taken.
         """
         now = time.monotonic()
         with self._checked:

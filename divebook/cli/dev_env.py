@@ -1,6 +1,4 @@
-"""The command ``dev_env`` for development environments. Results go to stdout, messages to stderr, errors set the exit
-code.
-"""
+"""The command ``dev_env`` for development environments. Output on stdout, messages on stderr, exit codes for errors."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The command ``divebook``: list of its subcommands, and the subcommands ``keys``, ``rules``, ``mcp`` and
-``convert``.
-"""
+"""The command ``divebook`` with its list of subcommands; subcommands ``keys``, ``rules``, ``mcp``, ``convert``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The commands ``divebook enqueue``, ``queue``, ``worker`` and ``schedule``: queued executions and the processes that
-run them.
-"""
+"""Subcommands ``enqueue``, ``queue``, ``worker``, ``schedule``: queued executions and processes that run them."""
 
 from __future__ import annotations
 

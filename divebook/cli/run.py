@@ -1,6 +1,4 @@
-"""The commands ``divebook run``, ``resume``, ``fork``, ``answer`` and ``signal``: start or continue an execution and
-wait for it.
-"""
+"""Subcommands ``run``, ``resume``, ``fork``, ``answer`` and ``signal``: drive an execution and wait for it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Commands that read or annotate executions in the store (``runs``, ``show``, ``cancel``, ``files``, ``why``, ...), and
-``what-if`` and ``try``.
-"""
+"""Subcommands that show, compare, annotate or cancel executions, show their files, or derive what-ifs and trials."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Commands about a store: ``export``, ``import``, ``check``, ``backup``, ``copy``, ``gc``, ``recover``, ``doctor``."""
+"""Subcommands about a store: ``export``, ``import``, ``check``, ``backup``, ``copy``, ``gc``, ``recover`` and
+others.
+"""
 
 from __future__ import annotations
 

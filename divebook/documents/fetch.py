@@ -69,9 +69,7 @@ class Page:
 
 
 def fetch(url: str, policy: Policy, limits: PageLimits = LIMITS) -> Page:
-    """Download the page at `url`; raises `SetupError` if that fails or the policy does not allow it. Blocks
-    the thread.
-    """
+    """Fetch the page at `url`; raises `SetupError` if that fails or the policy does not allow it. Blocks the thread."""
     try:
         check_address(url, policy)
         request = Request(url, headers={"User-Agent": "divebook"})  # noqa: S310 - check_address lets only http through

@@ -139,19 +139,17 @@ class DocumentRepository(ABC):
         return Document(resolved_path, content)
 
     def exists(self, path: str) -> bool:
-        """Return whether there is a document at a path."""
+        """Return whether a document exists at a path."""
         return self._read(self.resolve(path)) is not None
 
     def size(self, path: str) -> int:
-        """Return the size of a document in bytes, without reading a file; 0 if there is no document or it is in a
-        library.
-        """
+        """Return the size of a document in bytes, without reading a file; 0 if it does not exist or is in a library."""
         if self._library_of(self._names.get(path, path)) is not None:
             return 0  # the library limits the size when it is read
         return self._size(self.resolve(path))
 
     def delete(self, path: str) -> None:
-        """Delete a document. It is not an error if there is none."""
+        """Delete a document. Deleting a document that does not exist is not an error."""
         self._remove(self.resolve(path))
 
     def list(self, prefix: str = "", *, recursive: bool = True) -> list[str]:

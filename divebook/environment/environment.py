@@ -1,6 +1,4 @@
-"""The class `Environment`: workflows, agents, actions and documents that use one store, and the executions of that
-store.
-"""
+"""The class `Environment`, the container of workflows, agents, actions and documents that uses one store."""
 
 from __future__ import annotations
 

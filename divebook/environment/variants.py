@@ -1,6 +1,4 @@
-"""Executions derived from other executions: forks, what-ifs, resumptions with a changed definition, and trials of a
-step.
-"""
+"""Executions derived from others: forks, what-ifs, resumptions with a changed definition, and trials of a step."""
 
 from __future__ import annotations
 

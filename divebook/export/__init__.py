@@ -1,3 +1,1 @@
-"""Export of runs to files: HTML page, notebook and pytest file. Each contains the log; page and notebook can be opened
-as runs.
-"""
+"""Export of runs to files: HTML page, notebook and pytest file. Page and notebook can be opened as runs."""

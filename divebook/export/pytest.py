@@ -1,4 +1,4 @@
-"""Export of a run as a pytest file with its log and definition, which needs neither key nor network; and as a notebook.
+"""Export of a run as a pytest file with its log, or as a notebook. The test needs neither key nor network.
 
 The test drives the definition against the log, and fails at the first operation that differs. All calls are answered
 from the log, so that actions and tools are not needed. Functions with ``@workflow``, and agents defined in Python, are

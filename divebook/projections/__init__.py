@@ -1,3 +1,1 @@
-"""Read models of event logs: spans, activity, failures, summaries, model requests and comparisons, computed from
-events.
-"""
+"""Read models of event logs: spans, activity, failures, summaries, model requests and comparisons."""

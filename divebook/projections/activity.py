@@ -1,5 +1,4 @@
-"""Activity of a run: the periods in which calls ran and in which the run waited, slept or was paused, and the progress
-of steps with items.
+"""Activity of a run: periods in which it worked, waited, slept or was paused, and the progress of steps with items.
 
 Header, nodes, reports, the shell and the list of runs all use this fold.
 

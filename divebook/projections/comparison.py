@@ -1,6 +1,4 @@
-"""Comparison of runs for people: first difference, table of all places as a DataFrame, and both runs side by side as
-text and HTML.
-"""
+"""Comparison of runs for people: first difference, all differences as a DataFrame, and both runs side by side."""
 
 from __future__ import annotations
 

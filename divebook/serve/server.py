@@ -332,7 +332,7 @@ async def _first(work: Awaitable[T], other: Coroutine[Any, Any, None]) -> T | No
 
 
 async def serve_stdio(environment: Environment, *, wait: float = WAIT) -> None:
-    """Serve one client over the standard input and output of this process."""
+    """Run the server for one client, over the standard input and output of this process."""
     protocol = WorkflowServer(environment, wait=wait).protocol
     async with stdio_server() as (read, write):
         with redirect_stdout(sys.stderr):  # otherwise output of workflows would be sent to the client
@@ -659,7 +659,7 @@ def _is_here(host: str) -> bool:
 
 
 async def serve_http(environment: Environment, address: str, *, token: str | None = None, wait: float = WAIT) -> None:
-    """Serve clients at ``http://ADDRESS/mcp`` until the process receives a stop signal.
+    """Run the server at ``http://ADDRESS/mcp`` until the process receives a stop signal.
 
     Parameters
     ----------
