@@ -80,7 +80,7 @@ class DevEnvCommands(TyperGroup):
         except DivebookError as error:
             tell_failure(error)
             code = exit_code_of(error) + _apart(written)
-        except BrokenPipeError:  # nobody reads any more
+        except BrokenPipeError:  # the reader of the output has ended
             code = GENERAL + _apart(written)
         except OSError as error:  # the system says on which file
             note(f"dev_env: {error}; name another file or folder, or see to it", _FAILURE)
@@ -150,7 +150,7 @@ def pairs(written: Sequence[str]) -> dict[str, str]:
     """Parse strings of the form ``NAME=VALUE`` into a dictionary; raises `DevEnvError` for other strings."""
     wrong = [text for text in written if "=" not in text]
     if wrong:
-        raise DevEnvError(f"{wrong[0]!r} is no NAME=VALUE")
+        raise DevEnvError(f"{wrong[0]!r} is not of the form NAME=VALUE")
     return {name: value for name, _, value in (text.partition("=") for text in written)}
 
 
@@ -311,7 +311,7 @@ _PIECE = 1 << 16
 _KILLED = -9
 _UNREAD = 128 + signal.SIGPIPE
 _SHELL = "if command -v bash >/dev/null; then exec bash -i; else exec sh -i; fi"
-jobs = typer.Typer(no_args_is_help=True, help="Work with commands that go on (execute --detach).")
+jobs = typer.Typer(no_args_is_help=True, help="Work with background commands (execute --detach).")
 Job = Annotated[str, typer.Argument(metavar="JOB")]
 User = Annotated[str | None, typer.Option(metavar="USER", help="As whom it runs in a container.")]
 
@@ -328,7 +328,9 @@ def execute(
     env: Annotated[list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="A variable.")] = None,
     user: User = None,
     tty: Annotated[bool, typer.Option("--tty", help="Run it in a terminal.")] = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Let it go on, and print the id of its job.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Run it in the background, and print the id of its job.")
+    ] = False,
     no_start: Annotated[bool, typer.Option("--no-start", help="Fail if it is stopped.")] = False,
     passthrough: Annotated[
         bool,
@@ -342,7 +344,7 @@ def execute(
     one = asked(context)
     variables = pairs(env or [])
     if not is_separated(context) and len(command) > 1:
-        raise DevEnvError(f"{len(command)} words are no command: quote them as one, or write -- before them")
+        raise DevEnvError(f"{len(command)} words are not a command: quote them as one, or write -- before them")
     command_line = command if is_separated(context) else command[0]
     seconds = math.inf if timeout is None else timeout
     if detach:
@@ -537,7 +539,7 @@ def gc(
     *,
     idle: Annotated[
         float | None,
-        number_option(metavar="SECONDS", allowed=SECONDS, help="Stop what nobody has used for so long."),
+        number_option(metavar="SECONDS", allowed=SECONDS, help="Stop environments that were not used for so long."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")] = False,
 ) -> None:
@@ -560,7 +562,7 @@ def events(
     context: typer.Context,
     environment: Annotated[str | None, typer.Argument(metavar="[ENVIRONMENT]", help="By default all.")] = None,
     *,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until it is interrupted.")] = False,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Print new lines until it is interrupted.")] = False,
 ) -> None:
     """Print the log of all operations, one JSON object a line: time, level, message, command, environment, exit_code,
     duration.
@@ -812,7 +814,7 @@ def logs(
     context: typer.Context,
     environment: Environment,
     *,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until it is interrupted.")] = False,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Print new lines until it is interrupted.")] = False,
 ) -> None:
     """Print the log of an environment."""
     manager = asked(context).manager

@@ -77,7 +77,7 @@ def rules(
     environment = existing_environment(store)
     if words:
         environment.revoke(words[1], by)
-        note(f"{words[1]} holds no more")
+        note(f"{words[1]} is revoked")
         return
     held = environment.rules()
     if json:
@@ -102,7 +102,7 @@ def mcp(
     store: Store = None,
     wait: Annotated[
         float,
-        number_option(metavar="SECONDS", allowed=SECONDS, help="How long a call waits for its run, which goes on."),
+        number_option(metavar="SECONDS", allowed=SECONDS, help="How long a call waits; its run continues after that."),
     ] = 50.0,
     http: Annotated[
         str | None,
@@ -110,14 +110,17 @@ def mcp(
     ] = None,
     token: Annotated[
         str | None,
-        typer.Option(metavar="env://NAME", help="What HTTP clients send as bearer token; needed beyond this machine."),
+        typer.Option(
+            metavar="env://NAME", help="Bearer token that clients must send; required if other machines can connect."
+        ),
     ] = None,
-    dialect: Annotated[Dialect, typer.Option(help="dive: as the old system read it.")] = OWN,
+    dialect: Annotated[Dialect, typer.Option(help="dive: the legacy Dive dialect.")] = OWN,
 ) -> None:
-    """Publish workflows as tools of an MCP server, over standard streams or HTTP.
+    """Publish workflows as tools of an MCP server.
 
-    Each workflow is a tool. If a run asks a person, the MCP client shows the question; it can also be answered in a
-    notebook or with `divebook answer`. A run continues after the call, the client and this process have ended.
+    The server uses standard streams or HTTP. Each workflow is a tool. If a run asks a person, the MCP client shows the
+    question; it can also be answered in a notebook or with `divebook answer`. A run continues after the call, the
+    client and this process have ended.
     """
     import asyncio
 
@@ -160,9 +163,9 @@ def convert(
     ] = None,
     format: Annotated[Literal["yaml", "json"], typer.Option("--format", help="How it is written.")] = "yaml",
 ) -> None:
-    """Convert definitions of the legacy Dive dialect to the divebook dialect.
+    """Convert definitions from the legacy Dive dialect.
 
-    Scripts are translated to Python.
+    The result is in the divebook dialect. Scripts are translated to Python.
 
     Differences and problems of the result are printed on stderr. The exit code is 1 if the result must be corrected
     before it can run.

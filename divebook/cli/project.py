@@ -138,7 +138,7 @@ def existing_path(location: str | None) -> Path:
     path = path_of(place)
     if path is None:
         copying = in_shell("copy", [for_command(place), "FILE"])
-        raise StoreError(f"{without_password(place)} is no file; copy it into one: {copying}")
+        raise StoreError(f"{without_password(place)} is not a file; copy it into one: {copying}")
     path = path.expanduser()
     if not path.exists():
         raise StoreError(f"there is no store at {path}; `divebook run` makes it, --store names another one")

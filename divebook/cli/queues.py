@@ -39,9 +39,11 @@ def enqueue(
         typer.Option("--input", "-v", metavar="KEY=VALUE", help="An input; KEY:=JSON for lists and maps."),
     ] = None,
     queue: Annotated[str, typer.Option("--queue", metavar="NAME", help="The queue that it waits in.")] = "default",
-    priority: Annotated[int, number_option("--priority", allowed=INTEGER, help="Higher ones are begun first.")] = 0,
+    priority: Annotated[
+        int, number_option("--priority", allowed=INTEGER, help="Executions with a higher one are started first.")
+    ] = 0,
     at: Annotated[
-        str | None, typer.Option("--at", metavar="TIME", help="When it may begin: 2026-05-01T08:00, local time.")
+        str | None, typer.Option("--at", metavar="TIME", help="Earliest start: 2026-05-01T08:00, local time.")
     ] = None,
     key: Annotated[
         str | None, typer.Option("--key", metavar="TEXT", help="With a key it is enqueued once, however often asked.")
@@ -106,11 +108,11 @@ def queue(store: Store = None, *, json: Json = False) -> None:
         say("workers leave alone:")
         shown = ([line.queue, line.execution_id, line.workflow, line.why or ""] for line in withheld_lines)
         columns(("queue", "id", "workflow", "why"), shown)
-        say("to go on with one: divebook resume ID FILE")
+        say("to resume one: divebook resume ID FILE")
     for worker in workers:
         say(f"worker {worker.id}: {', '.join(worker.queues)}; drives {worker.driving} of {worker.parallel}")
     if not workers:
-        say("no worker is there; begin one: divebook worker FILE")
+        say("no running worker; start one: divebook worker FILE")
 
 
 def _shown(line: QueueLine) -> tuple[str, ...]:
@@ -124,24 +126,35 @@ def _shown(line: QueueLine) -> tuple[str, ...]:
 
 
 def worker(
-    file: Annotated[Path, typer.Argument(metavar="FILE|FOLDER", help="Definitions of what it can run.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE|FOLDER", help="Definitions of the workflows that it can run.")],
     *,
     queues: Annotated[
         list[str] | None,
-        typer.Option("--queue", metavar="NAME", help="A queue to take from, the first ones first; default: default."),
+        typer.Option(
+            "--queue",
+            metavar="NAME",
+            help="A queue to serve; may be repeated, the first ones have priority; default: default.",
+        ),
     ] = None,
     parallel: Annotated[
         int,
-        number_option("--parallel", allowed=INTEGER, help="Executions that it drives at once."),
+        number_option(
+            "--parallel", allowed=INTEGER, help="Maximum number of executions that it drives at the same time."
+        ),
     ] = 8,
     patience: Annotated[
         float,
         number_option(
-            "--patience", metavar="SECONDS", allowed=SECONDS, help="How long it drains before it breaks off."
+            "--patience",
+            metavar="SECONDS",
+            allowed=SECONDS,
+            help="At its end: how long to wait for calls before they are aborted.",
         ),
     ] = 60,
-    schedules: Annotated[bool, typer.Option("--schedules", help="Enqueue what Schedules say, when it is due.")] = False,
-    until_idle: Annotated[bool, typer.Option("--until-idle", help="End when there is nothing left to do.")] = False,
+    schedules: Annotated[
+        bool, typer.Option("--schedules", help="Enqueue the workflows in Schedules when they are due.")
+    ] = False,
+    until_idle: Annotated[bool, typer.Option("--until-idle", help="End when nothing is left to do.")] = False,
     code: Code = False,
     actions: Actions = None,
     store: Store = None,

@@ -291,7 +291,7 @@ def run(
     answers: AnswersFile = None,
     wait: Waits = None,
     strict: Strict = False,
-    dialect: Annotated[Dialect, typer.Option(help="dive: as the old system read it.")] = OWN,
+    dialect: Annotated[Dialect, typer.Option(help="dive: the legacy Dive dialect.")] = OWN,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -416,7 +416,7 @@ def answer(
         for other in other_runs:
             other.wait()
         if other_runs:
-            note(f"the same answer lets {plural(len(other_runs), 'other run')} go on")
+            note(f"the same answer continues {plural(len(other_runs), 'other run')}")
         return first
 
     _carry_on(send, file, actions, store, code=code, json=json, quiet=quiet)
@@ -476,7 +476,7 @@ def _carry_on(
     except AnswerKeptError as kept:
         note(str(kept), "yellow")
         needed = again if file is not None else ["FILE", *again]
-        note(f"to go on: {command('resume', [kept.execution_id], needed)}", "yellow")
+        note(f"to continue: {command('resume', [kept.execution_id], needed)}", "yellow")
         raise typer.Exit(WAITS) from kept
     conclude(*ended, again, json=json)
 
@@ -535,11 +535,11 @@ def conclude(
         code = WAITS
         look = command("show", [execution.id], again[-2:] if "--store" in again else ())
         note(
-            f"it is kept; another process drives the execution and goes on with it. To see how it stands: {look}",
+            f"it is stored; another process drives the execution and continues it. To see its status: {look}",
             "yellow",
         )
     elif code and is_kept and not ways:
-        note(f"to go on: {command('resume', [execution.id], again)}", "yellow")
+        note(f"to continue: {command('resume', [execution.id], again)}", "yellow")
     if strict and execution.status == WAITING:
         note("error: it has to wait for an answer or a signal, which --strict does not allow", "bold red")
         code = STRICT
@@ -557,7 +557,7 @@ def resume(
     *,
     definition: Annotated[
         Literal["new"] | None,
-        typer.Option("--definition", help="new: go on with the definition in FILE, as a new execution."),
+        typer.Option("--definition", help="new: continue with the definition in FILE, as a new execution."),
     ] = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="With --definition: only say what would be reused and done, and its cost.")
@@ -628,7 +628,7 @@ def _show(resume_plan: ResumePlan, *, print_line: Callable[[str], None], asks: b
     for line in resume_plan.lines:
         print_line(line)
     if asks and sys.stdin.isatty():
-        typer.confirm("Go on?", abort=True, err=True)
+        typer.confirm("Continue?", abort=True, err=True)
 
 
 def _print_changes(environment: Environment, recorded: Workflow, progress: Progress) -> None:
@@ -636,5 +636,5 @@ def _print_changes(environment: Environment, recorded: Workflow, progress: Progr
     if defined is not None and defined.fingerprint != recorded.fingerprint:
         progress.print(
             f"workflow {recorded.name!r} has changed since; the execution keeps the definition it was started with. "
-            "To go on with the new one: --definition new"
+            "To continue with the new one: --definition new"
         )

@@ -168,9 +168,7 @@ def open_(
     No store is needed or changed. If the file is damaged outside its log, the run is shown, with exit code 1.
     """
     if not _is_file(file):
-        raise SetupError(
-            f"{file} is no file that divebook exports (NAME.html, NAME.ipynb, NAME.jsonl); name such a one"
-        )
+        raise SetupError(f"{file} is not a file that divebook exports; name one that ends with .html, .ipynb or .jsonl")
     show(file, events=events, json=json)
 
 
@@ -242,10 +240,14 @@ def cancel(
     ] = None,
     store: Store = None,
     *,
-    status: Annotated[Status | None, typer.Option("--status", "-s", help="All of this status.")] = None,
-    workflow: Annotated[str | None, typer.Option("--workflow", "-w", metavar="NAME", help="All of it.")] = None,
-    tagged: Annotated[str | None, typer.Option("--tag", "-t", metavar="TAG", help="All with this tag.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list which they are.")] = False,
+    status: Annotated[Status | None, typer.Option("--status", "-s", help="All executions with this status.")] = None,
+    workflow: Annotated[
+        str | None, typer.Option("--workflow", "-w", metavar="NAME", help="All executions of this workflow.")
+    ] = None,
+    tagged: Annotated[
+        str | None, typer.Option("--tag", "-t", metavar="TAG", help="All executions with this tag.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the executions.")] = False,
 ) -> None:
     """Cancel executions.
 
@@ -276,7 +278,7 @@ def _chosen(
 ) -> list[ExecutionRecord]:
     """Return the records of the executions that match the filters; empty if the command line names executions."""
     if bool(execution_ids) == bool(status or workflow or tagged):
-        raise typer.BadParameter(f"name executions, or say which with --status, --workflow or {tag_option}")
+        raise typer.BadParameter(f"name executions, or select them with --status, --workflow or {tag_option}")
     return [] if execution_ids else environment.store.records(status, workflow, 0, tag=tagged)
 
 
@@ -300,11 +302,11 @@ def _cancelled(environment: Environment, execution_id: str) -> Execution:
 
 def tag(
     execution_id: ExecutionId,
-    tags: Annotated[list[str] | None, typer.Argument(metavar="[TAG]...", help="Words to give it.")] = None,
+    tags: Annotated[list[str] | None, typer.Argument(metavar="[TAG]...", help="Tags to add.")] = None,
     store: Store = None,
     *,
     remove: Annotated[
-        list[str] | None, typer.Option("--remove", "-r", metavar="TAG", help="Take this one away; also several.")
+        list[str] | None, typer.Option("--remove", "-r", metavar="TAG", help="A tag to remove; may be repeated.")
     ] = None,
 ) -> None:
     """Add tags to an execution, or remove them.
@@ -327,23 +329,28 @@ def annotate(
     ] = None,
     store: Store = None,
     *,
-    text: Annotated[
-        str | None, typer.Option("--note", "-n", metavar="TEXT", help="The note; '' takes it away.")
-    ] = None,
+    text: Annotated[str | None, typer.Option("--note", "-n", metavar="TEXT", help="The note; '' removes it.")] = None,
     labels: Annotated[
         list[str] | None,
         typer.Option(
-            "--label", "-l", metavar="NAME=VALUE", help="A label, value in YAML; null removes it; also several."
+            "--label",
+            "-l",
+            metavar="NAME=VALUE",
+            help="A label, with a value in YAML; null removes it; may be repeated.",
         ),
     ] = None,
-    tags: Annotated[list[str] | None, typer.Option("--tag", "-t", metavar="TAG", help="Give it; also several.")] = None,
-    untag: Annotated[
-        list[str] | None, typer.Option("--untag", "-u", metavar="TAG", help="Take it away; also several.")
+    tags: Annotated[
+        list[str] | None, typer.Option("--tag", "-t", metavar="TAG", help="A tag to add; may be repeated.")
     ] = None,
-    status: Annotated[Status | None, typer.Option("--status", "-s", help="All of this status.")] = None,
-    workflow: Annotated[str | None, typer.Option("--workflow", "-w", metavar="NAME", help="All of it.")] = None,
-    tagged: Annotated[str | None, typer.Option("--tagged", metavar="TAG", help="All with this tag.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list which they are.")] = False,
+    untag: Annotated[
+        list[str] | None, typer.Option("--untag", "-u", metavar="TAG", help="A tag to remove; may be repeated.")
+    ] = None,
+    status: Annotated[Status | None, typer.Option("--status", "-s", help="All executions with this status.")] = None,
+    workflow: Annotated[
+        str | None, typer.Option("--workflow", "-w", metavar="NAME", help="All executions of this workflow.")
+    ] = None,
+    tagged: Annotated[str | None, typer.Option("--tagged", metavar="TAG", help="All executions with this tag.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the executions.")] = False,
 ) -> None:
     """Set the note, labels and tags of executions.
 
@@ -483,11 +490,11 @@ def apply(
     since: Since = None,
     at: At = None,
 ) -> None:
-    """Copy the changes of an execution from its copy of a folder into the folder.
+    """Copy the changes of an execution into the original folder.
 
-    All changes, or none: if a file in the folder has changed since, the command names it and writes nothing. Hidden
-    files (`.envrc`, `.vscode/`) and version-control metadata (`.git/`) are copied only if you name them or their
-    folder.
+    The changes were made in a copy of the folder. All of them are copied, or none: if a file in the folder has changed
+    since, the command names it and writes nothing. Hidden files (`.envrc`, `.vscode/`) and version-control metadata
+    (`.git/`) are copied only if you name them or their folder.
     """
     from divebook.workspace.snapshots.restore import left_out_text
 
@@ -589,10 +596,10 @@ def verify(
     code: Code = False,
     actions: Actions = None,
 ) -> None:
-    """Check that definitions reproduce recorded logs, without external calls.
+    """Check that definitions still reproduce recorded logs.
 
-    The first difference names event, step, line, the expected and the actual value. Without a file, the definition in
-    the log is checked. Exit code 1 if any execution differs, or cannot be checked.
+    No external call is made. The first difference names event, step, line, the expected and the actual value. Without a
+    file, the definition in the log is checked. Exit code 1 if any execution differs, or cannot be checked.
     """
     from divebook.cli.project import add_definitions, existing_store, open_environment
 
@@ -632,7 +639,7 @@ def to_test(
     force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite the files of an earlier one.")] = False,
     actions: Actions = None,
 ) -> None:
-    """Write a run as a pytest test, with its log in a file next to the test.
+    """Write a run as a pytest file, with its log in a second file.
 
     The test needs neither key nor network, and fails at the first difference from its log, with event, step and line.
     It reads the definition from FILE; without FILE, from a copy of the definition in the log. Secrets are left out.
@@ -687,7 +694,7 @@ def what_if(
     store: Store = None,
     json: Json = False,
 ) -> None:
-    """Run an execution again with one change, using its recorded results.
+    """Run an execution again with one change, reusing its results.
 
     Results come from the log where it has them; models are called; the execution does not change. Prints which calls
     were replayed, live, blocked and unused, and which results differ. Exit codes are those of run. JSON is an object,

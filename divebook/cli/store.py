@@ -50,7 +50,7 @@ def export(
     *,
     force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite an existing file.")] = False,
     move: Annotated[
-        bool, typer.Option("--move", help="End it in this store; it goes on where FILE is imported.")
+        bool, typer.Option("--move", help="End it in this store; it continues where FILE is imported.")
     ] = False,
 ) -> None:
     """Write a run to a file: as a page, a notebook or JSON lines.
@@ -110,13 +110,17 @@ def _export_moving(execution_id: str, file: str, store: str | None, *, overwrite
     environment = existing_environment(store)
     moved = environment.store.resolve(execution_id)
     count = environment.export_log(moved, file, overwrite=overwrite, move=True)
-    note(f"moved {moved} to {file} ({count} events): it goes on where that is imported; import it once only")
+    note(f"moved {moved} to {file} ({count} events): it continues where the file is imported; import it only once")
 
 
 def _note_unended(status: str) -> None:
 
     if status not in TERMINAL:
-        note(f"it has not ended ({status}), so its import is a picture that cannot go on; to move it: --move", "yellow")
+        note(
+            f"it has not ended ({status}), so its import is a read-only snapshot, which cannot continue; "
+            "to move it: --move",
+            "yellow",
+        )
 
 
 def import_(
@@ -129,7 +133,7 @@ def import_(
     store: Store = None,
     *,
     rename: Annotated[bool, typer.Option("--rename", help="Give it a new id.")] = False,
-    as_fork: Annotated[bool, typer.Option("--as-fork", help="Go on with it as an execution of its own.")] = False,
+    as_fork: Annotated[bool, typer.Option("--as-fork", help="Continue it as a new execution, a fork.")] = False,
 ) -> None:
     """Import an exported log and print its id.
 
@@ -220,7 +224,7 @@ def copy(
         f"{plural(report.messages, 'message')}{already}; all compared"
     )
     if report.unended:
-        note(f"{plural(report.unended, 'execution')} not ended: go on in one of the two stores only", "yellow")
+        note(f"{plural(report.unended, 'execution')} not ended: resume in one of the two stores only", "yellow")
 
 
 def gc(
@@ -330,7 +334,7 @@ def _list(records: Sequence[ExecutionRecord], page: int, *, json: bool) -> None:
         columns(("id", "workflow", "status", "started"), rows, whole=("id",))
         if len(records) > PAGE:
             note(f"page {page} of {-(-len(records) // PAGE)}, {len(records):,} executions: divebook recover --page N")
-        note("to go on: divebook recover ID, or divebook recover --all, or divebook resume ID FILE", "yellow")
+        note("to continue: divebook recover ID, or divebook recover --all, or divebook resume ID FILE", "yellow")
     else:
         note("nothing to recover")
 
