@@ -41,14 +41,14 @@ from divebook.workspace.shell import ShellResult
 
 
 T = TypeVar("T")
-APART = 120
+PASSTHROUGH_OFFSET = 120
 """Number added to the exit codes of dev_env's own errors if the exit code of the executed command is passed through."""
 PASSTHROUGH = "DEV_ENV_PASSTHROUGH"
 _BY_SIGNAL = 128
 _USAGE: type[Any] = typer.BadParameter.__bases__[0]
 _SEPARATED = "dev_env.separated"
 _FAILURE = "red"
-_FOLLOWING = 0.3
+_FOLLOW_INTERVAL = 0.3
 """Seconds between two checks of a log file for new lines (``--follow``)."""
 
 Environment: TypeAlias = Annotated[str, typer.Argument(metavar="ENVIRONMENT")]
@@ -71,34 +71,34 @@ class DevEnvCommands(TyperGroup):
         """Run the command line and exit. A usage error ends with code 1, not click's 2, which means "no such
         environment" here.
         """
-        written = list(sys.argv[1:] if args is None else args)
+        arguments = list(sys.argv[1:] if args is None else args)
         options["standalone_mode"] = False
         try:
-            code = super().main(written, *rest, **options) or 0
+            code = super().main(arguments, *rest, **options) or 0
         except typer.Abort:
             code = _BY_SIGNAL + signal.SIGINT
         except DivebookError as error:
-            tell_failure(error)
-            code = exit_code_of(error) + _apart(written)
+            print_error(error)
+            code = exit_code_of(error) + _exit_code_offset(arguments)
         except BrokenPipeError:  # the reader of the output has ended
-            code = GENERAL + _apart(written)
+            code = GENERAL + _exit_code_offset(arguments)
         except OSError as error:  # the system says on which file
             note(f"dev_env: {error}; name another file or folder, or see to it", _FAILURE)
-            code = GENERAL + _apart(written)
+            code = GENERAL + _exit_code_offset(arguments)
         except _USAGE as error:
             note(f"dev_env: {error.format_message()} (dev_env --help lists the commands)", _FAILURE)
-            code = GENERAL + _apart(written)
+            code = GENERAL + _exit_code_offset(arguments)
         sys.exit(code)
 
 
-def tell_failure(error: DivebookError) -> None:
+def print_error(error: DivebookError) -> None:
     """Print an error on stderr, in red."""
     note(f"dev_env: {error}", _FAILURE)
 
 
-def _apart(written: Sequence[str]) -> int:
-    passes = "--passthrough" in written or os.environ.get(PASSTHROUGH) == "1"
-    return APART if passes and "execute" in written else 0
+def _exit_code_offset(arguments: Sequence[str]) -> int:
+    passes = "--passthrough" in arguments or os.environ.get(PASSTHROUGH) == "1"
+    return PASSTHROUGH_OFFSET if passes and "execute" in arguments else 0
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class DevEnvRequest:
         except asyncio.CancelledError:
             raise typer.Exit(_BY_SIGNAL + signal.SIGTERM) from None
 
-    def tell(self, name: str, text: str) -> None:
+    def print_result(self, name: str, text: str) -> None:
         """Print a result as a line of text; with ``--json``, as an object with one key."""
         if self.as_json:
             print_json({name: text})
@@ -130,13 +130,13 @@ class DevEnvRequest:
             write(text)
 
 
-def asked(context: typer.Context) -> DevEnvRequest:
+def request_of(context: typer.Context) -> DevEnvRequest:
     """Return the request object that the global options created for this command."""
     request: DevEnvRequest = context.obj
     return request
 
 
-def is_separated(context: typer.Context) -> bool:
+def has_separator(context: typer.Context) -> bool:
     """Return whether the command line contains ``--``."""
     return bool(context.meta[_SEPARATED])
 
@@ -146,26 +146,28 @@ def print_json(value: Any) -> None:
     write(json_escaped(json.dumps(value, indent=2, ensure_ascii=False)))
 
 
-def pairs(written: Sequence[str]) -> dict[str, str]:
+def parse_pairs(texts: Sequence[str]) -> dict[str, str]:
     """Parse strings of the form ``NAME=VALUE`` into a dictionary; raises `DevEnvError` for other strings."""
-    wrong = [text for text in written if "=" not in text]
+    wrong = [text for text in texts if "=" not in text]
     if wrong:
         raise DevEnvError(f"{wrong[0]!r} is not of the form NAME=VALUE")
-    return {name: value for name, _, value in (text.partition("=") for text in written)}
+    return {name: value for name, _, value in (text.partition("=") for text in texts)}
 
 
-def followed(lines: Callable[[], Iterable[str]], *, follow: bool) -> None:
+def print_lines(lines: Callable[[], Iterable[str]], *, follow: bool) -> None:
     """Print the lines of a log; with `follow`, print new lines as well, until Ctrl-C."""
     shown = 0
     while True:
         all_lines = list(lines())
-        for line in all_lines[shown if shown <= len(all_lines) else 0 :]:
+        if shown > len(all_lines):  # the log was rotated: print the new one from its beginning
+            shown = 0
+        for line in all_lines[shown:]:
             write(line)
         sys.stdout.flush()
         if not follow:
             return
         shown = len(all_lines)
-        time.sleep(_FOLLOWING)
+        time.sleep(_FOLLOW_INTERVAL)
 
 
 # The commands of ``dev_env`` about what is kept: checkpoints, templates and profiles.
@@ -187,11 +189,11 @@ def save(
     export: Annotated[bool, typer.Option("--export", help="A container's image as a file, for other hosts.")] = False,
 ) -> None:
     """Save a checkpoint of an environment, and print the path of its description."""
-    one = asked(context)
-    coroutine = one.manager.save(
+    request = request_of(context)
+    coroutine = request.manager.save(
         environment, checkpoint, overwrite=overwrite, with_mounts=include_mounts, force=force, export=export
     )
-    one.tell("path", str(one.run(coroutine)))
+    request.print_result("path", str(request.run(coroutine)))
 
 
 def restore(
@@ -202,29 +204,29 @@ def restore(
     no_backup: Annotated[bool, typer.Option("--no-backup", help="Save nothing first.")] = False,
 ) -> None:
     """Restore an environment to a checkpoint; its running commands are ended."""
-    one = asked(context)
-    one.run(one.manager.restore(environment, checkpoint, backup=not no_backup))
-    one.tell("message", f"Environment '{environment}' restored to '{checkpoint}'")
+    request = request_of(context)
+    request.run(request.manager.restore(environment, checkpoint, backup=not no_backup))
+    request.print_result("message", f"Environment '{environment}' restored to '{checkpoint}'")
 
 
 @checkpoints.command("list")
 def list_checkpoints(context: typer.Context, environment: Environment) -> None:
     """List the checkpoints of an environment as JSON, the oldest first."""
-    print_json(asked(context).manager.checkpoints(environment))
+    print_json(request_of(context).manager.checkpoints(environment))
 
 
 @checkpoints.command("show")
 def show_checkpoint(context: typer.Context, environment: Environment, checkpoint: Checkpoint) -> None:
     """Show the description of a checkpoint as JSON."""
-    print_json(asked(context).manager.checkpoint(environment, checkpoint))
+    print_json(request_of(context).manager.checkpoint(environment, checkpoint))
 
 
 @checkpoints.command("delete")
 def delete_checkpoint(context: typer.Context, environment: Environment, checkpoint: Checkpoint) -> None:
     """Delete a checkpoint."""
-    one = asked(context)
-    one.run(one.manager.delete_checkpoint(environment, checkpoint))
-    one.tell("message", f"Checkpoint '{checkpoint}' deleted")
+    request = request_of(context)
+    request.run(request.manager.delete_checkpoint(environment, checkpoint))
+    request.print_result("message", f"Checkpoint '{checkpoint}' deleted")
 
 
 @templates.command("list")
@@ -232,7 +234,7 @@ def list_templates(
     context: typer.Context, category: Annotated[str | None, typer.Argument(metavar="[CATEGORY]")] = None
 ) -> None:
     """List the templates as JSON."""
-    print_json(asked(context).manager.templates.summaries(category))
+    print_json(request_of(context).manager.templates.summaries(category))
 
 
 @templates.command("create")
@@ -247,11 +249,11 @@ def create_template(
     ] = False,
 ) -> None:
     """Add your own template from a JSON file."""
-    one = asked(context)
-    other = one.manager.templates.create(name, _text_of(file), force=force, allow_secrets=allow_plain_secrets)
+    request = request_of(context)
+    other = request.manager.templates.create(name, _text_of(file), force=force, allow_secrets=allow_plain_secrets)
     if other is not None:
-        one.manager.warn(f"the file says the name {other!r}: the template is {name!r}")
-    one.tell("message", f"Template '{name}' created")
+        request.manager.warn(f"the file says the name {other!r}: the template is {name!r}")
+    request.print_result("message", f"Template '{name}' created")
 
 
 def _text_of(file: str) -> str:
@@ -266,9 +268,9 @@ def validate_template(
     context: typer.Context, file: Annotated[str, typer.Argument(metavar="FILE", help="JSON; - is what is piped in.")]
 ) -> None:
     """Check whether a file is a valid template."""
-    one = asked(context)
-    one.manager.templates.require_valid("template", _text_of(file))
-    one.tell("message", f"{file} is valid")
+    request = request_of(context)
+    request.manager.templates.require_valid("template", _text_of(file))
+    request.print_result("message", f"{file} is valid")
 
 
 @templates.command("show")
@@ -279,35 +281,35 @@ def show_template(
     resolved: Annotated[bool, typer.Option("--resolved", help="With all that it extends.")] = False,
 ) -> None:
     """Show a template as JSON."""
-    registry = asked(context).manager.templates
+    registry = request_of(context).manager.templates
     print_json(registry.resolved(name)[0] if resolved else registry.read(name))
 
 
 @templates.command("delete")
 def delete_template(context: typer.Context, name: Template) -> None:
     """Delete one of your own templates; environments created from it are not changed."""
-    one = asked(context)
-    one.manager.templates.delete(name)
-    one.tell("message", f"Template '{name}' deleted")
+    request = request_of(context)
+    request.manager.templates.delete(name)
+    request.print_result("message", f"Template '{name}' deleted")
 
 
 @profiles.command("list")
 def list_profiles(context: typer.Context) -> None:
     """List the resource profiles (limits for memory, processors and disk) as JSON."""
-    folder = asked(context).manager.layout.profiles
+    folder = request_of(context).manager.layout.profiles
     print_json([{"name": name, **profile_of(name, folder)} for name in profile_names(folder)])
 
 
 @profiles.command("show")
 def show_profile(context: typer.Context, name: Annotated[str, typer.Argument(metavar="PROFILE")]) -> None:
     """Show a resource profile as JSON."""
-    print_json({"name": name, **profile_of(name, asked(context).manager.layout.profiles)})
+    print_json({"name": name, **profile_of(name, request_of(context).manager.layout.profiles)})
 
 
 # The commands of ``dev_env`` that run something in an environment: its streams are those of the terminal or pipe.
 
 
-_PIECE = 1 << 16
+_CHUNK_SIZE = 1 << 16
 _KILLED = -9
 _UNREAD = 128 + signal.SIGPIPE
 _SHELL = "if command -v bash >/dev/null; then exec bash -i; else exec sh -i; fi"
@@ -338,27 +340,28 @@ def execute(
             "--passthrough", envvar=PASSTHROUGH, help="Exit with its own status; 120 is added to dev_env's codes."
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what it came to as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Run a command in an environment; it reads the standard input of this command."""
-    one = asked(context)
-    variables = pairs(env or [])
-    if not is_separated(context) and len(command) > 1:
+    request = request_of(context)
+    variables = parse_pairs(env or [])
+    if not has_separator(context) and len(command) > 1:
         raise DevEnvError(f"{len(command)} words are not a command: quote them as one, or write -- before them")
-    command_line = command if is_separated(context) else command[0]
+    command_line = command if has_separator(context) else command[0]
     seconds = math.inf if timeout is None else timeout
     if detach:
         if tty or no_start:
             raise DevEnvError("--detach goes with neither --tty nor --no-start: leave out one")
-        one.tell(
-            "job", one.manager.detach(environment, command_line, timeout=seconds, environ=variables, cwd=cwd, user=user)
+        request.print_result(
+            "job",
+            request.manager.detach(environment, command_line, timeout=seconds, environ=variables, cwd=cwd, user=user),
         )
         return
     # A timeout raises. With --json the output until then is printed first, so that a reader of stdout gets a result.
-    is_json = as_json or one.as_json
+    is_json = as_json or request.as_json
     options = {"timeout": seconds, "cwd": cwd, "environ": variables, "user": user, "start": not no_start}
     try:
-        ended = _ended(one, environment, command_line, options, in_terminal=tty, is_shown=not is_json)
+        result = _run_connected(request, environment, command_line, options, in_terminal=tty, is_shown=not is_json)
     except ShellTimeoutError as error:
         if is_json:
             late = ShellResult(_KILLED, error.stdout, error.stderr)
@@ -367,26 +370,30 @@ def execute(
             _print_result(late)
         raise
     if is_json:
-        _print_result(ended)
-    _exit(ended, passthrough=passthrough)
+        _print_result(result)
+    _exit(result, passthrough=passthrough)
 
 
-def _print_result(ended: ShellResult) -> None:
-    result = {"exit_code": ended.exit_code, "stdout": ended.stdout, "stderr": ended.stderr}
-    duration = round(ended.duration * 1000)
-    print_json({**result, "duration_ms": duration, "timed_out": ended.timed_out, "truncated": ended.truncated})
+def _print_result(shell_result: ShellResult) -> None:
+    result = {"exit_code": shell_result.exit_code, "stdout": shell_result.stdout, "stderr": shell_result.stderr}
+    duration = round(shell_result.duration * 1000)
+    print_json(
+        {**result, "duration_ms": duration, "timed_out": shell_result.timed_out, "truncated": shell_result.truncated}
+    )
 
 
 def shell(context: typer.Context, environment: Environment, *, user: User = None) -> None:
     """Start a shell in an environment; standard input that is not a terminal is run as a script."""
-    one = asked(context)
+    request = request_of(context)
     is_typed = sys.stdin.isatty()
-    ended = _ended(one, environment, _SHELL if is_typed else "exec sh", {"user": user}, in_terminal=is_typed)
-    _exit(ended, passthrough=False)
+    result = _run_connected(
+        request, environment, _SHELL if is_typed else "exec sh", {"user": user}, in_terminal=is_typed
+    )
+    _exit(result, passthrough=False)
 
 
-def _ended(
-    one: DevEnvRequest,
+def _run_connected(
+    request: DevEnvRequest,
     environment: str,
     command: str | list[str],
     options: Mapping[str, Any],
@@ -396,13 +403,13 @@ def _ended(
 ) -> ShellResult:
     """Run a command in an environment, connected to the standard streams of this process, and return its result."""
     size = shutil.get_terminal_size()
-    with _untouched(in_terminal):
-        return one.run(
-            one.manager.execute(
+    with _raw_terminal(in_terminal):
+        return request.run(
+            request.manager.execute(
                 environment,
                 command,
-                stdin=_given(),
-                listen=_hand_on if is_shown else None,
+                stdin=_stdin_chunks(),
+                listen=_write_through if is_shown else None,
                 undecodable="surrogateescape",
                 terminal=(size.lines, size.columns) if in_terminal else None,
                 **options,
@@ -410,15 +417,15 @@ def _ended(
         )
 
 
-def _exit(ended: ShellResult, *, passthrough: bool) -> None:
-    if ended.exit_code:
-        note(f"dev_env: command exited with status {ended.exit_code}")
-        status = ended.exit_code if ended.exit_code > 0 else 128 - ended.exit_code
+def _exit(result: ShellResult, *, passthrough: bool) -> None:
+    if result.exit_code:
+        note(f"dev_env: command exited with status {result.exit_code}")
+        status = result.exit_code if result.exit_code > 0 else 128 - result.exit_code
         raise typer.Exit(status if passthrough else FAILED)
 
 
 @contextmanager
-def _untouched(in_terminal: bool) -> Iterator[None]:  # noqa: FBT001 - the one thing it is asked
+def _raw_terminal(in_terminal: bool) -> Iterator[None]:  # noqa: FBT001 - its only argument
     """Set this terminal to raw mode during the block, because the command has its own terminal, which handles keys."""
     if not in_terminal or not sys.stdin.isatty():
         yield
@@ -431,7 +438,7 @@ def _untouched(in_terminal: bool) -> Iterator[None]:  # noqa: FBT001 - the one t
         termios.tcsetattr(0, termios.TCSADRAIN, before)
 
 
-def _hand_on(stream: str, text: str) -> None:
+def _write_through(stream: str, text: str) -> None:
     out = (sys.stderr if stream == "stderr" else sys.stdout).buffer
     try:
         out.write(text.encode(errors="surrogateescape"))
@@ -441,39 +448,39 @@ def _hand_on(stream: str, text: str) -> None:
         raise typer.Exit(_UNREAD) from None
 
 
-async def _given() -> AsyncIterator[bytes]:
+async def _stdin_chunks() -> AsyncIterator[bytes]:
     """Yield the bytes of standard input as they arrive. Yield nothing if this process runs in the background."""
     try:
-        end = sys.stdin.fileno()
+        descriptor = sys.stdin.fileno()
     except (io.UnsupportedOperation, AttributeError, ValueError):  # it is closed, or belongs to a notebook or test
         yield b"" if sys.stdin is None else sys.stdin.buffer.read()
         return
-    if _is_in_background(end):  # where a look at the terminal would stop us
+    if _is_in_background(descriptor):  # where a look at the terminal would stop us
         return
-    while piece := await _next(end):
-        yield piece
+    while chunk := await _next_chunk(descriptor):
+        yield chunk
 
 
-def _is_in_background(end: int) -> bool:
+def _is_in_background(descriptor: int) -> bool:
     try:
-        return os.isatty(end) and os.tcgetpgrp(end) != os.getpgrp()
+        return os.isatty(descriptor) and os.tcgetpgrp(descriptor) != os.getpgrp()
     except OSError:  # it is not the terminal that controls us
         return False
 
 
-async def _next(end: int) -> bytes:
+async def _next_chunk(descriptor: int) -> bytes:
     """Return the next available bytes of a file descriptor; empty at the end."""
     loop = asyncio.get_running_loop()
     is_ready = asyncio.Event()
     try:
-        loop.add_reader(end, is_ready.set)
+        loop.add_reader(descriptor, is_ready.set)
     except PermissionError:  # a file, which never has to be waited for
-        return os.read(end, _PIECE)
+        return os.read(descriptor, _CHUNK_SIZE)
     try:
         await is_ready.wait()
     finally:
-        loop.remove_reader(end)
-    return os.read(end, _PIECE)
+        loop.remove_reader(descriptor)
+    return os.read(descriptor, _CHUNK_SIZE)
 
 
 def cp(
@@ -482,34 +489,35 @@ def cp(
     target: Annotated[str, typer.Argument(metavar="TARGET", help="One of both is ENVIRONMENT:PATH.")],
 ) -> None:
     """Copy a file or folder into an environment or out of it, and print the target path."""
-    one = asked(context)
-    (inside, source_path) = _place(source)
-    (outside, target_path) = _place(target)
-    if (inside is None) == (outside is None):
+    request = request_of(context)
+    source_environment, source_path = _split_place(source)
+    target_environment, target_path = _split_place(target)
+    if (source_environment is None) == (target_environment is None):
         raise DevEnvError(f"cp {source} {target}: one of both must be ENVIRONMENT:PATH, and the other of this machine")
-    if inside is not None:
-        one.tell("path", str(one.run(one.manager.copy_out(inside, source_path, Path(target_path)))))
-    elif outside is not None:
-        place = one.run(one.manager.copy_in(Path(source_path), outside, target_path))
-        one.tell("path", f"{outside}:{place}")
+    if source_environment is not None:
+        target_file = request.run(request.manager.copy_out(source_environment, source_path, Path(target_path)))
+        request.print_result("path", str(target_file))
+    elif target_environment is not None:
+        place = request.run(request.manager.copy_in(Path(source_path), target_environment, target_path))
+        request.print_result("path", f"{target_environment}:{place}")
 
 
-def _place(written: str) -> tuple[str | None, str]:
+def _split_place(text: str) -> tuple[str | None, str]:
     """Split ``[ENVIRONMENT:]PATH`` into environment and path. The environment is None for a path on this machine."""
-    name, colon, path = written.partition(":")
-    return (name, path or ".") if colon and "/" not in name else (None, written)
+    name, colon, path = text.partition(":")
+    return (name, path or ".") if colon and "/" not in name else (None, text)
 
 
 @jobs.command("list")
 def list_jobs(context: typer.Context, environment: Environment) -> None:
     """List the jobs of an environment as JSON, the oldest first."""
-    print_json(asked(context).manager.jobs(environment).records())
+    print_json(request_of(context).manager.jobs(environment).records())
 
 
 @jobs.command("output")
 def show_job(context: typer.Context, environment: Environment, job: Job) -> None:
     """Print the output of a job so far, its stdout on stdout and its stderr on stderr."""
-    out, err = asked(context).manager.jobs(environment).output(job)
+    out, err = request_of(context).manager.jobs(environment).output(job)
     for path, stream in ((out, sys.stdout), (err, sys.stderr)):
         with path.open("rb") as file:
             shutil.copyfileobj(file, stream.buffer)
@@ -519,9 +527,9 @@ def show_job(context: typer.Context, environment: Environment, job: Job) -> None
 @jobs.command("kill")
 def kill_job(context: typer.Context, environment: Environment, job: Job) -> None:
     """End a job and all processes that it has started."""
-    one = asked(context)
-    was_running = one.manager.jobs(environment).kill(job)
-    one.tell("message", f"Job '{job}' {'killed' if was_running else 'had ended'}")
+    request = request_of(context)
+    was_running = request.manager.jobs(environment).kill(job)
+    request.print_result("message", f"Job '{job}' {'killed' if was_running else 'had ended'}")
 
 
 # The commands of ``dev_env`` about the root as a whole: begin one, look after it, see what was done.
@@ -529,9 +537,9 @@ def kill_job(context: typer.Context, environment: Environment, job: Job) -> None
 
 def init(context: typer.Context) -> None:
     """Create the root folder with its folders for templates, profiles and secrets, and print its path."""
-    one = asked(context)
-    one.manager.layout.make()
-    one.tell("path", str(one.manager.layout.root))
+    request = request_of(context)
+    request.manager.layout.make()
+    request.print_result("path", str(request.manager.layout.root))
 
 
 def gc(
@@ -544,14 +552,14 @@ def gc(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")] = False,
 ) -> None:
     """Remove expired environments, incomplete ones, and leftovers in the container engine; print them as JSON."""
-    one = asked(context)
-    print_json([row._asdict() for row in one.run(one.manager.collect(idle=idle, dry=dry_run))])
+    request = request_of(context)
+    print_json([row._asdict() for row in request.run(request.manager.collect(idle=idle, dry=dry_run))])
 
 
 def doctor(context: typer.Context) -> None:
     """Check whether this machine has what environments need, and print JSON; exit code 1 if something must be fixed."""
-    one = asked(context)
-    checks = one.run(check_machine(one.manager.layout))
+    request = request_of(context)
+    checks = request.run(check_machine(request.manager.layout))
     is_fine = all(check["ok"] for check in checks if check["required"])
     print_json({"ok": is_fine, "checks": checks})
     if not is_fine:
@@ -567,8 +575,8 @@ def events(
     """Print the log of all operations, one JSON object a line: time, level, message, command, environment, exit_code,
     duration.
     """
-    manager = asked(context).manager
-    followed(lambda: manager.events(environment), follow=follow)
+    manager = request_of(context).manager
+    print_lines(lambda: manager.events(environment), follow=follow)
 
 
 app = typer.Typer(
@@ -662,7 +670,9 @@ def create(
     pull: Annotated[str, typer.Option(metavar="never|missing|always", help="Fetch the image.")] = MISSING,
     timeout: Annotated[
         float | None,
-        number_option(metavar="SECONDS", allowed=SOME_SECONDS, help="Then what makes it is ended, and it goes again."),
+        number_option(
+            metavar="SECONDS", allowed=SOME_SECONDS, help="Then the creation is aborted, and the environment removed."
+        ),
     ] = None,
     expires: Annotated[
         float | None,
@@ -679,13 +689,13 @@ def create(
     """Create an environment from a template, and print its folder."""
     if pull not in (NEVER, MISSING, ALWAYS):
         raise DevEnvError(f"--pull {pull}: use {NEVER}, {MISSING} or {ALWAYS}")
-    one = asked(context)
-    values = pairs(settings or [])
-    variables = pairs([*_lines(env_file), *(env or [])])
+    request = request_of(context)
+    values = parse_pairs(settings or [])
+    variables = parse_pairs([*_lines(env_file), *(env or [])])
     if dry_run:
-        print_json(one.manager.configured(environment, template, profile, settings=values, environ=variables))
+        print_json(request.manager.configured(environment, template, profile, settings=values, environ=variables))
         return
-    coroutine = one.manager.create(
+    coroutine = request.manager.create(
         environment,
         template,
         profile,
@@ -701,7 +711,7 @@ def create(
         fallback=fallback,
         install_tools=install_tools,
     )
-    one.tell("path", str(one.run(coroutine)))
+    request.print_result("path", str(request.run(coroutine)))
 
 
 def _lines(file: Path | None) -> list[str]:
@@ -727,11 +737,11 @@ def list_environments(
     usage: Annotated[bool, typer.Option("--usage", help="Measure what each uses.")] = False,
 ) -> None:
     """List the environments with their states as JSON."""
-    one = asked(context)
-    coroutine = one.manager.list(
+    request = request_of(context)
+    coroutine = request.manager.list(
         status_option or status, tenant_option or tenant, owner=owner, all_tenants=all_tenants, usage=usage
     )
-    print_json(one.run(coroutine))
+    print_json(request.run(coroutine))
 
 
 @app.command()
@@ -746,26 +756,28 @@ def destroy(
     every: Annotated[bool, typer.Option("--all", help="Remove all environments of the tenant.")] = False,
 ) -> None:
     """Remove an environment; folders that existed before it stay."""
-    one = asked(context)
+    request = request_of(context)
     if every == (environment is not None):
         raise DevEnvError("destroy takes the name of one environment, or --all")
-    names = [environment] if environment is not None else [state["name"] for state in one.run(one.manager.list())]
-    done = []
+    names = (
+        [environment] if environment is not None else [state["name"] for state in request.run(request.manager.list())]
+    )
+    messages = []
     failures = []
     for name in names:
         try:
-            one.run(one.manager.destroy(name, force=force, keep_checkpoints=keep_checkpoints))
+            request.run(request.manager.destroy(name, force=force, keep_checkpoints=keep_checkpoints))
         except DivebookError as error:
             failures.append(error)  # the others go all the same
         else:
-            done.append(f"Environment '{name}' destroyed")
-    if one.as_json and every:
-        print_json([{"message": message} for message in done])
+            messages.append(f"Environment '{name}' destroyed")
+    if request.as_json and every:
+        print_json([{"message": message} for message in messages])
     else:
-        for message in done:
-            one.tell("message", message)
+        for message in messages:
+            request.print_result("message", message)
     for failure in failures[1:]:
-        tell_failure(failure)
+        print_error(failure)
     if failures:
         raise failures[0]
 
@@ -773,40 +785,40 @@ def destroy(
 @app.command()
 def start(context: typer.Context, environment: Environment) -> None:
     """Start an environment."""
-    one = asked(context)
-    one.run(one.manager.start(environment))
-    one.tell("message", f"Environment '{environment}' started")
+    request = request_of(context)
+    request.run(request.manager.start(environment))
+    request.print_result("message", f"Environment '{environment}' started")
 
 
 @app.command()
 def stop(context: typer.Context, environment: Environment) -> None:
     """Stop an environment and its commands; the next command starts it again."""
-    one = asked(context)
-    one.run(one.manager.stop(environment))
-    one.tell("message", f"Environment '{environment}' stopped")
+    request = request_of(context)
+    request.run(request.manager.stop(environment))
+    request.print_result("message", f"Environment '{environment}' stopped")
 
 
 @app.command()
 def restart(context: typer.Context, environment: Environment) -> None:
     """Stop an environment, and start it again."""
-    one = asked(context)
-    one.run(one.manager.stop(environment))
-    one.run(one.manager.start(environment))
-    one.tell("message", f"Environment '{environment}' restarted")
+    request = request_of(context)
+    request.run(request.manager.stop(environment))
+    request.run(request.manager.start(environment))
+    request.print_result("message", f"Environment '{environment}' restarted")
 
 
 @app.command()
 def inspect(context: typer.Context, environment: Environment) -> None:
     """Show the state, the configuration and the checkpoints of an environment as JSON."""
-    one = asked(context)
-    print_json(one.run(one.manager.inspect(environment)))
+    request = request_of(context)
+    print_json(request.run(request.manager.inspect(environment)))
 
 
 @app.command()
 def resources(context: typer.Context, environment: Environment) -> None:
     """Show what an environment uses now, its limits, and how they are enforced, as JSON."""
-    one = asked(context)
-    print_json(one.run(one.manager.resources(environment)))
+    request = request_of(context)
+    print_json(request.run(request.manager.resources(environment)))
 
 
 @app.command()
@@ -817,8 +829,8 @@ def logs(
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Print new lines until it is interrupted.")] = False,
 ) -> None:
     """Print the log of an environment."""
-    manager = asked(context).manager
-    followed(lambda: manager.logs(environment), follow=follow)
+    manager = request_of(context).manager
+    print_lines(lambda: manager.logs(environment), follow=follow)
 
 
 def main() -> None:

@@ -79,13 +79,13 @@ def rules(
         environment.revoke(words[1], by)
         note(f"{words[1]} is revoked")
         return
-    held = environment.rules()
+    valid_rules = environment.rules()
     if json:
-        write(as_json([{"execution": name, **rule._asdict()} for name, rule in held], indent=2))
+        write(as_json([{"execution": name, **rule._asdict()} for name, rule in valid_rules], indent=2))
         return
-    for name, rule in held:
+    for name, rule in valid_rules:
         say(f"{rule.rule_id}  {one_line(rule_in_words(rule, name), 400)}")
-    if not held:
+    if not valid_rules:
         note("no rules: every call that asks is asked about")
 
 
@@ -135,11 +135,10 @@ def mcp(
     with open_environment(store, actions or (), note) as environment:
         add_definitions(environment, file, dialect, code=code)
         token_value = resolved(token, Policy(*KINDS))  # the command line names it, and no definition
-        asyncio.run(
-            serve_stdio(environment, wait=wait)
-            if http is None
-            else serve_http(environment, http, token=token_value, wait=wait)
-        )
+        if http is None:
+            asyncio.run(serve_stdio(environment, wait=wait))
+        else:
+            asyncio.run(serve_http(environment, http, token=token_value, wait=wait))
 
 
 # ``divebook convert``: definitions of the legacy Dive dialect, or of several files, as one text of divebook's own.
@@ -176,7 +175,8 @@ def convert(
 
     if output is not None and output.exists():
         raise InputError(f"{output} exists; name a file that does not, or remove it first")
-    definitions = (load_folder if file.is_dir() else load_file)(file, dialect=dialect)
+    load = load_folder if file.is_dir() else load_file
+    definitions = load(file, dialect=dialect)
     for warning in definitions.warnings:
         note(warning.describe(str(file)), "yellow")
     text = definitions_to_text(definitions, format)

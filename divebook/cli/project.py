@@ -70,6 +70,22 @@ def add_definitions(environment: Environment, path: Path, dialect: Dialect = OWN
         environment.define(read(path, dialect))
 
 
+def environment_for(
+    execution_id: str,
+    file: Path | None,
+    actions: Sequence[str] | None,
+    store: str | None,
+    printer: Callable[[str], None],
+    *,
+    code: bool,
+) -> Environment:
+    """Return an environment with the definitions in a file that an execution needs, read in the execution's dialect."""
+    environment = open_environment(store, actions or (), printer)
+    if file is not None:
+        add_definitions(environment, file, environment.execution(execution_id).workflow.dialect, code=code)
+    return environment
+
+
 def schedules_of(environment: Environment, path: Path, *, code: bool = False) -> Definitions:
     """Return the schedules of a file or folder, as definitions that contain the name of their file."""
     if path.suffix.lower() == ".py":

@@ -71,11 +71,10 @@ def enqueue(
     chosen = choose_workflow(environment, workflow, file)
     options: StartOptions = {"coerce_text": True, "key": key, "on_conflict": on_conflict, "tags": tag, "note": note}
     execution = environment.enqueue(chosen, values, queue=queue, priority=priority, at=when, **options)
-    say(
-        as_json({"id": execution.id, "status": execution.status, "queue": execution.state.queue})
-        if json
-        else execution.id
-    )
+    if json:
+        say(as_json({"id": execution.id, "status": execution.status, "queue": execution.state.queue}))
+    else:
+        say(execution.id)
 
 
 def queue(store: Store = None, *, json: Json = False) -> None:
@@ -89,20 +88,27 @@ def queue(store: Store = None, *, json: Json = False) -> None:
     environment = existing_environment(store)
     workers = environment.workers()
     lines = [*queue_lines(environment, workers)]
-    waiting, withheld_lines = ([line for line in lines if line.withheld is withheld] for withheld in (False, True))
+    waiting = [line for line in lines if not line.withheld]
+    withheld_lines = [line for line in lines if line.withheld]
     if json:
-        rows, alone = ([line.to_dict() for line in part] for part in (waiting, withheld_lines))
-        worker_rows = [
-            {"id": one.id, "queues": one.queues, "driving": one.driving, "parallel": one.parallel} for one in workers
-        ]
-        say(as_json({"queued": rows, "left_alone": alone, "workers": worker_rows}, indent=2))
+        facts = {
+            "queued": [line.to_dict() for line in waiting],
+            "left_alone": [line.to_dict() for line in withheld_lines],
+            "workers": [
+                {"id": worker.id, "queues": worker.queues, "driving": worker.driving, "parallel": worker.parallel}
+                for worker in workers
+            ],
+        }
+        say(as_json(facts, indent=2))
         return
     if waiting:
         columns(("queue", "priority", "id", "workflow", "status", "due", "key", "workers"), map(_shown, waiting))
     else:
         say("no queue has anything")
     for line in waiting:
-        for name, reason in line.reasons.items() if not line.workers else ():
+        if line.workers:
+            continue
+        for name, reason in line.reasons.items():
             say(f"{line.execution_id}: worker {name} cannot run it: {reason}")
     if withheld_lines:
         say("workers leave alone:")

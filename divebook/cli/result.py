@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from queue import Empty, SimpleQueue
@@ -39,7 +39,7 @@ from divebook.events import Event, catalog
 from divebook.events.codec import event_to_dict
 from divebook.projections.activity import activity_of
 from divebook.projections.failures import summary
-from divebook.projections.formatter import Formatter, Formatting
+from divebook.projections.formatter import Steps
 from divebook.projections.spans import Span
 from divebook.runtime.execution import Execution
 from divebook.runtime.loop import ENGINE
@@ -290,23 +290,19 @@ class Progress:
         """Print the steps that are still in the queue, and end the output."""
 
 
-class StepListener(Formatter):
-    """Progress listener that calls a function for each step that starts or ends. It runs on the engine's thread."""
+class StepListener:
+    """Store listener that calls a function for each step that starts or ends. It runs on the engine's thread."""
 
     def __init__(self, on_step: Callable[[Span], None]) -> None:
         self._on_step = on_step
+        self._steps = Steps()
 
-    def step_started(self, step: Span) -> None:
-        """Call the function with a step that has started."""
-        self._on_step(step)
-
-    def step_output(self, step: Span, output: str) -> None:  # noqa: ARG002 - the result is printed at the end
-        """Call the function with a step that has completed."""
-        self._on_step(step)
-
-    def step_error(self, step: Span, error: str) -> None:  # noqa: ARG002 - the step has it
-        """Call the function with a step that has failed."""
-        self._on_step(step)
+    def __call__(self, _execution_id: str, events: Sequence[Event]) -> None:
+        """Apply new events of an execution, and call the function with the steps that they start or end."""
+        for event in events:
+            step = self._steps.see(event)
+            if step is not None:
+                self._on_step(step)
 
 
 class LineProgress(Progress):
@@ -319,7 +315,7 @@ class LineProgress(Progress):
 
     def watch(self, store: EventStore) -> None:
         """Subscribe to the steps that a store records."""
-        self._unsubscribe = store.subscribe(Formatting(StepListener(self._add_line)))
+        self._unsubscribe = store.subscribe(StepListener(self._add_line))
 
     def _add_line(self, step: Span) -> None:
         self._lines.put(_line(step))
@@ -354,7 +350,7 @@ class LiveProgress(Progress):
     def watch(self, store: EventStore) -> None:
         """Subscribe to the steps that a store records, and to the reason why the engine is blocked, if it is."""
         self._blocked_reason = lambda: ENGINE.held_up(store)
-        self._unsubscribe = store.subscribe(Formatting(StepListener(self._changed_steps.put)))
+        self._unsubscribe = store.subscribe(StepListener(self._changed_steps.put))
 
     def __enter__(self) -> Self:
         self._live = Live(

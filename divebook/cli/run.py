@@ -357,7 +357,7 @@ def fork(
 
     The other execution does not change. `divebook show ID --events` lists numbers and ids of events.
     """
-    from divebook.cli.project import add_definitions, existing_store, open_environment
+    from divebook.cli.project import environment_for, existing_store
     from divebook.cli.result import make_progress
     from divebook.config.answers import change_from
 
@@ -365,9 +365,7 @@ def fork(
     change = change_from(variables or (), inputs or (), answer or (), result or (), prompts=prompt or ())
     secrets.learn(change.variables, change.inputs)
     with make_progress(quiet=quiet) as progress:
-        environment = open_environment(store, actions or (), progress.print)
-        if file is not None:
-            add_definitions(environment, file, environment.execution(execution_id).workflow.dialect, code=code)
+        environment = environment_for(execution_id, file, actions, store, progress.print, code=code)
         begin = partial(environment.fork, execution_id, at, change, model=model)
         forked = partial(hint_to_name_file, begin, "fork", file)
         ended = finish(forked, environment, progress)
@@ -473,11 +471,11 @@ def _carry_on(
             if file is not None:
                 add_definitions(environment, file, code=code)
             ended = finish(lambda: send(environment), environment, progress)
-    except AnswerKeptError as kept:
-        note(str(kept), "yellow")
+    except AnswerKeptError as error:
+        note(str(error), "yellow")
         needed = again if file is not None else ["FILE", *again]
-        note(f"to continue: {command('resume', [kept.execution_id], needed)}", "yellow")
-        raise typer.Exit(WAITS) from kept
+        note(f"to continue: {command('resume', [error.execution_id], needed)}", "yellow")
+        raise typer.Exit(WAITS) from error
     conclude(*ended, again, json=json)
 
 

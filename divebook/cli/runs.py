@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -472,8 +472,6 @@ def diff(
 def _show(
     files: KeptFiles, paths: list[str] | None, since: int | None, at: int | None, *, json: bool, whole: bool
 ) -> None:
-    from divebook.cli.output import as_json
-
     changes = files.changed(since, at, paths or None, whole=whole)
     write(as_json(changes.to_dict()) if json else str(changes))
 
@@ -499,15 +497,13 @@ def apply(
     from divebook.workspace.snapshots.restore import left_out_text
 
     files = _files(execution_id, store, workspace)
-    done = files.apply(to, paths or None, since=since, until=at)
-    from divebook.cli.output import one_line
-
-    for path in done.written:
+    report = files.apply(to, paths or None, since=since, until=at)
+    for path in report.written:
         write(one_line(path))
-    there = f", {len(done.there)} were so already" if done.there else ""
-    note(f"{len(done.written)} taken over into {to or files.source}{there}")
-    if done.left_out:
-        note(left_out_text(done.left_out, f"divebook apply {execution_id} {{}}"))
+    unchanged = f", {len(report.there)} were so already" if report.there else ""
+    note(f"{len(report.written)} taken over into {to or files.source}{unchanged}")
+    if report.left_out:
+        note(left_out_text(report.left_out, f"divebook apply {execution_id} {{}}"))
 
 
 def restore(
@@ -611,7 +607,8 @@ def verify(
     if definitions is not None:
         add_definitions(environment, definitions, code=code)
     is_equal = True
-    for name in [record.execution_id for record in records] if every else [str(execution_id)]:
+    names = [record.execution_id for record in records] if every else [str(execution_id)]
+    for name in names:
         try:
             execution = environment.execution(name)
             result = environment.verify(execution.id, environment.workflows.get(execution.workflow.name))
@@ -653,8 +650,8 @@ def to_test(
         add_definitions(environment, file)
     read_from = None if file is None or file.suffix == ".py" else file
     execution = environment.execution(execution_id)
-    written = write_test(environment, execution, to, definitions=read_from, overwrite=force)
-    note(f"wrote {written} and its log; python -m pytest {shlex.quote(str(written))} runs it")
+    test = write_test(environment, execution, to, definitions=read_from, overwrite=force)
+    note(f"wrote {test} and its log; python -m pytest {shlex.quote(str(test))} runs it")
 
 
 # --- variants --------------------------------------------------------------------------------------------------------
@@ -700,29 +697,20 @@ def what_if(
     were replayed, live, blocked and unused, and which results differ. Exit codes are those of run. JSON is an object,
     with --repeat above 1 a list of objects.
     """
-    from divebook.cli.project import add_definitions, existing_store, open_environment
+    from divebook.cli.project import environment_for, existing_store
     from divebook.config.answers import bounds_from, change_from
 
     existing_store(store)
     change = change_from(variables or (), inputs or (), answer or (), result or (), prompts=prompt or (), model=model)
     secrets.learn(change.variables, change.inputs)
-    environment = open_environment(store, actions or (), note)
-    if file is not None:
-        add_definitions(environment, file, environment.execution(execution_id).workflow.dialect, code=code)
+    environment = environment_for(execution_id, file, actions, store, note, code=code)
     options: WhatIfOptions = {"tools": tools, "bounds": bounds_from(bounds)}
-    try:
+    with _advising_file("divebook what-if ID FILE", has_file=file is not None):
         if plan:
             planned = environment.what_if(execution_id, change, at, plan=True, **options)
             write(as_json(_planned(planned), indent=2) if json else secrets.text(repr(planned)))
             return
         variants = environment.what_if(execution_id, change, at, repeat=repeat, **options)
-    except (DefinitionError, NotFoundError) as error:
-        if file is not None or getattr(error, "kind", "agent") not in ("agent", "action"):
-            raise
-        advice = (
-            "A log holds the workflow, not agents and actions: name their file (divebook what-if ID FILE) or --actions"
-        )
-        raise SetupError(f"{error}. {advice}") from error
     from divebook.cli.result import EXIT_CODES
 
     secrets.learn(*(each.execution.state.variables for each in variants))
@@ -731,8 +719,22 @@ def what_if(
         write(as_json(facts if repeat > 1 else facts[0], indent=2))
     else:
         write(secrets.text(str(variants if repeat > 1 else variants[0])))
-    codes = (EXIT_CODES.get(each.execution.status, 1) for each in variants)
-    raise typer.Exit(next(filter(None, codes), 0))
+    codes = [EXIT_CODES.get(each.execution.status, 1) for each in variants]
+    failures = [code for code in codes if code != 0]
+    raise typer.Exit(failures[0] if failures else 0)
+
+
+@contextmanager
+def _advising_file(usage: str, *, has_file: bool) -> Iterator[None]:
+    """Add to an error about a missing agent or action the advice to name the file that defines it."""
+    try:
+        yield
+    except (DefinitionError, NotFoundError) as error:
+        # A file would not help if something else is missing, such as the execution or a step.
+        if has_file or getattr(error, "kind", "agent") not in ("agent", "action"):
+            raise
+        advice = f"A log holds the workflow, not agents and actions: name their file ({usage}) or --actions"
+        raise SetupError(f"{error}. {advice}") from error
 
 
 def _planned(plan: Plan) -> dict[str, Any]:
@@ -811,7 +813,7 @@ def try_step(
     The step starts with its recorded state; the execution does not change. Models are called; actions and tools return
     the recorded result of the same call. Exit code 1 if a try did not complete.
     """
-    from divebook.cli.project import add_definitions, existing_store, open_environment
+    from divebook.cli.project import environment_for, existing_store
     from divebook.config.answers import bounds_from, change_from
     from divebook.workflow.reader import with_keys
 
@@ -821,25 +823,16 @@ def try_step(
     change = change_from(variables or (), inputs or ())
     limits = bounds_from(bounds)
     secrets.learn(change.variables, change.inputs)
-    written = None if keys is None else keys.read_text(encoding="utf-8")
-    environment = open_environment(store, actions or (), note)
-    if file is not None:
-        add_definitions(environment, file, environment.execution(execution_id).workflow.dialect, code=code)
+    keys_text = None if keys is None else keys.read_text(encoding="utf-8")
+    environment = environment_for(execution_id, file, actions, store, note, code=code)
 
     def changed(workflow: Workflow) -> Workflow:
-        return workflow if written is None else with_keys(workflow, step, written, source_name=str(keys))
+        return workflow if keys_text is None else with_keys(workflow, step, keys_text, source_name=str(keys))
 
     options: TrialOptions = {"variables": change.variables, "inputs": change.inputs, "visit": visit, "item": item}
     options |= {"tools": tools, "model": model, "bounds": limits}
-    try:
+    with _advising_file("divebook try ID STEP FILE", has_file=file is not None or keys is not None):
         trial = environment.try_step(execution_id, step, changed, times=times, **options)
-    except (DefinitionError, NotFoundError) as error:
-        if file is not None or keys is not None or getattr(error, "kind", "agent") not in ("agent", "action"):
-            raise
-        advice = (
-            "A log holds the workflow, not agents and actions: name their file (divebook try ID STEP FILE) or --actions"
-        )
-        raise SetupError(f"{error}. {advice}") from error
     write(as_json(_trial_facts(trial), indent=2) if json else secrets.text(str(trial)))
     if keep is not None:
         trial.keep(keep)

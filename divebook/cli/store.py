@@ -1,6 +1,4 @@
-"""Subcommands about a store: ``export``, ``import``, ``check``, ``backup``, ``copy``, ``gc``, ``recover`` and
-others.
-"""
+"""Subcommands about a store: ``export``, ``import``, ``check``, ``backup``, ``copy``, ``gc``, ``recover``, ..."""
 
 from __future__ import annotations
 
@@ -197,9 +195,9 @@ def backup(
     from divebook.cli.project import existing_path
     from divebook.store.sqlite import back_up
 
-    written = back_up(existing_path(store), destination.expanduser())
-    say(f"{written}: {size(written.stat().st_size)}")
-    note(f"to verify it: divebook check --store {shlex.quote(str(written))}")
+    path = back_up(existing_path(store), destination.expanduser())
+    say(f"{path}: {size(path.stat().st_size)}")
+    note(f"to verify it: divebook check --store {shlex.quote(str(path))}")
 
 
 def copy(
@@ -216,11 +214,11 @@ def copy(
     from divebook.store.transfer import copy as copy_store
 
     source_store = existing_store(source)
-    there = open_store(target)
-    report = copy_store(source_store, there)
+    target_store = open_store(target)
+    report = copy_store(source_store, target_store)
     already = f", {plural(report.already, 'execution')} there already" if report.already else ""
     say(
-        f"{there.location}: {plural(report.executions, 'execution')}, {plural(report.events, 'event')}, "
+        f"{target_store.location}: {plural(report.executions, 'execution')}, {plural(report.events, 'event')}, "
         f"{plural(report.messages, 'message')}{already}; all compared"
     )
     if report.unended:
@@ -249,18 +247,21 @@ def gc(
     from divebook.store.maintenance import gc as collect
 
     age = None if older_than is None else _age(older_than)
-    opened = existing_store(store)
-    report = collect(opened, older_than=age, keep_last=keep_last, dry_run=dry_run)
-    folders = drop_folders(opened, dry_run=dry_run)
-    cached = 0 if dry_run else cache_of(opened).prune()
+    event_store = existing_store(store)
+    report = collect(event_store, older_than=age, keep_last=keep_last, dry_run=dry_run)
+    folders = drop_folders(event_store, dry_run=dry_run)
+    cached = 0 if dry_run else cache_of(event_store).prune()
     verb = "would delete" if dry_run else "deleted"
-    say(
+    text = (
         f"{verb} {plural(len(report.executions), 'execution')} with {plural(report.events, 'event')}, "
         f"{plural(report.blobs, 'large value')} ({size(report.blob_bytes)}) and "
         f"{plural(report.checkpoints, 'checkpoint')}"
-        f"{f', and the files of {folders} that are gone' if folders else ''}"
-        f"{f', and {cached} responses of models that are not used again' if cached else ''}"
     )
+    if folders:
+        text += f", and the files of {folders} that are gone"
+    if cached:
+        text += f", and {cached} responses of models that are not used again"
+    say(text)
 
 
 def _age(text: str) -> timedelta:
@@ -386,16 +387,18 @@ def doctor(
 
     environment = _environment(file, code=code)
     problems = _problems(environment, store)
-    rows = [
-        _row(model, agents, examine(model), [problems[name] for name in agents if name in problems], ping=ping)
-        for model, agents in _models(environment, is_given=file is not None).items()
-    ]
+    rows = []
+    for model, agents in _models(environment, has_file=file is not None).items():
+        problems_of_agents = [problems[name] for name in agents if name in problems]
+        rows.append(_row(model, agents, examine(model), problems_of_agents, ping=ping))
     if json:
         write(as_json(rows, indent=2))
     elif not rows:
         say("no agents are defined, so no model is needed")
     else:
-        titles = ["model", "agents", "library", "key", "price", *(["answer"] if ping else [])]
+        titles = ["model", "agents", "library", "key", "price"]
+        if ping:
+            titles.append("answer")
         columns(titles, ([one_line(str(row[title])) for title in titles] for row in rows), whole=("library", "key"))
     for row in rows:
         if row["hint"]:
@@ -416,11 +419,11 @@ def _environment(file: Path | None, *, code: bool) -> Environment:
     return environment
 
 
-def _models(environment: Environment, *, is_given: bool) -> dict[str, list[str]]:
+def _models(environment: Environment, *, has_file: bool) -> dict[str, list[str]]:
     """Return the models to check, each with the names of the agents that use it."""
     from divebook.agents.models import DEFAULT_MODELS
 
-    if not is_given:
+    if not has_file:
         return {f"{provider}:{model}": [] for provider, model in DEFAULT_MODELS.items()}
     models: dict[str, list[str]] = {}
     for agent in environment.agents.values():
@@ -447,9 +450,11 @@ def _problems(environment: Environment, store: str | None) -> dict[str, str]:
 
 
 def _row(model: str, agents: list[str], examined: Examined, problems: list[str], *, ping: bool) -> dict[str, Any]:
-    key = examined.key or (
-        f"{examined.found_key} is set" if examined.found_key else "not needed" if not examined.library else ""
-    )
+    key = examined.key
+    if not key and examined.found_key:
+        key = f"{examined.found_key} is set"
+    elif not key and not examined.library:
+        key = "not needed"
     row = {
         "model": model,
         "agents": ", ".join(agents),

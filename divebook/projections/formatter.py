@@ -1,6 +1,7 @@
 """Formatters: objects whose methods are called, step by step, while executions run.
 
-The shell's live list and its plain lines for pipes are formatters (`divebook.cli.result`).
+`Steps` finds the steps that start or end with an event. `Formatting` passes them to a user's formatter; the progress of
+the shell (`divebook.cli.result`) uses `Steps` directly.
 """
 
 from __future__ import annotations
