@@ -218,6 +218,7 @@ class Worker:
         self._news.set()
         if self._thread is None or self._thread is threading.current_thread() or self._process != os.getpid():
             return
+        # The thread must have ended: it could otherwise take an execution after the last one was returned.
         self._thread.join()
         while live := self._live():  # a later check finds executions that were about to start
             self._control.queues.give_back(live, f"worker {self.name} drains")

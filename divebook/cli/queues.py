@@ -190,7 +190,8 @@ def _work(worker: Worker, patience: float, *, until_idle: bool) -> None:
 
     def end(*_: object) -> None:
         if stop.is_set():
-            os._exit(INTERRUPTED)  # what it drives is taken up by others
+            # The leases of the driven executions expire, and other workers resume them.
+            os._exit(INTERRUPTED)
         stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):

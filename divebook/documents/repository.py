@@ -353,11 +353,11 @@ _Part: TypeAlias = tuple[str, str]
 
 def _parts(pattern: str) -> list[_Part]:
     parts = []
-    done = 0
+    position = 0
     for token in _TOKEN.finditer(pattern):
-        parts += [*_characters(pattern[done : token.start()]), _expression(token)]
-        done = token.end()
-    return [*parts, *_characters(pattern[done:])]
+        parts += [*_characters(pattern[position : token.start()]), _expression(token)]
+        position = token.end()
+    return [*parts, *_characters(pattern[position:])]
 
 
 def _characters(text: str) -> list[_Part]:

@@ -243,6 +243,7 @@ class Environment:
         self._reuse = ReuseInputs(
             self._registry.reads_only, self._clock, functools.partial(edited_operations, self._registry)
         )
+        # The control calls `_services` at once. The dictionary of handlers that it passes on is filled later, by `_apply`.
         self._control = Control(
             self.store,
             self._services,
@@ -371,6 +372,7 @@ class Environment:
         if self._is_closed:
             return
         self._is_closed = True
+        # Executions first: until they are left, they use executors, servers and model clients.
         self._control.close()
         self._executors.close()
         if self.servers:

@@ -265,22 +265,22 @@ def _table(pair: Pair) -> str:
     titles = ("Difference", "28%"), ("A", "27%"), ("B", "27%"), (f"B {MINUS} A", "18%")
     head = "".join(f'<th style="{CELL};width:{width}">{title}</th>' for title, width in titles)
     telling = {id(row) for row in pair.telling}
-    shown = []
+    lines = []
     remaining = len(telling)
     alone = 0
     for kind, count, row in _folded(row for row in pair.rows if row.difference == "same" or id(row) in telling):
         if row is None:
             line = f'<td colspan="4" style="{CELL};opacity:.75">{SIGNS[kind]} {_count(count)} the same</td>'
-            shown.append(f'<tr class="divebook-same">{line}</tr>')
-        elif len(shown) < 2 * MOST:
-            shown.append(_line(row))
+            lines.append(f'<tr class="divebook-same">{line}</tr>')
+        elif len(lines) < 2 * MOST:
+            lines.append(_line(row))
             remaining = remaining - count
             alone = alone + 1
     within = len(pair.differences) - remaining - alone
     notes = [f"… and {plural(remaining, 'more difference')}"] if remaining else []
     notes += [f"not shown: {plural(within, 'difference')} inside of these or around them"] if within else []
     more = f"<p>{'; '.join(notes)}; .frame() has all.</p>" if notes else ""
-    body = "".join(shown[: 2 * MOST])
+    body = "".join(lines[: 2 * MOST])
     return (
         '<table style="width:100%;table-layout:fixed;border-collapse:collapse">'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"

@@ -126,13 +126,16 @@ def failure_in(events: Sequence[Event], error: str) -> Failure:
 
     If no step or item failed, the failure is built from the event of the failed path.
     """
+    # A run may have caught or skipped earlier failures. The last one that it did not handle ended it.
     unhandled = [failure for failure in failures_of(events) if not failure.handled]
     if unhandled:
         return unhandled[-1]
-    ended = next((event for event in reversed(events) if isinstance(event.data, catalog.PathFailed)), None)
-    sequence, moment = (ended.sequence, ended.recorded_at) if ended else (0, 0)
-    reason = getattr(ended.data, "reason", None) if ended else None
-    return Failure(reason or "", error, "", ended.path if ended else "", sequence=sequence, failed_us=moment)
+    failure_event = next((event for event in reversed(events) if isinstance(event.data, catalog.PathFailed)), None)
+    sequence, moment = (failure_event.sequence, failure_event.recorded_at) if failure_event else (0, 0)
+    reason = getattr(failure_event.data, "reason", None) if failure_event else None
+    return Failure(
+        reason or "", error, "", failure_event.path if failure_event else "", sequence=sequence, failed_us=moment
+    )
 
 
 OPENINGS = (catalog.ExecutionStarted, catalog.ExecutionForked)
@@ -236,9 +239,9 @@ def kept_in(spans: Iterable[Span]) -> str:
     spans = list(spans)
     if any(map(is_undoing, spans)):
         return ""
-    done = [span for span in spans if is_kept(span)]
-    items = sum(span.kind == "item" for span in done)
-    return shown_kept(items, len(done) - items)
+    reused = [span for span in spans if is_kept(span)]
+    items = sum(span.kind == "item" for span in reused)
+    return shown_kept(items, len(reused) - items)
 
 
 def is_undoing(span: Span) -> bool:

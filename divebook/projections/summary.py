@@ -640,9 +640,9 @@ def _question_parts(log: ReadLog) -> Iterator[PathPart]:
         if isinstance(event.data, catalog.InterruptRaised):
             open_questions[event.data.interrupt_id] = event, event.data
         elif isinstance(event.data, catalog.InterruptResolved | catalog.InterruptExpired):
-            opened = open_questions.pop(event.data.interrupt_id, None)
-            if opened is not None:
-                yield _question(*opened, event.recorded_at)
+            raising = open_questions.pop(event.data.interrupt_id, None)
+            if raising is not None:
+                yield _question(*raising, event.recorded_at)
     for raised, question in open_questions.values():
         yield _question(raised, question, log[-1].recorded_at)
 
@@ -676,11 +676,11 @@ def _backwards(paths: dict[str, _PathOfRun], began: int, ended: int) -> Iterator
     while now > began:
         path = paths[name]
         place = _waited_for(path.parts, remaining[name], now, latest)
-        joined = path.joins[joins[name] - 1] if joins[name] else None
-        if joined is not None and joined[0] <= now and (place is None or path.parts[place].ended_us <= joined[0]):
+        join = path.joins[joins[name] - 1] if joins[name] else None
+        if join is not None and join[0] <= now and (place is None or path.parts[place].ended_us <= join[0]):
             joins[name] -= 1
-            name = max(joined[1], key=lambda other: paths[other].arrived_us)
-            now = min(now, paths[name].arrived_us or joined[0])
+            name = max(join[1], key=lambda other: paths[other].arrived_us)
+            now = min(now, paths[name].arrived_us or join[0])
             latest = None
         elif place is not None:
             latest = path.parts[place]
