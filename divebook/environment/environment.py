@@ -243,7 +243,7 @@ class Environment:
         self._reuse = ReuseInputs(
             self._registry.reads_only, self._clock, functools.partial(edited_operations, self._registry)
         )
-        # The control calls `_services` at once. The dictionary of handlers that it passes on is filled later, by `_apply`.
+        # The control calls `_services` at once. The dictionary of handlers in it is filled later, by `_apply`.
         self._control = Control(
             self.store,
             self._services,
