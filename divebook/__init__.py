@@ -174,14 +174,14 @@ def __dir__() -> list[str]:
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """Make the magics available: ``%load_ext divebook``."""
+    """Register the magics in IPython: ``%load_ext divebook``."""
     from divebook.notebook.extension import load_ipython_extension as load_extension
 
     load_extension(shell)
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
-    """Take the magics away again: ``%unload_ext divebook``."""
+    """Remove the magics from IPython: ``%unload_ext divebook``."""
     from divebook.notebook.extension import unload_ipython_extension as unload_extension
 
     unload_extension(shell)

@@ -35,7 +35,7 @@ CLOCK_TOLERANCE = 0.001
 
 
 class DeferredInterrupts:
-    """SIGINT handling of this process. Has an effect in the main thread only.
+    """SIGINT handler of this process that can defer keyboard interrupts. It has an effect in the main thread only.
 
     A SIGINT setting that is not callable (ignored, default) stays unchanged. A handler installed by the user is kept
     and called later. The installed signal handler is the only state that determines whether interrupts are deferred.
@@ -44,7 +44,7 @@ class DeferredInterrupts:
 
     def __init__(self) -> None:
         self._previous_handler: Handler = signal.default_int_handler
-        """Previous handler, called when an interrupt is raised."""
+        """Handler that was installed before, which is called when an interrupt is raised."""
         self._pending = False
         self._pending_since = 0.0
         self._raised_in_block = False
@@ -53,7 +53,7 @@ class DeferredInterrupts:
 
     @contextmanager
     def deferred(self) -> Iterator[bool]:
-        """Hold back interrupts inside the block; yield whether they are deferred.
+        """Hold back interrupts inside the block; yield True if they are held back.
 
         A pending interrupt is raised by `raise_pending` or when the block ends. If one was raised inside the
         block, later ones are dropped until its end, because the same person pressed the key again.
@@ -79,7 +79,7 @@ class DeferredInterrupts:
                 previous(signal.SIGINT, None)
 
     def _replace_handler(self, new: Handler, *, current: Handler) -> None:
-        """Install a handler, unless other code has replaced `current` meanwhile."""
+        """Install a signal handler, but only if the handler `current` is still installed."""
         if signal.getsignal(signal.SIGINT) == current:
             signal.signal(signal.SIGINT, new)
 
@@ -117,7 +117,7 @@ class DeferredInterrupts:
             self._replace_handler(self._on_signal, current=previous)
 
     def _restore_in_child(self) -> None:
-        """Restore the previous handler in a forked child.
+        """Restore the previous handler in a process that was forked from this one.
 
         If another thread forked the process, no block ends in the child (`tests/test_interrupts.py`).
         """
@@ -133,7 +133,7 @@ INTERRUPTS = DeferredInterrupts()
 
 
 def interruptible_result(future: Future[T], timeout: float | None = None, *, patience: float = 0.0) -> T:
-    """Return the result of a future like its own ``result``, and raise pending keyboard interrupts meanwhile.
+    """Return the result of a future, like ``Future.result``, but raise keyboard interrupts while waiting.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def interruptible_result(future: Future[T], timeout: float | None = None, *, pat
 
 
 def interruptible_wait(event: threading.Event, timeout: float) -> bool:
-    """Wait for an event like its own ``wait`` (timeout in seconds), and raise pending interrupts meanwhile."""
+    """Wait for an event, like ``Event.wait`` (timeout in seconds), but raise keyboard interrupts while waiting."""
     deadline = time.monotonic() + timeout
     with INTERRUPTS.deferred() as is_deferred:
         while is_deferred and not event.is_set():

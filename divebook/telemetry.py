@@ -1,8 +1,8 @@
-"""OpenTelemetry traces and metrics of executions. Each recorded fact is reported once, by the process that recorded it.
+"""Export of executions as OpenTelemetry traces and metrics.
 
-A listener of the store receives the events that this process appended. Results that a replay takes from the log are
-not appended again, so that nothing is reported twice. Reports of several processes about one execution belong to the
-same trace.
+Each event is reported once, by the process that recorded it. A listener of the store receives the events that this
+process appended. Results that a replay takes from the log are not appended again, so that nothing is reported twice.
+Reports of several processes about one execution belong to the same trace.
 """
 
 from __future__ import annotations
@@ -40,49 +40,49 @@ __all__ = ["Telemetry"]
 
 
 ROOT = -1
-"""Number of the complete execution among its spans."""
+"""Number that stands for the execution itself, among the numbers of its spans."""
 _ENDS = (catalog.ExecutionCompleted, catalog.ExecutionFailed, catalog.ExecutionCancelled)
 
 
 class EndedSpan(NamedTuple):
-    """A span that has ended; a span that restarted after its end appears again."""
+    """Span that has ended, ready to be reported. A span that restarts and ends again is reported again."""
 
     place: str
-    """Where it started in the log, from which its id is derived."""
+    """Position of the start of the span in the log. The id of the span is derived from it."""
     began_us: int
     ended_us: int
-    """Start and end in microseconds since 1970."""
+    """Start (`began_us`) and end (`ended_us`) in microseconds since 1970."""
     parent: str | None
-    """The place of its parent."""
+    """Place of the parent span; None for the execution itself."""
     span: Span | None
-    """None for the execution."""
+    """Span of the log; None for the execution itself."""
     end: catalog.Payload | None = None
-    """The last event of the execution."""
+    """Last event of the execution, if this is the span of the execution."""
     served: bool = False
     """True if the call was answered from another log, in a what-if."""
 
 
 class TracedLog:
-    """Spans of one execution, as far as its events were received."""
+    """Incremental fold of the events of one execution into the spans to report."""
 
     def __init__(self) -> None:
         self.workflow = ""
         self.came_from: str | None = None
-        """The parent or source of a child or fork."""
+        """Id of the parent of a child execution, or of the source of a fork."""
         self.last = 0
-        """Number of the last received event."""
+        """Sequence number of the last event that was applied."""
         self._spans = Spans()
         self._began: dict[int, int] = {}
         self._began_at: dict[int, int] = {}
-        """The event that started a call, the last time."""
+        """Sequence number of the event that last started a call, by number of its span."""
         self._again: dict[int, int] = {}
         self._parents: dict[int, int] = {}
         self._over: set[int] = set()
         self._places: dict[tuple[str, int | None], int] = {}
-        """The current step of a path, and its items, by their numbers."""
+        """Number of the current step span by path, and of its item spans by path and item."""
 
     def take(self, event: Event) -> list[EndedSpan]:
-        """Apply an event; return the spans that ended, the innermost first.
+        """Apply the next event; return the spans that ended with it, the innermost first.
 
         A span may end, restart (after a resumption) and end again; each end is reported. At a fork the spans that are
         still open start at the fork, because the time before belongs to the source.
@@ -152,22 +152,22 @@ class TracedLog:
 
 
 def place_of(number: int, again: int = 0) -> str:
-    """Return the place of a span from its number and the number of its earlier ends; the execution is `ROOT`."""
+    """Return the place of a span, from which its id is derived. `again` is the number of its earlier ends."""
     return f"{number}/{again}"
 
 
 def place_of_call(sequence: int) -> str:
-    """Return the place of a call from the number of the event that started it."""
+    """Return the place of a call, from the sequence number of the event that started it."""
     return f"event {sequence}"
 
 
 def trace_id(execution_id: str) -> int:
-    """Return the 128-bit id of an execution's trace."""
+    """Return the 128-bit OpenTelemetry trace id for an execution."""
     return int.from_bytes(_digest(execution_id)[:16])
 
 
 def span_id(execution_id: str, place: str) -> int:
-    """Return the 64-bit id of a span."""
+    """Return the 64-bit OpenTelemetry span id for a place in the log of an execution."""
     return int.from_bytes(_digest(f"{execution_id}/{place}")[:8])
 
 
@@ -197,7 +197,7 @@ TOKENS = {
 
 
 def name_of(span: Span) -> str:
-    """Return the name of a span: ``chat gpt-5-mini``, ``execute_tool search``, ``step classify``."""
+    """Return the OpenTelemetry name of a span: ``chat gpt-5-mini``, ``execute_tool search``, ``step classify``."""
     does = _DOES.get(span.type) if span.kind == "operation" else None
     if does == CHAT:
         return f"{CHAT} {model_of(span)[1]}".rstrip()
@@ -209,13 +209,13 @@ def name_of(span: Span) -> str:
 
 
 def model_of(span: Span) -> tuple[str, str]:
-    """Return provider and name of the requested model."""
+    """Return the provider and the name of the model that a span requested."""
     provider, _, name = (span.model or "").rpartition(":")
     return provider or name, name
 
 
 def attributes_of(span: Span) -> dict[str, str | int | float | bool]:
-    """Return the attributes of a span."""
+    """Return the OpenTelemetry attributes of a span."""
     attributes: dict[str, str | int | float | bool | None] = {
         "divebook.kind": span.kind,
         "divebook.type": span.type,
@@ -250,7 +250,7 @@ def cost_of(span: Span) -> float | None:
 
 
 def error_of(span: Span) -> str | None:
-    """Return the error of a failed span, redacted."""
+    """Return the error text of a failed span, without secrets; None if it did not fail."""
     return None if span.error is None else str(shared().text(span.headline))[:1000]
 
 
@@ -261,14 +261,14 @@ def error_of(span: Span) -> str | None:
 
 
 REPORTING_SECONDS = 2.0
-"""Seconds to wait at the end until all spans are reported to the processors."""
+"""Seconds to wait at the end of the process until all spans have been passed to the span processors."""
 SENDING_SECONDS = 3.0
-"""Seconds to wait then until the processors have sent them."""
+"""Seconds to wait after that until the span processors have sent the spans."""
 _log = logger(__name__)
 
 
 class ReportingThread:
-    """Daemon thread that runs jobs one after the other."""
+    """Daemon thread that runs jobs one after another."""
 
     def __init__(self, name: str) -> None:
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
@@ -277,7 +277,7 @@ class ReportingThread:
         self._has_begun = self._is_given_up = False
 
     def do(self, thing: Callable[[], object]) -> None:
-        """Run a job, which must not raise."""
+        """Add a job to the queue of the thread. The job must not raise."""
         self._jobs.put(thing)
         with self._lock:
             if not self._has_begun:
@@ -285,7 +285,7 @@ class ReportingThread:
                 self._thread.start()
 
     def close(self) -> None:
-        """Wait until all jobs are done, at most `REPORTING_SECONDS`; then the remaining jobs are dropped."""
+        """Wait until all jobs are done, at most `REPORTING_SECONDS`. After that, the remaining jobs are dropped."""
         self._jobs.put(None)
         with self._lock:
             if not self._has_begun:
@@ -309,7 +309,9 @@ class ReportingThread:
 
 
 def run_in_time(what: str, things: Sequence[Callable[[], object]]) -> None:
-    """Run jobs concurrently, and wait for all of them at most `SENDING_SECONDS`; failures and delays are logged."""
+    """Run functions concurrently, and wait at most `SENDING_SECONDS` for all of them. Failures and delays are
+    logged.
+    """
     until = time.monotonic() + SENDING_SECONDS
     threads = [threading.Thread(target=_run_logged, args=(what, thing), daemon=True) for thing in things]
     for thread in threads:
@@ -334,7 +336,7 @@ _TOKENS = {"input_tokens": "input", "output_tokens": "output"}
 
 
 class Metrics:
-    """Instruments of a meter, updated with each span that ends."""
+    """OpenTelemetry metrics of executions, updated with each span that ends."""
 
     def __init__(self, meter: Meter) -> None:
         self._executions = meter.create_histogram(
@@ -349,7 +351,7 @@ class Metrics:
         self._tokens = meter.create_histogram("gen_ai.client.token.usage", "{token}", "Tokens of each model call")
 
     def take(self, ended: EndedSpan, workflow: str, status: str) -> None:
-        """Record one span."""
+        """Update the metrics with a span that has ended."""
         seconds = (ended.ended_us - ended.began_us) / 1e6
         about: Attributes = {"divebook.workflow": workflow, "divebook.status": status}
         span = ended.span
@@ -451,7 +453,7 @@ class Telemetry:
             processors, meter_provider = self._by_otlp(meter_provider, address)
         self._processors = tuple(processors)
         self._failing: set[int] = set()
-        """Numbers of the processors that have raised."""
+        """Indexes of the span processors that have raised an error."""
         self._tellers: weakref.WeakSet[ReportingThread] = weakref.WeakSet()
         atexit.register(self._leave)  # processes of notebooks end without closing anything
         self._measures = None if meter_provider is None else Measures(meter_provider.get_meter("divebook", __version__))
@@ -482,8 +484,8 @@ class Telemetry:
         return processors, meter_provider
 
     def listen_to(self, store: EventStore) -> list[Callable[[], object]]:
-        """Report what this process does with the executions of a store; return the functions that end that, in
-        order.
+        """Report the executions that this process drives in a store. Return functions that end the reporting, in
+        calling order.
         """
         if not self._processors and self._measures is None:
             _log.info("telemetry is off, as the variables of OpenTelemetry say")
@@ -493,8 +495,8 @@ class Telemetry:
 
     @contextmanager
     def surround(self, execution_id: str, sequence: int) -> Iterator[None]:
-        """Make spans of libraries children of a call inside the block; `sequence` is the event that started the
-        call.
+        """Make spans that libraries create inside the block children of a call. `sequence` is the event that started
+        the call.
         """
         call = _context(trace_id(execution_id), span_id(execution_id, place_of_call(sequence)))
         token = context.attach(set_span_in_context(NonRecordingSpan(call)))
@@ -504,12 +506,12 @@ class Telemetry:
             context.detach(token)
 
     def flush(self) -> None:
-        """Send what was reported so far; waits a few seconds at most."""
+        """Send everything that was reported so far. Waits at most a few seconds."""
         run_in_time("to send what was told", [processor.force_flush for processor in self._processors])
 
     def close(self) -> None:
-        """Send what was reported, and close the default exporters; waits a few seconds at most, the second time not at
-        all.
+        """Send everything that was reported, and close the default exporters. Waits at most a few seconds; a second
+        call does not wait.
         """
         atexit.unregister(self._leave)
         closers = self._closers
@@ -517,17 +519,17 @@ class Telemetry:
         run_in_time("to send what was told", closers)
 
     def runs(self, teller: ReportingThread) -> None:
-        """Register a reporting thread, so that it is closed at the end of the process."""
+        """Register a reporting thread, which is then closed at the end of the process."""
         self._tellers.add(teller)
 
     def _leave(self) -> None:
-        """Report and send everything at the end of the process."""
+        """Report and send everything that remains at the end of the process."""
         for teller in list(self._tellers):
             teller.close()
         self.close()
 
     def tell(self, execution_id: str, followed: TracedLog, ended: EndedSpan) -> None:
-        """Report one span that has ended.
+        """Report one span that has ended to the span processors and the metrics.
 
         A processor that raises is logged once and does not affect the others. Metrics are not recorded for calls that
         were answered from another log.
@@ -572,7 +574,7 @@ class Telemetry:
 
 
 class _Listener:
-    """Listener for the executions of a store that this process drives; works in a separate thread."""
+    """Store listener that reports the executions that this process drives. The work happens in a separate thread."""
 
     def __init__(self, telemetry: Telemetry, store: EventStore) -> None:
         self._telemetry = telemetry
@@ -583,13 +585,13 @@ class _Listener:
         self._followed: dict[str, TracedLog] = {}
 
     def __call__(self, execution_id: str, events: Sequence[Event]) -> None:
-        """Receive new events; events of executions that were copied or imported are ignored."""
+        """Queue new events for reporting. Events of executions that were only copied or imported are ignored."""
         if execution_id in self._heard or DRIVEN_LEASES.drives(self._store, execution_id):
             self._heard.add(execution_id)
             self._thread.do(functools.partial(self._take, execution_id, events))
 
     def close(self) -> None:
-        """Wait until everything is reported, at most `REPORTING_SECONDS`."""
+        """Wait until all queued events are reported, at most `REPORTING_SECONDS`."""
         self._thread.close()
 
     def _take(self, execution_id: str, events: Sequence[Event]) -> None:

@@ -1,4 +1,4 @@
-"""Starts of executions: their options, their first event, and start keys."""
+"""Starts of executions: options, first event, and start keys, with which an execution is started only once."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ from divebook.workflow.functions import bind_inputs
 
 
 class StartOptions(TypedDict, total=False):
-    """Options of the start of an execution; all are optional."""
+    """Options for starting an execution. All options are optional."""
 
     coerce_text: bool
-    """Convert strings to the declared types of inputs, for a command line."""
+    """True to convert strings to the declared types of inputs, as a command line needs."""
     bounds: Bounds | Mapping[str, Any] | None
-    """Budget, in place of the workflow's: ``{"max_llm_calls": 40, "max_cost": 2.50}``."""
+    """Bounds (budget) in place of the bounds of the workflow: ``{"max_llm_calls": 40, "max_cost": 2.50}``."""
     identity: Mapping[str, Any] | None
     """Identity of the caller for the envelope: ``user_id``, ``session_id``, ``request_id``, ``metadata``."""
     durability: str | None
@@ -55,18 +55,19 @@ class StartOptions(TypedDict, total=False):
     key: str | None
     """Start key, unique in the store. A second start with the key returns the existing execution."""
     on_conflict: str
-    """What to do if the execution with the key was started with other inputs: ``warn`` and return that execution (the
-    default), ``refuse`` with `StartKeyTakenError`, or ``return`` it without a warning."""
+    """Reaction if the execution with the key was started with other inputs: ``warn`` and return that execution (the
+    default), ``refuse`` with `StartKeyTakenError`, or ``return`` that execution without a warning.
+    """
     model: str | None
     """Model of all agents, in place of their own models: ``provider:model``, or ``scripted``."""
     tags: Sequence[str] | None
-    """Words by which to find executions."""
+    """Words for finding the execution later."""
     note: str | None
-    """Note of a person."""
+    """Free text of a person about the execution."""
     notebook: str | None
-    """The notebook that starts it."""
+    """File name of the notebook that starts the execution."""
     cell: str | None
-    """The cell that starts it."""
+    """Id of the notebook cell that starts the execution."""
 
 
 WARN = "warn"
@@ -75,18 +76,19 @@ RETURN = "return"
 CONFLICTS = (WARN, REFUSE, RETURN)
 """Values of the option ``on_conflict``."""
 MOST_NAMED = 5
-"""Number of different inputs whose values a warning or an error shows."""
+"""Maximum number of different inputs that a warning or an error shows with their values."""
 CELL = "cell"
 """Key of the notebook cell in the identity of an execution."""
 OPTION_NAMES = StartOptions.__optional_keys__
 
 
 ForkedChild: TypeAlias = Callable[[Child], tuple[Workflow, catalog.ExecutionForked]]
-"""Function that returns workflow and first own event of a child whose parent is answered from a log."""
+"""Function from a child execution to its workflow and first event, for a child whose parent takes results from a log.
+"""
 
 
 class Starter:
-    """Creates executions for callers, for parent executions, as successors, and for logs of conversations.
+    """Factory of executions: for callers, for parent executions, for successors, and for the logs of conversations.
 
     Parameters
     ----------
@@ -131,12 +133,12 @@ class Starter:
         return Execution(self._control, driver)
 
     async def drive_child(self, child: Child, *, again: bool) -> ExecutionState:
-        """Run the workflow that a step requests; see `WorkflowContext.run`."""
+        """Run the child execution that a step requests, and return its final state; see `WorkflowContext.run`."""
         opening = self._child_opening if child.like is None else self._child_fork
         return await self._control.drive_child(child, functools.partial(opening, child), again=again)
 
     async def begin_successor(self, request: Child) -> str:
-        """Start the successor of an execution, once; return its id. See `WorkflowContext.continue_as_new`."""
+        """Start the successor of an execution, only once, and return its id. See `WorkflowContext.continue_as_new`."""
         workflow = self._registry.workflows.get(request.workflow)
         if workflow is None:
             workflow = Execution(self._control, self._control.look_up(request.parent)).workflow
@@ -152,7 +154,7 @@ class Starter:
         return driver.id
 
     def begin_log(self, key: str) -> str:
-        """Start the execution whose messages are a `DurableLog`, once; return its id."""
+        """Start the execution whose log stores the messages of a `DurableLog`, only once, and return its id."""
         opening = opening_of(BOOK_WORKFLOW, {}, {}, {"key": key}, origin=catalog.BOOK)
         driver = self._control.create(BOOK_WORKFLOW, opening, self._durability(None))
         try:
@@ -176,7 +178,7 @@ class Starter:
     def _opening(
         self, child: Child, workflow: Workflow, *, origin: str | None = None, key: str | None = None
     ) -> tuple[Workflow, catalog.ExecutionStarted, Durability | None]:
-        """Return workflow, first event and durability of a child or successor."""
+        """Return workflow, first event and durability of a child execution or a successor."""
         self._registry.check(workflow)
         self._registry.check_models(workflow, child.model)
         bounds = within(as_bounds(workflow.bounds or {}), child.bounds)
@@ -196,7 +198,7 @@ def opening_of(
     parent: str | None = None,
     origin: str | None = None,
 ) -> catalog.ExecutionStarted:
-    """Return the first event of a log.
+    """Return the first event (`ExecutionStarted`) of a new execution.
 
     Parameters
     ----------
@@ -236,7 +238,7 @@ def opening_of(
 def forked_of(
     opening: catalog.ExecutionStarted, source: ExecutionState, opened: int, change: Change, options: StartOptions
 ) -> catalog.ExecutionForked:
-    """Return the first own event of a fork: the fields of an opening event that differ from its source.
+    """Return the first event (`ExecutionForked`) of a fork. It contains the start options that differ from the source.
 
     Parameters
     ----------
@@ -271,7 +273,7 @@ def forked_of(
 
 
 def options_of(opening: catalog.ExecutionStarted, workflow: Workflow) -> StartOptions:
-    """Return the options with which an execution of a workflow was started, to start another one with them.
+    """Return the start options of an existing execution, for starting another execution with the same options.
 
     The start key is left out, since it is unique. Bounds that come from the workflow are left out, so that the current
     ones of the workflow apply.
@@ -298,7 +300,7 @@ def existing_execution(
     change: Mapping[str, Any] | None = None,
     stacklevel: int = 4,
 ) -> str:
-    """Return the id of the execution that has a start key; raises the error if it runs another workflow.
+    """Return the id of the execution that has a start key; raises the error if that execution runs another workflow.
 
     Parameters
     ----------
@@ -336,7 +338,9 @@ def existing_execution(
 def _difference_of_start(
     execution_id: str, store: EventStore, inputs: Mapping[str, Any] | None, change: Mapping[str, Any] | None
 ) -> str:
-    """Return how the start of an execution differs from a start with inputs, or a fork with a change; empty if not."""
+    """Describe how the start of an execution differs from a second start with `inputs`, or from a fork with `change`;
+    empty if both are equal.
+    """
     if change is None:
         if inputs is None:
             return ""
@@ -351,7 +355,7 @@ def _difference_of_start(
 
 
 def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Return the inputs that differ, each with its old and its new value, without secrets; empty if none differs."""
+    """Describe the inputs that differ, each with its old and new value, without secrets; empty if none differs."""
     shared().learn(before)
     shared().learn(now)
     names = [
@@ -370,12 +374,12 @@ def _shortened(inputs: Mapping[str, Any], name: str) -> str:
 
 
 def as_bounds(bounds: Bounds | Mapping[str, Any]) -> Bounds:
-    """Return bounds as an object."""
+    """Return bounds as a `Bounds` object; a mapping is parsed."""
     return bounds if isinstance(bounds, Bounds) else Bounds.read(bounds)
 
 
 def require_options(options: Iterable[str], allowed: Collection[str], refusal: str) -> None:
-    """Raise `SetupError` for an unknown option. The text of the error is `refusal` and the name."""
+    """Raise `SetupError` for an option whose name is not allowed. The text of the error begins with `refusal`."""
     for name in options:
         if name not in allowed:
             advice = did_you_mean(name, allowed) or f"there are {', '.join(allowed)}"
@@ -383,7 +387,7 @@ def require_options(options: Iterable[str], allowed: Collection[str], refusal: s
 
 
 def check_options(options: StartOptions) -> None:
-    """Raise `SetupError` for an unknown option, or a value of the wrong type.
+    """Raise `SetupError` for a start option that does not exist, or has a value of the wrong type.
 
     Texts of people (``key``, ``note``, ``notebook``, ``cell``) must be strings; a start key must not be blank.
     """
@@ -427,7 +431,9 @@ MOST_PRIORITY = 1_000_000
 
 
 def enqueued_event(queue: Any, priority: Any, at: Any) -> catalog.ExecutionEnqueued:
-    """Return the event that puts an execution into a queue; raises `SetupError` if an option does not fit."""
+    """Return the event that puts an execution into a queue; raises `SetupError` if queue, priority or time is not
+    valid.
+    """
     if not isinstance(queue, str) or not queue.strip():
         raise SetupError(f"a queue has a name, not {queue!r}; write queue='labels'")
     if type(priority) is not int or abs(priority) > MOST_PRIORITY:
@@ -441,7 +447,7 @@ def enqueued_event(queue: Any, priority: Any, at: Any) -> catalog.ExecutionEnque
 
 
 def time_named(text: str | None) -> datetime | None:
-    """Parse a time that a person has written, such as ``2026-05-01T08:00``; raises `InputError`."""
+    """Parse the value of the option ``--at``, such as ``2026-05-01T08:00``; None stays None; raises `InputError`."""
     try:
         return None if text is None else datetime.fromisoformat(text)
     except ValueError as error:

@@ -1,10 +1,10 @@
-"""Export of a run as a pytest file, with its log and definition beside it. The test needs neither key nor network.
+"""Export of a run as a pytest file with its log, or as a notebook. The test needs neither key nor network.
 
 The test drives the definition against the log, and fails at the first operation that differs. All calls are answered
 from the log, so that actions and tools are not needed. Functions with ``@workflow``, and agents defined in Python, are
 imported from their modules. Secrets are left out, as in every export.
 
-Also the export of a run as a notebook.
+The last part of the file exports a run as a notebook.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ from divebook.workflow.tools import ToolFunction, ToolHints
 
 
 Options: TypeAlias = Mapping[str, Mapping[str, Any]]
-"""Options of actions or tools, by name."""
+"""Options of actions or tools (such as ``timeout``) by name of the action or tool."""
 
 
 def verified_log(
@@ -78,7 +78,7 @@ def verified_log(
     actions: Options | None = None,
     tools: Options | None = None,
 ) -> Verification:
-    """Drive a definition against the log in a file. Nothing is called, and no key or network is needed.
+    """Replay a definition against the log in a file. Nothing is called, so that no key or network is needed.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def verified_log(
 
 
 def read_from(path: str | Path) -> Definitions:
-    """Return the definitions of a file or folder, including their content files."""
+    """Read the definitions in a file or folder, with the contents of the files to which they refer."""
     folder = Path(path) if Path(path).is_dir() else Path(path).parent
     return with_documents(load(Path(path)), folder, FileDocuments())
 
@@ -112,7 +112,9 @@ def read_from(path: str | Path) -> Definitions:
 def verified_against(
     log: LogFile, definitions: Definitions | None, values: Iterable[Any], actions: Options, tools: Options
 ) -> Verification:
-    """Drive a definition against a log, with the agents and workflow functions among the values of modules."""
+    """Replay a definition against a log. `values` are the values in modules: agents and workflow functions are taken
+    from them.
+    """
     stand_in_actions = [Action(name, answered_from_the_log, **options) for name, options in actions.items()]
     stand_in_tools = [_tool(name, **options) for name, options in tools.items()]
     with Environment(store=MemoryStore(), actions=stand_in_actions, tools=stand_in_tools) as environment:
@@ -129,16 +131,16 @@ def _tool(name: str, hints: Mapping[str, bool], **options: Any) -> ToolFunction:
 
 
 async def answered_from_the_log(*_: Any, **__: Any) -> NoReturn:
-    """Replace an action or a tool, which is not called since the log has its results."""
+    """Raise AssertionError. Stands in for actions and tools, which a replay must not call."""
     raise AssertionError("an action or a tool was called while a log was driven again")
 
 
 NOWHERE = frozenset({"__main__", "__mp_main__"})
-"""Modules that a test cannot import: those of notebooks and scripts."""
+"""Names of modules that a test cannot import: those of notebooks and scripts."""
 _OPTIONS = ("approval", "idempotent", "timeout")
-"""Options of an action or a tool that affect the recorded operations, except for retries."""
+"""Options of actions and tools that change which operations are recorded. Retries are not part of this list."""
 _OF_TOOLS = ("most", "limit", "concurrency", "confirmation")
-"""Further options of a tool."""
+"""Further options that only tools have."""
 _USUAL = {option: field.default for option, field in ToolFunction.__dataclass_fields__.items()}
 _TURNS = (AGENT_TURN, AGENT_RESPONSE, CACHED_RESPONSE)
 
@@ -152,7 +154,8 @@ def write_test(
     overwrite: bool = False,
     known_secrets: Iterable[str] = (),
 ) -> Path:
-    """Write a run as a test, ``test_NAME.py``, with its log (``.jsonl``) and definition (``.yaml``) beside it.
+    """Write a run as a test ``test_NAME.py``, with its log (``.jsonl``) and its definition (``.yaml``) in the same
+    folder.
 
     Parameters
     ----------
@@ -221,7 +224,7 @@ def _test(
     modules: Sequence[str],
     stand_ins: Mapping[str, Options],
 ) -> str:
-    """Return the text of the test."""
+    """Return the source code of the test file."""
     arguments = [f"HERE / {_quoted(path.with_suffix('.jsonl').name)}"]
     arguments += [f"definitions=HERE / {_quoted(definitions_file)}"] if definitions_file else []
     arguments += [f"modules=[{', '.join(modules)}]"] if modules else []
@@ -242,7 +245,7 @@ def _quoted(text: str) -> str:
 
 
 def _literal(value: Any) -> str:
-    """Return plain data as Python code, with texts in double quotes."""
+    """Return plain data as Python source code, with strings in double quotes."""
     match value:
         case str():
             return _quoted(value)
@@ -267,9 +270,9 @@ def _log_of(execution: Execution, redactor: Redactor) -> bytes:
 
 
 def _without_secrets(event: Event, data: dict[str, Any]) -> Event:
-    """Return an event without secrets.
+    """Return an event with cleaned data.
 
-    If its parameters had a secret, their digest is that of the cleaned parameters.
+    If secrets were removed from the parameters of an operation, the hash of the parameters is computed again.
     """
     clean: Event = decoded({**event_to_dict(event), "data": data}, f"event {event.sequence} without the secrets in it")
     before = event.data
@@ -282,7 +285,9 @@ def _without_secrets(event: Event, data: dict[str, Any]) -> Event:
 
 
 def _actions_of(environment: Environment, execution: Execution) -> dict[str, dict[str, Any]]:
-    """Return the options of each action of the run that is not built in, for a stand-in."""
+    """Return the options of each user-defined action in a run, by name. The test creates stand-ins with these
+    options.
+    """
     actions = {step.name: step.action for step in execution.workflow.steps if step.action}
     questions = (event for event in execution.history() if isinstance(event.data, catalog.InterruptRaised))
     approved = {actions.get(event.step) for event in questions if event.data.to_data()["kind"] == CONFIRMATION}
@@ -297,7 +302,9 @@ def _actions_of(environment: Environment, execution: Execution) -> dict[str, dic
 
 
 def _tools_of(environment: Environment) -> dict[str, dict[str, Any]]:
-    """Return the options of each tool of declared agents that is not built in, for a stand-in."""
+    """Return the options of each user-defined tool of declared agents, by name. The test creates stand-ins with these
+    options.
+    """
     options_by_tool = {}
     for agent in environment.agents.values():
         for tool in environment.tools_for(agent.definition) if _is_declared(agent) else ():
@@ -315,29 +322,31 @@ def _tools_of(environment: Environment) -> dict[str, dict[str, Any]]:
 
 
 def _is_own(tool: ToolFunction) -> bool:
-    """Return whether a tool is defined by the user, and not by divebook."""
+    """Return whether a tool is defined by the user, that is, not by divebook."""
     return not tool.function.__module__.startswith("divebook.")
 
 
 def _is_importable(tool: ToolFunction) -> bool:
-    """Return whether a tool exists as soon as its module is imported."""
+    """Return whether importing a module is enough to create a tool."""
     return "<locals>" not in tool.function.__qualname__ and _has_file(sys.modules.get(tool.function.__module__))
 
 
 def _text_of(environment: Environment, execution: Execution) -> str:
-    """Return the definition of the run's workflow and of all declared agents, as text."""
+    """Return a YAML text with the workflow of a run and the definitions of all declared agents."""
     declared = [agent.definition for agent in environment.agents.values() if _is_declared(agent)]
     return definitions_to_text(Definitions(workflows=(execution.workflow,), agents=tuple(declared)))
 
 
 def _is_declared(agent: Agent) -> bool:
-    """Return whether an agent is completely described by its definition."""
+    """Return whether an agent consists only of its definition, without parts in Python."""
     python_parts = agent.tools or agent.servers or agent.capabilities or agent.library or agent.deps
     return not python_parts and agent.output == agent.definition.output
 
 
 def _modules_of(environment: Environment, execution: Execution) -> Iterator[ModuleType]:
-    """Yield the modules with the workflow function of a run, and with its agents that are defined in Python."""
+    """Yield the modules that the test must import: those with the workflow function, and with agents defined
+    in Python.
+    """
     workflow = execution.workflow
     if workflow.start.type == FUNCTION:
         function = WORKFLOW_FUNCTIONS.get(workflow.name)
@@ -355,7 +364,9 @@ def _modules_of(environment: Environment, execution: Execution) -> Iterator[Modu
 
 
 def _holder_of(environment: Environment, agent: Agent) -> ModuleType | None:
-    """Return the module in which an agent, or the environment that contains it, is a variable."""
+    """Return the module in which an agent is a global variable, or the environment that contains the agent; None if
+    there is none.
+    """
     modules = [module for name, module in sys.modules.items() if name not in NOWHERE and type(module) is ModuleType]
     for target in (agent, environment):
         for module in modules:
@@ -378,7 +389,9 @@ def _importable(module: ModuleType | None, subject: str) -> ModuleType:
 
 
 def _module_reference(module: ModuleType, test: Path) -> str:
-    """Return how the test refers to a module: by its name if that can be imported, otherwise by its file."""
+    """Return Python code that names a module in the test: its name if it can be imported, otherwise the path of its
+    file.
+    """
     try:
         can_import = importlib.util.find_spec(module.__name__) is not None and module.__spec__ is not None
     except (ImportError, ValueError):
@@ -395,14 +408,14 @@ def _module_reference(module: ModuleType, test: Path) -> str:
 
 
 MAX_TEXT = 20_000
-"""Most characters of one text in the notebook. The log has complete texts."""
+"""Maximum number of characters of one text in the notebook. The log has complete texts."""
 MAX_FAILURES = 20
 
 
 def write_notebook(
     execution: Execution, file: str | Path, *, overwrite: bool = False, known_secrets: Iterable[str] = ()
 ) -> Path:
-    """Write an execution as a notebook; return its path.
+    """Write a run to a notebook file, and return the path of the file.
 
     Parameters
     ----------
@@ -435,7 +448,7 @@ def write_notebook(
 
 
 def _numbered(cells: Iterable[tuple[str, Any]]) -> Iterator[Any]:
-    """Yield notebook cells with fixed ids. Code cells get the numbers of a complete run."""
+    """Yield notebook cells with fixed ids. Code cells are numbered as after running all cells."""
     numbers = count(1)
     for position, (source, output_data) in enumerate(cells, 1):
         if output_data is None:
@@ -447,7 +460,7 @@ def _numbered(cells: Iterable[tuple[str, Any]]) -> Iterator[Any]:
 
 
 def _sections(run: Execution, name: str, first: dict[str, Any], redactor: Redactor) -> Iterator[tuple[str, Any]]:
-    """Yield the cells: their source, and the output of code cells, None for Markdown."""
+    """Yield the source and the output of each notebook cell. The output of a Markdown cell is None."""
     yield (
         f"# {_plain(run.workflow.name)}\n\nRun `{run.id}`. This notebook carries its log: its cells can be run again.",
         None,
@@ -493,7 +506,7 @@ def _cut(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a name on one line, escaped for Markdown."""
+    """Return a name as one line, escaped for Markdown."""
     return "".join(f"\\{sign}" if sign in r"\`*_{}[]<>()#+!|" else sign for sign in one_line(text, 120))
 
 

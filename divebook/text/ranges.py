@@ -11,6 +11,7 @@ an integer from 1 to 2**63 - 1
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from numbers import Real
 from typing import cast
@@ -82,7 +83,8 @@ def wait_limit(timeout: object) -> float | None:
     if timeout is None:
         return None
     is_number = isinstance(timeout, Real) and not isinstance(timeout, bool)
-    if not is_number or timeout != timeout:  # only NaN differs from itself; `math.isnan` fails for large integers
+    # `math.isnan` fails for integers that no float can hold.
+    if not is_number or (not isinstance(timeout, int) and math.isnan(timeout)):
         raise ValueError(f"timeout must be a number of seconds, or None for no limit, not {timeout!r}")
     seconds = cast("float", timeout)
     return None if seconds > MOST_SECONDS else max(0.0, float(seconds))
