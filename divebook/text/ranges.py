@@ -82,12 +82,16 @@ def wait_limit(timeout: object) -> float | None:
     """
     if timeout is None:
         return None
-    is_number = isinstance(timeout, Real) and not isinstance(timeout, bool)
-    # `math.isnan` fails for integers that no float can hold.
-    if not is_number or (not isinstance(timeout, int) and math.isnan(timeout)):
-        raise ValueError(f"timeout must be a number of seconds, or None for no limit, not {timeout!r}")
     seconds = cast("float", timeout)
-    return None if seconds > MOST_SECONDS else max(0.0, float(seconds))
+    is_number = isinstance(timeout, Real) and not isinstance(timeout, bool)
+    # Compared before they become floats, since an integer may be larger than any float.
+    if is_number and seconds > MOST_SECONDS:
+        return None
+    if is_number and seconds <= 0:
+        return 0.0
+    if not is_number or math.isnan(seconds):
+        raise ValueError(f"timeout must be a number of seconds, or None for no limit, not {timeout!r}")
+    return float(seconds)
 
 
 def _limit(number: float) -> str:
