@@ -221,7 +221,7 @@ _UNANSWERED: Mapping[str, TerminalReason] = {
 }
 
 
-# --- beginning and ending ------------------------------------------------------------------------------------------
+# --- beginning and ending ---------------------------------------------------------------------------------------------
 
 
 def begin(config: PipelineConfig, envelope: Envelope, mode: RunMode) -> None:
@@ -264,7 +264,7 @@ def _is_bound(reason: TerminalReason | str) -> bool:
     return isinstance(reason, TerminalReason) and reason.classification is ReasonClass.BOUNDS_EXCEEDED
 
 
-# --- what is next --------------------------------------------------------------------------------------------------
+# --- what is next -----------------------------------------------------------------------------------------------------
 
 
 def choose(config: PipelineConfig, envelope: Envelope) -> list[str]:
@@ -360,7 +360,7 @@ def _pass_edge(config: PipelineConfig, envelope: Envelope, source: str, target: 
     return target
 
 
-# --- questions -----------------------------------------------------------------------------------------------------
+# --- questions --------------------------------------------------------------------------------------------------------
 
 
 def _raise_question(envelope: Envelope, kind: str, details: Mapping[str, Any]) -> None:

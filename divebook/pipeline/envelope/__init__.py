@@ -1,5 +1,6 @@
-"""Envelope: identity, budget, outputs and result of one pipeline request. Inside an execution it is a fold of the
-log.
+"""Envelope: identity, budget, outputs and result of one pipeline request.
+
+Inside an execution, the envelope is computed from the event log.
 """
 
 from divebook.pipeline.envelope.envelope import (

@@ -1,4 +1,9 @@
-"""One request on its way through named stages: `Envelope`, which knows its budget and can ask a person."""
+"""Envelope: the state of one pipeline request, with its outputs, budget, open question and history.
+
+`Contents` declares the fields, `StagedContents` adds goals and stages, and `Envelope` adds outputs, budget, questions
+and serialization. The functions below the classes merge the envelopes of parallel branches, and compute an envelope
+from the state of an execution.
+"""
 
 from __future__ import annotations
 
@@ -40,21 +45,21 @@ from divebook.questions.bounds import DEFAULT_BOUNDS, Bounds, exceeded_edge
 from divebook.questions.question import InterruptKind, Word
 from divebook.workflow.pipelines import END, START
 
-# What an envelope holds: its fields by the names that users and states know, and how they are written and read.
+# --- fields of an envelope, and their plain form ----------------------------------------------------------------------
 
 
 Clock = Callable[[], datetime]
-"""Returns the present, aware, UTC."""
+"""Function that returns the current time as a datetime with the time zone UTC."""
 IdSource = Callable[[str], str]
-"""Returns a new identifier that begins with the given prefix and an underscore."""
+"""Function that returns a new identifier for a prefix: the prefix, an underscore, and a unique text."""
 
 SCHEMA_VERSION: Final = 1
 UNSET: Final = datetime.min.replace(tzinfo=UTC)
-"""Stands for the present in the moments of a new envelope."""
+"""Placeholder for the time of creation; a new envelope replaces it with the time of its clock."""
 
 
 def utc_now() -> datetime:
-    """Return the machine's time."""
+    """Return the current time of the machine, with the time zone UTC."""
     return datetime.now(UTC)
 
 
@@ -65,18 +70,22 @@ def random_id(prefix: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SlotNames:
-    """Roles of output slots in retries, stages and responses. The envelope itself does not depend on stage names."""
+    """Names of the output slots that have a special role in retries, goal stages and responses.
+
+    Envelopes do not depend on the names of stages: only these slot names connect the outputs of certain stages with
+    rules.
+    """
 
     retry_reset: Collection[str] = frozenset({"plan", "arbiter", "execution", "synthesizer", "critic"})
-    """Dropped when an attempt begins anew."""
+    """Slots that are deleted when an attempt is started again."""
     advance_reset: Collection[str] = frozenset({"plan", "execution", "critic"})
-    """Dropped when the next stage of goals begins."""
+    """Slots that are deleted when the next stage of goals begins."""
     archive: str = "plan"
-    """Kept in `prior_plans` when an attempt begins anew; its ``plan_id`` marks a completed stage."""
+    """Slot of the plan. A new attempt copies the plan to `prior_plans`."""
     response: str = "integration"
-    """Holds the final response ..."""
+    """Slot with the final response."""
     response_key: str = "final_response"
-    """... under this key."""
+    """Key of the final response in the slot `response`."""
 
 
 DEFAULT_SLOT_NAMES: Final = SlotNames()
@@ -84,7 +93,7 @@ DEFAULT_SLOT_NAMES: Final = SlotNames()
 
 @dataclass(slots=True)
 class ProcessingRecord(EnvelopePart):
-    """One agent's step; `completed_at` and `duration_ms` come with its end."""
+    """Record of one agent's run in a stage. `completed_at` and `duration_ms` are set when the agent ends."""
 
     agent: str
     stage_order: int
@@ -97,7 +106,9 @@ class ProcessingRecord(EnvelopePart):
 
 
 class _Maximum:
-    """A bound as a field, which is replaced together with the others, since `Bounds` do not change."""
+    """Descriptor for one bound of an envelope. An assignment replaces `Contents.bounds`, because `Bounds` are
+    immutable.
+    """
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -112,7 +123,7 @@ class _Maximum:
 
 @dataclass(kw_only=True, repr=False)
 class Contents:
-    """The fields of one envelope; two are equal if all that is in their states is."""
+    """Fields of one envelope. Two envelopes are equal if all fields in `FIELDS` are equal."""
 
     envelope_id: str = ""
     request_id: str = ""
@@ -124,7 +135,7 @@ class Contents:
     metadata: dict[str, Any] = field(default_factory=dict)
 
     outputs: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """By slot."""
+    """Output of each stage, by name of the slot."""
     prior_plans: list[dict[str, Any] | None] = field(default_factory=list)
     loop_feedback: list[str] = field(default_factory=list)
 
@@ -133,7 +144,7 @@ class Contents:
     active_stages: dict[str, bool] = field(default_factory=dict)
     completed_stage_set: dict[str, bool] = field(default_factory=dict)
     failed_stages: dict[str, str] = field(default_factory=dict)
-    """The error by stage."""
+    """Error message of each failed stage, by name of the stage."""
     parallel_mode: bool = False
 
     bounds: Bounds = DEFAULT_BOUNDS
@@ -144,19 +155,19 @@ class Contents:
     cost: Decimal = Decimal(0)
     """US dollars."""
     edge_counts: dict[str, int] = field(default_factory=dict)
-    """Passages, by ``"from->to"``."""
+    """Number of times that each edge was followed, by ``"from->to"``."""
 
     terminated: bool = False
     termination_reason: str | None = None
-    """For people."""
+    """Reason for the end, as text for people."""
     terminal_reason: TerminalReason | str | None = None
-    """For programs; alone it says what keeps the request from going on."""
+    """Reason for the end, for programs. If `terminated` is False, the reason why no stage may run now."""
     completed_at: datetime | None = None
 
     interrupt_pending: bool = False
     interrupt: FlowInterrupt | None = None
     interrupt_queue: list[FlowInterrupt] = field(default_factory=list)
-    """Raised by parallel branches beside the first one."""
+    """Further questions of parallel branches, asked after the current question is answered."""
 
     completed_stages: list[dict[str, Any] | None] = field(default_factory=list)
     current_stage_number: int = 1
@@ -184,7 +195,7 @@ class Contents:
 
     @property
     def pending_interrupt(self) -> FlowInterrupt | None:
-        """The question that waits for its answer; the flag alone is none."""
+        """The question that waits for an answer, or None. The flag `interrupt_pending` alone does not count."""
         return self.interrupt if self.interrupt_pending else None
 
     def __repr__(self) -> str:
@@ -193,24 +204,24 @@ class Contents:
 
 
 FIELDS: Final = tuple(each.name for each in fields(Contents) if each.compare)
-"""What makes an envelope; also the keys of its state, in which `MAXIMA` stand a second time."""
+"""Names of the fields that are compared and saved. A saved state has these keys, and those in `MAXIMA` in addition."""
 MAXIMA: Final = ("max_iterations", "max_llm_calls", "max_agent_hops")
 STATE_KEYS: Final = (*FIELDS, *MAXIMA)
 
 
 def write_state(contents: Contents) -> dict[str, Any]:
-    """Return everything about an envelope as plain data, which shares nothing with it.
+    """Return all fields of an envelope as plain data. The result shares no objects with the envelope.
 
     Raises
     ------
     UncopyableValueError
-        Somebody put a value into it that cannot be copied.
+        A field contains a value that cannot be copied.
     """
     return {"schema_version": SCHEMA_VERSION, **{key: plain(getattr(contents, key), key) for key in STATE_KEYS}}
 
 
 def read_state(contents: Contents, state: Any) -> list[str]:
-    """Fill a fresh envelope with what can be read of a state; return what is wrong with that state."""
+    """Fill a new envelope with the readable fields of a saved state; return the problems of the state, one per line."""
     reading = PlainReading(contents.clock())
     if not isinstance(state, Mapping):
         reading.refuse("state", state, "a mapping")
@@ -227,7 +238,7 @@ def read_state(contents: Contents, state: Any) -> list[str]:
 
 
 def _strangers(state: Mapping[Any, Any]) -> list[str]:
-    """Return what is wrong with the version, and unknown keys."""
+    """Return the problems of a saved state outside its fields: a wrong schema version, and unknown keys."""
     version = state.get("schema_version", "missing")
     problems = [] if version == SCHEMA_VERSION else [f"schema_version: {SCHEMA_VERSION} wanted, not {version!r:.60}"]
     strangers = state.keys() - {*STATE_KEYS, "schema_version"}
@@ -236,27 +247,35 @@ def _strangers(state: Mapping[Any, Any]) -> list[str]:
     return sorted(problems)
 
 
-# Where a request stands: its goals, which stages of work satisfy one after the other, and its parallel stages.
+# --- goals and stages -------------------------------------------------------------------------------------------------
 
 
 class StagedContents(Contents):
-    """An envelope's goals, attempts and stages."""
+    """Fields of an envelope, with methods for goals, attempts, and sequential or parallel stages.
+
+    The word stage has two senses here. A stage of goals (`advance_stage`) is a numbered phase of work that satisfies
+    some goals. A stage of the pipeline (`start_stage`) is a named part that runs an agent, tools or a function.
+    """
 
     # --- goals and retries
 
     def initialize_goals(self, goals: Iterable[str]) -> None:
-        """Set these goals as pending. Completed stages and the stage number stay."""
+        """Replace all goals of the request by new goals with the status pending.
+
+        Completed stages and the stage number do not change.
+        """
         self.all_goals = list(goals)
         self.remaining_goals = list(self.all_goals)
         self.goal_completion_status = dict.fromkeys(self.all_goals, str(GoalStatus.PENDING))
 
     def advance_stage(self, satisfied_goals: Iterable[str], summary: Any = None) -> bool:
-        """Record a completed stage of goals.
+        """Record that the current stage of goals is completed, and begin the next stage if goals are left.
 
         Returns
         -------
         bool
-            Whether goals and stages are left; only then does the number grow and are the slots of the stage dropped.
+            True if goals and stages are left. Only then, the stage number is increased, and the slots of the stage are
+            deleted.
         """
         satisfied = list(satisfied_goals)
         statuses = self.goal_completion_status or {}  # callers may have set it to None
@@ -277,13 +296,13 @@ class StagedContents(Contents):
         return True
 
     def satisfied_goals(self) -> list[str]:
-        """Return the satisfied goals in the order in which they first were."""
+        """Return the satisfied goals, in the order in which they were satisfied."""
         recorded = [goal for stage in self.completed_stages if stage for goal in _goals_of(stage)]
         satisfied = {goal for goal, status in self.goal_completion_status.items() if status == GoalStatus.SATISFIED}
         return [goal for goal in dict.fromkeys([*recorded, *self.goal_completion_status]) if goal in satisfied]
 
     def get_stage_context(self) -> dict[str, Any]:
-        """Return number, completed stages, and goals by their standing, as copies."""
+        """Return the stage number, the completed stages, and the goals with their statuses; all values are copies."""
         return {
             "current_stage": self.current_stage_number,
             "completed_stages": copied_maps(self.completed_stages, "completed_stages"),
@@ -293,11 +312,11 @@ class StagedContents(Contents):
         }
 
     def is_stuck(self, min_stages: int = 2) -> bool:
-        """Return True if the stage number has been reached without a satisfied goal."""
+        """Return True if at least `min_stages` stages of goals have begun and no goal is satisfied."""
         return self.current_stage_number >= min_stages and not self.satisfied_goals()
 
     def increment_iteration(self, feedback: str | None = None) -> None:
-        """Start a new attempt: keep the feedback and the plan, drop the outputs that it makes again."""
+        """Start a new attempt: save the feedback and the plan, and delete the outputs that are produced again."""
         self.iteration += 1
         if feedback is not None:
             self.loop_feedback.append(feedback)
@@ -317,7 +336,7 @@ class StagedContents(Contents):
         self.active_stages[name] = True
 
     def complete_stage(self, name: str) -> None:
-        """Mark a stage as completed, whether or not it was started."""
+        """Mark a stage as completed. The stage need not have been started."""
         self.completed_stage_set[name] = True
         self.active_stages.pop(name, None)
 
@@ -335,19 +354,19 @@ class StagedContents(Contents):
         return self.completed_stage_set.get(name, False)
 
     def is_stage_failed(self, name: str) -> bool:
-        """Return True if the stage failed, even without a message."""
+        """Return True if the stage failed, even if its error message is empty."""
         return name in self.failed_stages
 
     def get_active_stage_count(self) -> int:
-        """Return how many stages are listed as active."""
+        """Return the number of active stages."""
         return len(self.active_stages)
 
     def get_completed_stage_count(self) -> int:
-        """Return how many stages are listed as completed."""
+        """Return the number of completed stages."""
         return len(self.completed_stage_set)
 
     def all_stages_complete(self) -> bool:
-        """Return True if there is an order of stages and all of them are completed."""
+        """Return True if `stage_order` is not empty and all stages in it are completed."""
         return bool(self.stage_order) and all(self.completed_stage_set.get(name) for name in self.stage_order)
 
     def has_failures(self) -> bool:
@@ -356,16 +375,19 @@ class StagedContents(Contents):
 
 
 def _goals_of(stage: dict[str, Any]) -> list[str]:
-    """Return the satisfied goals of a recorded stage, which may have been restored from anything."""
+    """Return the satisfied goals of the record of a completed stage.
+
+    The record may come from a damaged saved state: entries that are not strings are left out.
+    """
     goals = stage.get("satisfied_goals")
     return [goal for goal in goals if isinstance(goal, str)] if isinstance(goals, list) else []
 
 
-# What callers get of an envelope: the response, and what an interface shows.
+# --- response and result of a request ---------------------------------------------------------------------------------
 
 
 def final_response(envelope: Contents) -> str | None:
-    """Return the text to show: a pending question, else the response slot's text, else None."""
+    """Return the text to show to the user: the pending question, else the text in the response slot, else None."""
     pending = envelope.pending_interrupt
     if pending and pending.kind == InterruptKind.CLARIFICATION and pending.question:
         return pending.question
@@ -376,7 +398,7 @@ def final_response(envelope: Contents) -> str | None:
 
 
 def write_result(envelope: Contents) -> dict[str, Any]:
-    """Return what a caller of the whole request wants to know, as plain data and copies."""
+    """Return a summary of the request for its caller: status, response, outputs, errors and question, as plain data."""
     reason = envelope.terminal_reason
     result: dict[str, Any] = {
         "envelope_id": envelope.envelope_id,
@@ -415,7 +437,7 @@ def _interrupt_keys(interrupt: FlowInterrupt, *, pending: bool) -> dict[str, Any
     return keys
 
 
-# What must hold of an envelope that is about to be used.
+# --- validation -------------------------------------------------------------------------------------------------------
 
 
 IDENTIFIERS = ("envelope_id", "request_id", "user_id", "session_id")
@@ -423,7 +445,7 @@ COUNTERS = ("iteration", "llm_call_count", "agent_hop_count", "token_count", "co
 
 
 def problems_of(envelope: Contents) -> list[str]:
-    """Return what is wrong with an envelope, one line each."""
+    """Return the inconsistencies of an envelope, such as empty identifiers or negative counters, one line each."""
     return [*_identity(envelope), *_numbers(envelope), *_position(envelope), *_control(envelope)]
 
 
@@ -466,20 +488,21 @@ def _control(envelope: Contents) -> Iterator[str]:
 
 
 class Envelope(StagedContents):
-    """The record of one request: input, outputs, position, budget, question, goals and audit trail.
+    """State of one pipeline request: input, outputs, position, budget, question, goals and history.
 
-    It does nothing by itself and is not thread safe; parallel branches work on clones, which `merge_branches` joins.
+    An envelope only stores state; a `Pipeline` drives it. Envelopes are not thread safe. Parallel branches work on
+    clones, which `merge_branches` joins.
 
     Parameters
     ----------
     bounds
-        What may be spent; by default 3 iterations, 10 model calls, 21 agent steps.
+        The budget; by default 3 iterations, 10 model calls and 21 agent steps.
     slot_names
-        Which output slots have a part in retries, stages and responses.
+        Names of the output slots that have a special role in retries, stages and responses.
     clock
-        Returns the present, aware.
+        Function that returns the current time as a datetime with a time zone.
     new_id
-        Returns a new identifier for a prefix.
+        Function that returns a new identifier for a prefix.
 
     Examples
     --------
@@ -495,26 +518,28 @@ class Envelope(StagedContents):
     # --- outputs and history
 
     def get_output(self, key: str) -> dict[str, Any] | None:
-        """Return a slot itself, not a copy, or None."""
+        """Return the output in a slot (the object itself, not a copy), or None if the slot is empty."""
         return self.outputs.get(key)
 
     def set_output(self, key: str, output: Mapping[str, Any]) -> None:
-        """Replace a whole slot."""
+        """Replace the output in a slot."""
         self.outputs[key] = output if isinstance(output, dict) else dict(output)
 
     def has_output(self, key: str) -> bool:
-        """Return True if the slot exists, even if it is empty."""
+        """Return True if a slot has an output, even an empty mapping."""
         return key in self.outputs
 
     def record_agent_start(self, agent: str, stage_order: int = 0) -> None:
-        """Note that an agent begins; counts one hop."""
+        """Record that an agent starts in a stage, and count one agent step (hop)."""
         self.processing_history.append(ProcessingRecord(agent, stage_order, self.clock()))
         self.agent_hop_count += 1
 
     def record_agent_complete(
         self, agent: str, status: str, error: str | None = None, llm_calls: int = 0, duration_ms: int = 0
     ) -> None:
-        """Close the agent's newest running record, if there is one, and count its model calls in any case.
+        """Record the end of an agent in its newest running record, and add its model calls to the envelope's count.
+
+        The model calls are counted even if the agent has no running record.
 
         A duration of 0 is computed from the clock.
         """
@@ -531,15 +556,15 @@ class Envelope(StagedContents):
                 return
 
     def total_processing_time_ms(self) -> int:
-        """Return the sum of all durations, in milliseconds."""
+        """Return the sum of the durations of all agent runs, in milliseconds."""
         return sum(record.duration_ms for record in self.processing_history)
 
     # --- bounds and termination
 
     def exceeded_bound(self) -> TerminalReason | None:
-        """Return the first bound that forbids the next stage, or None. Has no side effect.
+        """Return the reason of the first bound that forbids the next stage, or None if no bound does.
 
-        Iterations and edges may equal their bound; of all else, what has reached its bound is used up.
+        The counts of iterations and of edges may equal their bounds. All other counts must stay below their bounds.
         """
         bounds = self.bounds
         if bounds.max_iterations is not None and self.iteration > bounds.max_iterations:
@@ -561,14 +586,15 @@ class Envelope(StagedContents):
         return (self.clock() - self.created_at).total_seconds()
 
     def count_edge(self, edge: str) -> int:
-        """Count one more passage of an edge and return how many there were."""
+        """Increase the count of an edge (`"from->to"`) by one; return the new count."""
         self.edge_counts[edge] = self.edge_counts.get(edge, 0) + 1
         return self.edge_counts[edge]
 
     def can_continue(self) -> bool:
         """Return True if the next stage may run.
 
-        A bound that forbids it is written into `terminal_reason`, and taken back by a later call that finds none.
+        If a bound forbids the stage, the reason is stored in `terminal_reason`. A later function call deletes the
+        reason if no bound forbids the stage any more.
         """
         if self.terminated or self.interrupt_pending:
             return False
@@ -582,7 +608,10 @@ class Envelope(StagedContents):
         return True
 
     def terminate(self, message: str, terminal_reason: str | None = None) -> None:
-        """End the request; may be called again, and keeps an earlier typed reason unless it is given one."""
+        """End the request with a message. A second function call replaces the message.
+
+        An earlier `terminal_reason` is kept unless a new one is passed.
+        """
         self.terminated, self.termination_reason, self.completed_at = True, message, self.clock()
         if terminal_reason is not None:
             self.terminal_reason = TerminalReason.read(terminal_reason)
@@ -599,18 +628,19 @@ class Envelope(StagedContents):
         expires_in: float | timedelta | None = None,
         data: Mapping[str, Any] | None = None,
     ) -> None:
-        """Ask, in place of any earlier question.
+        """Set the question of the envelope; replace an earlier question.
 
         Parameters
         ----------
         kind
-            One of `InterruptKind`, or a text of your own.
+            An `InterruptKind`, or a string of your own.
         id
-            By which an answer names the question.
+            Identifier of the question; answers refer to it.
         question, message
-            What is shown: the question of a clarification, the message of any other kind.
+            Text shown to the person: the question of a clarification, the message of any other kind.
         expires_in
-            Seconds, or a timedelta. An expired question blocks like any other; who drives the envelope decides.
+            Seconds, or a timedelta. An expired question still blocks the envelope; the code that drives the envelope
+            decides what to do.
         data
             Plain data for the person or program that answers.
         """
@@ -620,12 +650,12 @@ class Envelope(StagedContents):
         self.ask(FlowInterrupt(InterruptKind.read(kind), id, now, question, message, copied, expires_at=expires_at))
 
     def ask(self, interrupt: FlowInterrupt) -> None:
-        """Make this the question, in place of any earlier one."""
+        """Set a `FlowInterrupt` as the pending question of the envelope; replace an earlier question."""
         self.interrupt_pending = True
         self.interrupt = interrupt
 
     def resolve_interrupt(self, response: InterruptResponse | Mapping[str, Any]) -> None:
-        """Keep an answer, received now, beside its question; nothing is pending any more.
+        """Store an answer in the question of the envelope, with the current time; mark the question as answered.
 
         Raises
         ------
@@ -637,45 +667,48 @@ class Envelope(StagedContents):
         self.interrupt_pending = False
 
     def clear_interrupt(self) -> None:
-        """Take the question back."""
+        """Delete the question of the envelope, answered or not."""
         self.interrupt_pending = False
         self.interrupt = None
 
     def ask_next_interrupt(self) -> bool:
-        """Ask the next queued question unless one is pending; return whether one is then."""
+        """Ask the next queued question if no question is pending; return True if a question is pending afterwards."""
         if self.pending_interrupt is None and self.interrupt_queue:
             self.ask(self.interrupt_queue.pop(0))
         return self.pending_interrupt is not None
 
     def has_pending_interrupt(self) -> bool:
-        """Return True if a question has no answer."""
+        """Return True if a question waits for an answer."""
         return self.pending_interrupt is not None
 
     def get_interrupt_kind(self) -> InterruptKind | str | None:
-        """Return the kind of the latest question, answered or not, or None."""
+        """Return the kind of the latest question, answered or not; None if there was no question."""
         return None if self.interrupt is None else self.interrupt.kind
 
-    # --- the whole
+    # --- serialization and copies
 
     def get_final_response(self) -> str | None:
-        """Return the text to show: a pending question, else the response slot's text, else None."""
+        """Return the text to show to the user: the pending question, else the text in the response slot, else None."""
         return final_response(self)
 
     def to_result_dict(self) -> dict[str, Any]:
-        """Return what a caller of the whole request wants to know, as plain data."""
+        """Return a summary of the request for its caller: status, response, outputs, errors and question, as plain
+        data.
+        """
         return write_result(self)
 
     def to_state_dict(self) -> dict[str, Any]:
-        """Return everything, as plain data that shares nothing with the envelope.
+        """Return all fields as plain data that `from_state_dict` can read. The result shares no objects with the
+        envelope.
 
         Values that JSON lacks (dates, decimals, UUIDs, sets, tuples, bytes, NaN, arrays, frames, allowed classes) are
-        written in the tagged form of the event log, from which `from_state_dict` makes them again. An object that no
-        log can hold is copied as it is.
+        written in the tagged form of the event log, and `from_state_dict` restores them. An object that no log can
+        store is copied unchanged.
 
         Raises
         ------
         UncopyableValueError
-            Somebody put a value into it that cannot be copied.
+            A field contains a value that cannot be copied.
         """
         return write_state(self)
 
@@ -689,15 +722,14 @@ class Envelope(StagedContents):
         clock: Clock = utc_now,
         new_id: IdSource = random_id,
     ) -> Self:
-        """Return the envelope that a state describes, sharing nothing with it.
+        """Return the envelope described by a saved state. The envelope shares no objects with the state.
 
-        What is missing or cannot be read keeps the value of a fresh envelope, and unknown keys are ignored, unless
-        `strict`.
+        Missing and unreadable fields keep their default values, and unknown keys are ignored, unless `strict`.
 
         Raises
         ------
         InvalidEnvelopeError
-            If `strict`: with every difference from what `to_state_dict` writes.
+            If `strict` and the state has problems. The error lists all of them.
         """
         envelope = cls(slot_names=slot_names, clock=clock, new_id=new_id)
         problems = read_state(envelope, state)
@@ -706,24 +738,24 @@ class Envelope(StagedContents):
         return envelope
 
     def validate(self) -> None:
-        """Check what must hold before the envelope is used.
+        """Raise an error if the fields of the envelope contradict each other or have impossible values.
 
         Raises
         ------
         InvalidEnvelopeError
-            With everything that is wrong.
+            The error lists all problems.
         """
         problems = problems_of(self)
         if problems:
             raise InvalidEnvelopeError(problems)
 
     def clone(self) -> Self:
-        """Return an independent envelope with the same identifiers.
+        """Return an independent deep copy with the same identifiers.
 
         Raises
         ------
         UncopyableValueError
-            Somebody put a value into it that cannot be copied.
+            A field contains a value that cannot be copied.
         """
         twin = copy.copy(self)
         for name in FIELDS:
@@ -731,7 +763,7 @@ class Envelope(StagedContents):
         return twin
 
     def take_over(self, state: Mapping[str, Any]) -> None:
-        """Replace the contents of the envelope by those of a state."""
+        """Replace all fields of the envelope by the fields of a saved state."""
         names = self.slot_names
         clock = self.clock
         new_id = self.new_id
@@ -753,7 +785,10 @@ def create_envelope(
     clock: Clock = utc_now,
     new_id: IdSource = random_id,
 ) -> Envelope:
-    """Return a fresh envelope for a message; user and session are taken as they are, even if empty."""
+    """Return a new envelope for a message of a user.
+
+    The user id and the session id are stored unchanged, even if they are empty.
+    """
     envelope = Envelope(
         raw_input=user_message,
         user_id=user_id,
@@ -770,11 +805,11 @@ def create_envelope(
     return envelope
 
 
-# How a new value joins one that is there.
+# --- merging single values --------------------------------------------------------------------------------------------
 
 
 class MergeStrategy(Word):
-    """Ways to join two values."""
+    """Strategies of `merge_state` for joining an existing value with a new value."""
 
     REPLACE = "replace"
     APPEND = "append"
@@ -782,22 +817,22 @@ class MergeStrategy(Word):
 
 
 def merge_state(existing: Any, value: Any, strategy: str) -> Any:
-    """Merge `value` into `existing` and return the result. Neither is changed.
+    """Merge a new value into an existing value and return the result. Neither value is modified.
 
     Parameters
     ----------
     existing
         None if there is nothing yet.
     value
-        What arrives.
+        The new value.
     strategy
-        ``replace`` takes the new value; ``append`` makes or extends a list; ``merge_dict`` joins two mappings on their
-        first level, the new one winning, and replaces anything else.
+        ``replace`` returns the new value. ``append`` creates or extends a list. ``merge_dict`` joins two mappings on
+        their first level, where entries of the new value win; it replaces values that are not mappings.
 
     Raises
     ------
     EnvelopeError
-        No such strategy.
+        The strategy does not exist.
     """
     if strategy == MergeStrategy.REPLACE:
         return value
@@ -812,10 +847,11 @@ def merge_state(existing: Any, value: Any, strategy: str) -> Any:
     raise EnvelopeError(f"merge strategy {strategy!r} does not exist; {hint}")
 
 
-# Joining what parallel branches did to their clones of one envelope.
+# --- merging parallel branches ----------------------------------------------------------------------------------------
 #
-# Each branch counts by how it differs from the envelope it was cloned from, so that what was there before counts once.
-# Branches are given in the order of their stages; where two wrote the same, the later one wins.
+# Each parallel branch works on its own clone of the envelope. Only the differences between the clone and the original
+# are merged, so that earlier values count once. Branches are merged in the order of their stages: if two branches wrote
+# the same key, the later branch wins.
 
 
 T = TypeVar("T")
@@ -827,22 +863,23 @@ _ABSENT: Any = object()
 
 
 def merge_branches(envelope: Envelope, branches: Sequence[Envelope]) -> None:
-    """Take over what clones of an envelope have become.
+    """Merge the changes of parallel branches, made to clones of an envelope, into the envelope.
 
-    Counters are added; history, errors, feedback and plans are joined; outputs and metadata are merged, metadata in
-    depth; the first question becomes the envelope's, the others wait their turn; the first end counts.
+    Counters are added. History, errors, feedback and plans are concatenated. Outputs are merged by slot, metadata
+    recursively. The first question becomes the question of the envelope; further questions are queued. If several
+    branches ended the request, the first end is used.
 
     Parameters
     ----------
     envelope
-        Unchanged since it was cloned; receives everything.
+        The original, unchanged since it was cloned. The changes are written into it.
     branches
         The clones, in the order of their stages.
 
     Raises
     ------
     UncopyableValueError
-        A branch holds a value that cannot be copied; the envelope is unchanged.
+        A branch contains a value that cannot be copied. The envelope is not modified.
     """
     before = envelope.clone()
     for branch in [branch.clone() for branch in branches]:
@@ -893,8 +930,9 @@ def _queue_question(envelope: Envelope, before: Envelope, branch: Envelope) -> N
 
 
 def _merged(current: Mapping[str, Any], before: Mapping[str, Any], branch: Mapping[str, Any], depth: int | None) -> Any:
-    """Return `current` with the changes from `before` to `branch`. Mappings are merged up to that depth, and replaced
-    below it.
+    """Return `current` with the changes from `before` to `branch`.
+
+    Mappings are merged recursively up to `depth` levels and replaced below; None merges all levels.
 
     Example: before {a: 1, b: 2}, branch {a: 1, b: 3, c: 4}, current {a: 9, b: 2}. The branch changed b and added c, so
     the result is {a: 9, b: 3, c: 4}. A key that the branch removed is removed from the result.
@@ -915,23 +953,24 @@ def _merged(current: Mapping[str, Any], before: Mapping[str, Any], branch: Mappi
     return merged
 
 
-# An execution as the envelope of one request: read off its state, so that it is a fold of the log like the state.
+# --- the envelope of an execution -------------------------------------------------------------------------------------
 #
-# What the envelope calls stages are the steps of the workflow, and its slots are the outputs of the agent steps. Goals
-# have no part in an execution.
+# The envelope is computed from the state of the execution, so that the same log always results in the same envelope.
+# Stages of the envelope are the steps of the workflow, and its slots are the outputs of the agent steps. An execution
+# has no goals.
 
 
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
-"""Stands for the beginning of what has not begun."""
+"""Start time of executions and steps that have not started."""
 
 
 def envelope_of(state: ExecutionState, steps: Sequence[str] = ()) -> Envelope:
-    """Return the envelope of an execution as it stands: the same for the same events, however they were folded.
+    """Return the state of an execution as an envelope. Equal event logs result in equal envelopes.
 
     Parameters
     ----------
     steps
-        The steps of the workflow, as they are written.
+        The names of the steps of the workflow, in the order of the definition.
     """
     ledger = state.ledger
     used = state.usage
@@ -975,7 +1014,7 @@ def _identity_of_execution(state: ExecutionState) -> dict[str, Any]:
 
 
 def _termination(state: ExecutionState) -> dict[str, Any]:
-    """Return how it ended; before that, the bound at which it waits."""
+    """Return the fields about the end of an execution, or about the bound at which it waits for a person."""
     if not state.is_over:
         details = (question.data or {} for question in state.pending_interrupts())
         reason = next((data["reason"] for data in details if "bound" in data and data.get("reason")), None)
@@ -990,11 +1029,8 @@ def _termination(state: ExecutionState) -> dict[str, Any]:
     }
 
 
-# --- questions -----------------------------------------------------------------------------------------------------
-
-
 def _interruption(state: ExecutionState) -> dict[str, Any]:
-    """Return the oldest open question and those after it; where none is open, the one that was settled last."""
+    """Return the fields about questions: the oldest open question and the queue, else the question settled last."""
     pending = [FlowInterrupt.of(interrupt) for interrupt in state.pending_interrupts()]
     if pending and not state.is_over:
         return {"interrupt_pending": True, "interrupt": pending[0], "interrupt_queue": pending[1:]}
@@ -1003,9 +1039,6 @@ def _interruption(state: ExecutionState) -> dict[str, Any]:
         return {}
     last = max(resolved, key=lambda interrupt: (interrupt.settled_us or 0, interrupt.raised_us, interrupt.interrupt_id))
     return {"interrupt": FlowInterrupt.of(last)}
-
-
-# --- agent steps ---------------------------------------------------------------------------------------------------
 
 
 def _history(state: ExecutionState, steps: Sequence[str]) -> list[ProcessingRecord]:
@@ -1027,7 +1060,7 @@ def _errors(state: ExecutionState) -> list[dict[str, Any] | None]:
 
 
 def _outputs(state: ExecutionState) -> dict[str, dict[str, Any]]:
-    """Return a slot for each agent step that has completed: the mapping that its text is in JSON, else the text."""
+    """Return a slot for each completed agent step: the parsed text if it is a JSON object, else ``{"text": ...}``."""
     outputs: dict[str, dict[str, Any]] = {}
     for _, hop in sorted(state.ledger.history.items()):
         text = state.paths[hop.path].step_outputs.get(hop.step)
@@ -1046,9 +1079,6 @@ def _slot(text: str) -> dict[str, Any]:
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
-
-
-# --- stages --------------------------------------------------------------------------------------------------------
 
 
 def _stages(state: ExecutionState, steps: Sequence[str]) -> dict[str, Any]:
