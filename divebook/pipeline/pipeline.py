@@ -403,7 +403,7 @@ class Pipeline:
         return self._created(envelope, answer).start()
 
     def _resting(self, envelope: Envelope) -> Execution | None:
-        """Return the execution that waits with the question of an envelope; None if there is no such execution."""
+        """Return the execution that waits with the question of an envelope; None without such an execution."""
         if not self._is_kept:
             waiting = self._waiting.get(envelope.envelope_id)
             return None if waiting is None else self.environment.execution(waiting)

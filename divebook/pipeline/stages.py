@@ -1,4 +1,9 @@
-"""The handler of the steps that a pipeline becomes."""
+"""Handler of the steps of a compiled pipeline: runs stages with their functions, agents, tools and retries.
+
+`StageStep` is the handler that an environment registers. Each step is one part of a pipeline (`_Run`): routing, one
+stage, one stage of a parallel batch, or the merge of a batch. A stage is run by a `Visit`, which makes attempts
+(`Trial`); `Work` produces the output of an attempt.
+"""
 
 from __future__ import annotations
 
@@ -80,44 +85,44 @@ from divebook.workflow.functions import Takes, UserFunction
 from divebook.workflow.pipelines import END, AgentStage, PipelineConfig
 from divebook.workflow.step import STAGE, Retry
 
-# The Python functions of a pipeline's stages, and what they may return.
+# --- Python functions of stages ---------------------------------------------------------------------------------------
 
 
 EnvelopeFunction = Callable[..., Any]
-"""Takes an envelope, which it may change; a coroutine function or an ordinary one, which runs in a thread."""
+"""Function that receives an envelope and may change it. An ordinary function runs in a thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageResult:
-    """Result of a stage's function that has more than an output."""
+    """Output of a stage's function together with the number of model calls that the function made."""
 
     output: Mapping[str, Any] = field(default_factory=dict)
     llm_calls: int | None = None
-    """Model calls it made; by default 1 for a stage with a model, else 0."""
+    """Number of model calls that the function made; by default 1 for a stage with a model, else 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageFunctions:
-    """The functions of a pipeline, by stage.
+    """Python functions of a pipeline, by name of the stage.
 
-    All of them receive the envelope and may change it (ask with `set_interrupt`, keep metadata); what they change is
-    recorded with their result.
+    All functions receive the envelope and may change it (ask with `set_interrupt`, set metadata). The changes are
+    recorded with the result of the function.
     """
 
     services: Mapping[str, EnvelopeFunction] = field(default_factory=dict)
-    """``f(envelope)`` returns the output, or a `StageResult`."""
+    """Functions that do the work of stages: ``f(envelope)`` returns the output, or a `StageResult`."""
     mocks: Mapping[str, EnvelopeFunction | Mapping[str, Any]] = field(default_factory=dict)
-    """Outputs, or functions of an envelope, in place of whatever else a stage does; they count no model call."""
+    """Outputs, or functions ``f(envelope)``, that replace the work of stages. They count no model call."""
     before: Mapping[str, EnvelopeFunction] = field(default_factory=dict)
-    """``f(envelope)`` runs in front of a stage's work."""
+    """Functions ``f(envelope)`` that run before the work of stages."""
     after: Mapping[str, EnvelopeFunction] = field(default_factory=dict)
-    """``f(envelope, output)`` runs once the output is in its slot."""
+    """Functions ``f(envelope, output)`` that run after the output of a stage was stored in its slot."""
     save: Callable[[dict[str, Any]], Any] | None = None
-    """``f(state)`` receives the envelope's state when a stage, or batch, has ended; what it raises is logged only."""
+    """Function ``f(state)`` that receives the envelope's state after each stage or batch. Errors are only logged."""
 
     @property
     def stages(self) -> set[str]:
-        """The names of the stages that have a function."""
+        """The names of the stages that have at least one function."""
         return {*self.services, *self.mocks, *self.before, *self.after}
 
 
@@ -125,7 +130,7 @@ NO_FUNCTIONS = StageFunctions()
 
 
 class StageFunction(UserFunction):
-    """A function of a stage, called with an envelope, and a hook after the work with the output as well."""
+    """Python function of a stage, or hook before or after a stage, as a function that steps can call."""
 
     __slots__ = ()
     kind = "stage"
@@ -133,42 +138,42 @@ class StageFunction(UserFunction):
 
     @property
     def takes(self) -> Takes:
-        """Return that nothing comes with the call, whatever its parameters are called."""
+        """Return that the function takes no arguments besides its own, whatever the names of its parameters are."""
         return Takes(inspect.iscoroutinefunction(self.function))
 
     def bound(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-        """Return the arguments by position: a person may call them as they like."""
+        """Return the arguments as positional arguments, so that users may choose the names of the parameters."""
         return tuple(arguments.values()), {}
 
 
-# One attempt at a stage: its hooks and its work, and what they have counted and changed.
+# --- one attempt at a stage -------------------------------------------------------------------------------------------
 
 
 STAGE_CALL = "stage_call"
-"""A function of a stage."""
+"""Type of the recorded operation for a function of a stage."""
 BEFORE = "before"
 WORK = "work"
 AFTER = "after"
 FIRST_DELAY = 1.0
 FACTOR = 2.0
 LONGEST_DELAY = 30.0
-"""Seconds between the attempts at a stage."""
+"""Longest time between two attempts at a stage, in seconds."""
 
 
 def policy_of(stage: AgentStage) -> Retry:
-    """Return how a stage is tried again."""
+    """Return the retry policy of a stage: number of attempts, and the delays between them."""
     return Retry(stage.max_retries + 1, FIRST_DELAY, FACTOR, LONGEST_DELAY, jitter=0.0)
 
 
 class Trial(StepContext):
-    """An attempt: the context of its step with an envelope of its own, whose calls have the time of the attempt.
+    """Context of one attempt at a stage, with its own copy of the envelope and the attempt's time limit.
 
     Parameters
     ----------
     number
-        How often the stage has failed before in this visit.
+        Number of attempts at the stage that failed before in this visit.
     seconds
-        How long the whole attempt may take; None for as long as it likes.
+        Time limit of the whole attempt; None for no limit.
     """
 
     def __init__(
@@ -181,10 +186,10 @@ class Trial(StepContext):
         self.envelope = envelope.clone()
         self.is_limited = seconds is not None
         self.said_calls = 0
-        """Model calls that a function says it made."""
+        """Number of model calls that the function of the stage reported."""
         self._requests: Counter[str | int] = Counter()
         self._counted: Counter[str | int] = Counter()
-        """Failed attempts at a call whose consumption is counted, by the key of the call."""
+        """Number of failed attempts at each operation whose consumption is already counted, by key of the operation."""
         self._number = number
         self._seconds = seconds
         self._began = anyio.current_time()
@@ -192,23 +197,27 @@ class Trial(StepContext):
 
     @property
     def prefix(self) -> str:
-        """Prefix of the keys of an agent's turn: each attempt has a turn of its own."""
+        """Prefix of the keys of an agent's operations, different for each attempt, so that each attempt has its own
+        turn.
+        """
         return f"{self.stage.name}/" if self._number == 0 else f"{self.stage.name}@{self._number}/"
 
     @property
     def has_asked(self) -> bool:
-        """True if it raised a question."""
+        """True if a question is pending in the envelope of the attempt."""
         return self.envelope.has_pending_interrupt()
 
     @property
     def llm_calls(self) -> int:
-        """How many model calls it made."""
+        """Number of model calls of the attempt."""
         return self.said_calls + self._requests.total()
 
     def leave_to_resumption(self, key: str, error: str) -> None:
-        """Record that the attempt has failed, and that only a resumption makes the next one, with calls of its own.
+        """Record that the attempt has failed and that the next attempt starts only when the execution is resumed.
 
-        `key` is that of `retried`, under which the attempts are counted.
+        The next attempt makes its own operations; it does not reuse the recorded results of this attempt.
+
+        `key` is the key that was passed to `retried`, under which the attempts are counted.
         """
         self.note(StepRetried(self._number + 1, error, 0.0, None, self._attempts_of(key)))
 
@@ -225,7 +234,7 @@ class Trial(StepContext):
         within: str | None = None,
         **options: Any,
     ) -> Any:
-        """Make a call within the time of the attempt, and count what it consumes."""
+        """Run or replay an operation within the time limit of the attempt, and add its consumption to the envelope."""
         key = self._next_key() if key is None else key
         failures = attempt or 0
         is_tool = operation_type == ACTION_EXECUTION
@@ -269,7 +278,7 @@ class Trial(StepContext):
         raise StageTimeoutError(self.stage.name, self._seconds) from cause
 
     def _count_failures(self, key: str | int, attempts: int) -> None:
-        """Count what the first attempts at a call consumed although they failed, also those of another process."""
+        """Add the consumption of the first failed attempts at an operation, also of attempts in another process."""
         for attempt in range(self._counted[key], attempts):
             record = self.record_of(key, self._number + attempt)
             self._count({} if record is None else record.consumed)
@@ -282,7 +291,9 @@ class Trial(StepContext):
     async def run(
         self, function: EnvelopeFunction, part: str, *, repeatable: bool, output: Mapping[str, Any] | None = None
     ) -> StageResult:
-        """Call a function of the stage with the envelope; what it changes there is recorded with what it returns."""
+        """Run a function of the stage with a copy of the envelope; record its
+        result and its changes to the envelope.
+        """
         before = self.envelope.to_state_dict()
         twin = self.envelope.clone()
         name = self.stage.name
@@ -306,7 +317,7 @@ class Trial(StepContext):
 
 
 def _plain(stage: str, part: str, value: Any) -> dict[str, Any]:
-    """Return what a function returned as the log holds it; of hooks nothing is expected."""
+    """Convert the return value of a stage's function to the form in the log. The return values of hooks are ignored."""
     if part != WORK:
         return {"output": {}, "llm_calls": None}
     result = value if isinstance(value, StageResult) else StageResult({} if value is None else value)
@@ -315,20 +326,20 @@ def _plain(stage: str, part: str, value: Any) -> dict[str, Any]:
     return {"output": dict(result.output), "llm_calls": result.llm_calls}
 
 
-# From the text that a model wrote to the object in it.
+# --- JSON in the text of a model --------------------------------------------------------------------------------------
 
 
 MOST_SHOWN = 200
-"""Characters of a text that an error shows."""
+"""Number of characters of a text that an error message shows."""
 
 
 def object_in(text: str) -> dict[str, Any]:
-    """Return the JSON object that a text is, or the first one inside it.
+    """Return the JSON object in a text: the whole text, or the first object inside the text.
 
     Raises
     ------
     StepError
-        There is none.
+        The text contains no JSON object.
 
     Examples
     --------
@@ -352,24 +363,24 @@ def _refuse(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-# What a stage does: its mock, its service, its agent, or the tools of a plan.
+# --- the work of a stage: mock, service, agent, or tools of a plan ----------------------------------------------------
 
 
 THROUGH = (BoundExceededError, DivergenceError, StageTimeoutError, StoreError, UnstorableValueError)
-"""Errors of a tool call that are not the tool's own."""
+"""Errors of a tool call that the tool did not cause. They are not recorded as results of the tool."""
 
 
 class Work:
-    """Carries out the work of stages.
+    """Producer of the outputs of stages: by mock, Python function, agent, or the tools of a plan.
 
     Parameters
     ----------
     find_agent
-        Gives the agent of a name.
+        Function that returns an agent by name.
     actions
-        The actions that tools are.
+        Function that returns the actions, by name. A tool of a stage is an action.
     services
-        What the environment gives to agents.
+        Dependencies that the environment provides to agents.
     """
 
     def __init__(
@@ -380,7 +391,10 @@ class Work:
         self._services = services
 
     def check(self, config: PipelineConfig, functions: StageFunctions) -> None:
-        """Raise unless the agents that are asked may use what they name; an agent that is missing fails its stage."""
+        """Raise an error if an agent of a stage names something that is missing or not allowed.
+
+        A missing agent does not raise an error here: its stage fails when it runs.
+        """
         in_place = {*functions.mocks, *functions.services}
         roles = {stage.model_role for stage in config.agents if stage.has_llm and stage.name not in in_place}
         for agent in agents_with_subordinates(roles, self._known_agent, self._services):
@@ -393,7 +407,7 @@ class Work:
             return None
 
     async def do(self, trial: Trial, config: PipelineConfig, functions: StageFunctions) -> dict[str, Any]:
-        """Return the output of a stage; model calls are counted in the trial, also those that fail."""
+        """Return the output of a stage. The model calls are counted in the trial, also if the stage fails."""
         stage = trial.stage
         if stage.name in functions.mocks:
             return await self._mock(trial, functions.mocks[stage.name])
@@ -447,7 +461,7 @@ class Work:
         }
 
     async def _use_tool(self, trial: Trial, number: int, step: Any) -> dict[str, Any]:
-        """Run one step of a plan. A failed tool is a result like any other."""
+        """Run one step of a plan. An error of the tool is recorded as its result."""
         entry = step if isinstance(step, Mapping) else {}
         tool = str(entry.get("tool", ""))
         result: dict[str, Any] = {"step_id": entry.get("step_id") or f"step_{number}", "tool": tool}
@@ -474,10 +488,10 @@ class Work:
 
 
 async def prompt_of(config: PipelineConfig, stage: AgentStage, envelope: Envelope) -> str:
-    """Return what a stage's agent is asked: its prompt filled in, or by default all that the envelope holds for it.
+    """Return the prompt for the agent of a stage: the rendered template of the stage, or a default prompt.
 
-    These are the request, the outputs so far, the plans and the feedback of earlier passes through a loop, and the
-    answer of a person.
+    The default prompt contains the request, the outputs so far, the plans and the feedback of earlier iterations, and
+    the answer of a person.
     """
     if stage.prompt_key and stage.prompt_key not in config.prompts:
         raise NotFoundError("prompt", stage.prompt_key, config.prompts)
@@ -501,53 +515,54 @@ async def prompt_of(config: PipelineConfig, stage: AgentStage, envelope: Envelop
     return "\n\n".join(part for part in parts if part)
 
 
-# One visit of a stage by an envelope: its attempts, its output or failure, and what is noted of them.
+# --- one visit of a stage: its attempts, and its output or failure ----------------------------------------------------
 
 
 @dataclass(slots=True)
 class Ticker:
-    """The clock of an envelope inside a step: stands still at the last time that was recorded."""
+    """Clock of an envelope inside a step. It returns the last recorded time, so that a replay sees the same time."""
 
     time: datetime
 
     def __call__(self) -> datetime:
-        """Return that time."""
+        """Return the last recorded time."""
         return self.time
 
 
 @dataclass(frozen=True, slots=True)
 class VisitResult:
-    """Result of a visit."""
+    """Result of one visit of a stage: its output or its error."""
 
     output: Mapping[str, Any] | None = None
-    """None where there is none."""
+    """Output of the stage; None if the stage failed or did not run."""
     error: str | None = None
     reason: TerminalReason | None = None
-    """The typed reason, for a request that ends with the error."""
+    """Terminal reason of the envelope, if the error ends the request."""
     exhausted: str | None = None
-    """The typed reason for which a bound of the execution did not let it be carried out."""
+    """Terminal reason, if a bound of the execution did not allow the stage to run."""
     failure: Exception | None = None
-    """The error of which `error` is the text, where it ends the step as well."""
+    """Exception with the text `error`, if the failure ends the step of the execution too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The last attempt at a stage, which has failed, or has failed after it had asked a person."""
+    """Last attempt at a stage, if it failed and no further attempt is allowed."""
 
     trial: Trial
     error: Exception
     is_model: bool
-    """True if its model, or what stands for it, was at work."""
+    """True if the error occurred while the model of the stage, or its replacement, was running."""
 
 
 class Visit:
-    """One visit of a stage; made for one `run`.
+    """One visit of a stage by an envelope: runs the attempts and records the result in the envelope.
 
     Parameters
     ----------
     ends_step
-        Whether its failure ends the step, so that a resumption makes another attempt: nothing is noted of it in the
-        envelope then. By default the envelope notes it, and the step completes.
+        True if a failure of the stage fails the step of the execution, so that a resumption makes another attempt. The
+        failure is not recorded in the envelope then. By default, the envelope records the failure, and the step
+        completes.
     """
 
     def __init__(
@@ -576,7 +591,7 @@ class Visit:
         self._is_at_work = False
 
     async def run(self) -> VisitResult:
-        """Run the stage with its retries, and record the result in the envelope."""
+        """Run the stage with its retries, and record the result in the envelope. Call this method once."""
         stage = self._stage
         before = self.envelope.clone()
         self.envelope.record_agent_start(stage.name, stage.stage_order)
@@ -596,14 +611,14 @@ class Visit:
         return f"{self._stage.name}-attempts"
 
     def _take(self, trial: Trial) -> None:
-        """Keep what an attempt did to the envelope."""
+        """Replace the envelope of the visit by the envelope of an attempt."""
         self.envelope = trial.envelope
         question = self.envelope.interrupt
         if trial.has_asked and question is not None and not question.id:
             question.id = question_id(self.envelope)
 
     def _undo(self, before: Envelope, trial: Trial) -> None:
-        """Leave the stage as if it had not begun, but for what it has spent."""
+        """Restore the envelope from before the stage, but keep the counts of model calls, tokens and cost."""
         before.llm_call_count += self._llm_calls
         before.token_count = trial.envelope.token_count
         before.cost = trial.envelope.cost
@@ -626,7 +641,9 @@ class Visit:
     # --- attempts --------------------------------------------------------------------------------------------------
 
     async def _try(self, failures: int) -> Trial | Failed:
-        """Return an attempt that succeeded, or why it is the last; raise where another may follow."""
+        """Run one attempt; return it if it succeeded, or a `Failed` if it was the last; raise an error if a retry may
+        follow.
+        """
         await self._count_failed(failures)
         trial = Trial(self._context, self._stage, self.envelope, failures, self._config.seconds(self._stage))
         try:
@@ -648,7 +665,9 @@ class Visit:
         return trial
 
     async def _spent(self, number: int, trial: Trial | None = None) -> Mapping[str, Any]:
-        """Return what an attempt that failed has spent; recorded, since it is not made again on resume."""
+        """Return the consumption of a failed attempt. It is recorded as an operation, because a resumption skips the
+        attempt.
+        """
 
         async def tell() -> dict[str, Any]:
             assert trial is not None  # noqa: S101 - an attempt is recorded before it is followed by another
@@ -665,7 +684,7 @@ class Visit:
         return spent
 
     async def _count_failed(self, failures: int) -> None:
-        """Count what earlier attempts have spent, also those of a process that has died."""
+        """Add the consumption of earlier failed attempts to the envelope, also of attempts in a process that died."""
         while self._counted < failures:
             spent = await self._spent(self._counted)
             self._llm_calls += spent["llm_calls"]
@@ -692,9 +711,10 @@ class Visit:
 
 
 def is_of_call(error: BaseException) -> bool:
-    """Return whether an error comes from a failed call, which a resumption makes again.
+    """Return True if an error comes from a failed operation that a resumption would run again.
 
-    A failed turn of an agent is not one: without a failed call in it, a resumption finds the same answers in the log.
+    A failed turn of an agent alone does not count: if no operation in it failed, a resumption would read the same
+    results from the log and fail again.
     """
     calls = (link for link in links_of(error) if isinstance(link, OperationError) and link.operation_id)
     return any(link.operation_type not in ENCLOSING for link in calls)
@@ -703,23 +723,23 @@ def is_of_call(error: BaseException) -> bool:
 _log = logger("divebook.pipeline")
 
 pipeline_of = functools.lru_cache(maxsize=128)(PipelineConfig.from_text)
-"""The pipeline that a workflow was made of, from the text in its first step."""
+"""Function that returns the pipeline of a compiled workflow, given the text in the workflow's first step."""
 
 _FAILURES = (
     TerminalReason.TOOL_FAILED_RECOVERABLY,
     TerminalReason.TOOL_FAILED_FATALLY,
     TerminalReason.LLM_FAILED_FATALLY,
 )
-"""Reasons of requests that ended because a stage failed."""
+"""Terminal reasons of requests that ended because a stage failed."""
 
 
 class StageStep:
-    """Carries out the steps that a pipeline becomes.
+    """Step handler for the steps of compiled pipelines.
 
     Parameters
     ----------
     work
-        Does what stages do.
+        Producer of the outputs of stages.
     """
 
     def __init__(self, work: Work) -> None:
@@ -727,11 +747,13 @@ class StageStep:
         self._functions: dict[str, StageFunctions] = {}
 
     def bind(self, pipeline: str, functions: StageFunctions) -> None:
-        """Take in the Python functions of a pipeline's stages; those of an earlier one of that name go."""
+        """Register the Python functions of a pipeline's stages; replace those of an earlier pipeline with the same
+        name.
+        """
         self._functions[pipeline] = functions
 
     def check(self, workflow: Workflow) -> None:
-        """Raise unless the functions of a pipeline's stages are here, and its agents may use what they name.
+        """Raise an error if a Python function of a pipeline is missing, or one of its agents is not valid.
 
         Raises
         ------
@@ -747,7 +769,7 @@ class StageStep:
         self._work.check(pipeline_of(workflow.start.script), bound)
 
     async def __call__(self, context: StepContext) -> Outcome:
-        """Run the part of the step."""
+        """Run the part of the pipeline that the step stands for."""
         run = _Run(context, self._functions.get(context.workflow.name, NO_FUNCTIONS), self._work)
         part = context.step.parameters[PART]
         run.ticker.time = await context.now()
@@ -766,13 +788,13 @@ def add_stages(environment: Environment) -> StageStep:
 
 
 def stage_step(environment: Environment) -> StageStep:
-    """Return what carries out an environment's stages."""
+    """Return the handler of pipeline steps of an environment; register it first if it is missing."""
     handler = environment.step_handler(STAGE)
     return handler if isinstance(handler, StageStep) else add_stages(environment)
 
 
 class _Run:
-    """One part of a pipeline, for one envelope."""
+    """Execution of one step of a compiled pipeline, with the envelope of the request."""
 
     def __init__(self, context: StepContext, functions: StageFunctions, work: Work) -> None:
         self.ticker = Ticker(datetime.min)  # noqa: DTZ901 - set before it is asked
@@ -792,8 +814,8 @@ class _Run:
         return self._begun() if state is None else self._envelope(state)
 
     def _begun(self) -> Envelope:
-        """Return the envelope of a request that was given as inputs, in front of the first stage."""
-        # A fork has the same ids: it is held against the events that it shares with its source.
+        """Return a new envelope at the first stage, for a request that was given as inputs of the execution."""
+        # Ids are derived from the seed, so that a fork has the ids of its source: their first events are compared.
         inputs = self._context.inputs
         seed = self._context.seed
         envelope = Envelope(
@@ -810,13 +832,15 @@ class _Run:
 
     @property
     def _is_declared(self) -> bool:
-        """True if the pipeline was declared in a definition file, and its request came as inputs."""
+        """True if the pipeline comes from a definition file, so that the request is given as inputs, not as an
+        envelope.
+        """
         return ENVELOPE not in self._context.inputs
 
-    # --- what is next ----------------------------------------------------------------------------------------------
+    # --- routing ---------------------------------------------------------------------------------------------------
 
     async def route(self) -> Outcome:
-        """Ask what is to be asked, check the bounds, and choose what runs next."""
+        """Ask a pending question, check the bounds, and choose the stages that run next."""
         envelope = self._present
         if envelope.has_pending_interrupt() and not envelope.terminated:
             return _outcome(envelope, again=await self._ask(envelope))
@@ -832,11 +856,13 @@ class _Run:
         return _outcome(envelope, chosen)
 
     async def _ask(self, envelope: Envelope) -> bool:
-        """Ask the envelope's question and do what the answer, or its lack, means; return False if none is asked."""
+        """Ask the pending question of an envelope and apply the answer or its expiry; return False if nothing was
+        asked.
+        """
         interrupt = envelope.interrupt
         assert interrupt is not None  # noqa: S101 - it is pending
-        # A response may be an input of the execution, or come as an answer to its question. The expiry of the first is
-        # checked here; that of the second is an error of the wait.
+        # A response is either an input of the execution or an answer to its question. The expiry of an input is checked
+        # here; the expiry of an answer is raised by the wait.
         response = None if self._state else self._context.inputs.get(RESPONSE)
         if response is None and interrupt.kind == InterruptKind.CHECKPOINT and self._config.resume_checkpoints:
             response = {}
@@ -883,7 +909,7 @@ class _Run:
     # --- one stage -------------------------------------------------------------------------------------------------
 
     async def stage(self, name: str) -> Outcome:
-        """Run one stage and move the envelope."""
+        """Run one stage and move the envelope to the next stage."""
         stage = self._stage(name)
         envelope, ended = await self._visited(stage, self._present)
         if ended.exhausted is not None:
@@ -908,14 +934,14 @@ class _Run:
         return stage
 
     async def _visited(self, stage: AgentStage, envelope: Envelope) -> tuple[Envelope, VisitResult]:
-        """Return the envelope after a stage, and how that ended.
+        """Run one stage; return the envelope afterwards and the result of the visit.
 
         Raises
         ------
         StepError
-            It failed, and the failure ends the execution. Callers of a pipeline in Python get its envelope, which
-            holds the failure; the outputs of a declared pipeline do not. The step of the stage fails, and no later one:
-            so a resumption makes the failed call again.
+            The stage of a declared pipeline failed. A pipeline in Python returns the envelope, which contains the
+            failure; the outputs of a declared pipeline would not show it. The step of the stage itself must fail, so
+            that a resumption runs the failed call again.
         """
         visit = Visit(
             self._context,
@@ -947,7 +973,7 @@ class _Run:
         return Outcome(_emitted(ended.output), result)
 
     async def merge(self) -> Outcome:
-        """Join what the branches of a batch became."""
+        """Merge the envelopes of the stages of a parallel batch into one envelope."""
         envelope = self._present
         branches = self._context.variables[BRANCHES]
         merge_branches(envelope, [self._envelope(branch[ENVELOPE]) for branch in branches])
@@ -971,13 +997,13 @@ class _Run:
                 envelope.terminate(branch["error"], branch["reason"])
 
     def _look_ahead(self, envelope: Envelope) -> None:
-        """Set the next stage, so that a waiting envelope names the stage at which it will continue."""
+        """Set the current stage to the next ready stage, so that a waiting envelope shows where it will continue."""
         ready = progress.ready(self._config, envelope)
         envelope.current_stage = ready[0] if ready else END
         progress.finish_at_end(envelope)
 
     async def _save(self, envelope: Envelope) -> None:
-        """Call the user's function that saves the state. Its errors do not affect the request."""
+        """Call the user's `save` function with the state of the envelope. Errors of the function are only logged."""
         if self._functions.save is None:
             return
         try:
@@ -988,7 +1014,7 @@ class _Run:
 
 
 def _emitted(output: Mapping[str, Any] | None) -> str:
-    """Return an output as the text of its step; of a stage that was not carried out, none."""
+    """Return the output of a stage as JSON for the text of its step; an empty text if the stage did not run."""
     return "" if output is None else json.dumps(output, ensure_ascii=False)
 
 

@@ -1,8 +1,9 @@
-"""Verification: a definition runs against the log of an execution, without calls, and every fact is compared.
+"""Verification: a definition runs against the recorded log of an execution, and every fact is compared with its event.
 
-The first difference contains the event, step and line, and what was expected and found. Parts that cannot be checked
-are listed, and never count as equal (`tests/replay/test_verify.py`). Example: a run recorded ``x = 2``; now the script
-of the step is ``1 + 2``. The script runs again, and its end differs from event 4, ``operation_completed`` with 2.
+No external call is made. The first difference contains the event, step and line, and the expected and actual facts.
+Parts that cannot be checked are listed, and never count as equal (`tests/replay/test_verify.py`). Example: a run
+recorded ``x = 2``; now the script of the step is ``1 + 2``. The script runs again, and its end differs from event 4,
+``operation_completed`` with 2.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from divebook.workflow.definition import Sketch, Workflow
 from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
 from divebook.workflow.step import Step
 
-# --- driving a definition against a log ---
+# --- driving a definition against a log -------------------------------------------------------------------------------
 #
 # Paths run one after the other, each against its own events. At each resumption in the log all code ends, and the paths
 # that were active start again from the state there.
@@ -56,7 +57,10 @@ _ENDS = (catalog.ExecutionCompleted, catalog.ExecutionFailed)
 
 
 class PathByPath(PathRunner):
-    """Runner of the paths of one stretch of a log, one after the other."""
+    """Runner of the paths of one segment of a log, one path after the other.
+
+    A segment is the part of the log from a start, fork or resumption to the next one.
+    """
 
     def __init__(self, tape: Tape, recorder: AnsweredRecorder, workflow: Workflow, services: Services) -> None:
         super().__init__(recorder, workflow, services)
@@ -67,13 +71,13 @@ class PathByPath(PathRunner):
         self._left.append(path_id)
 
     def _stop(self) -> None:
-        """Leave the other paths alone: the log determines how far they came before they were stopped."""
+        """Leave the other paths running: the log determines how far they came before they were stopped."""
 
     def _release_joins(self) -> None:
-        """Leave joins alone: the log determines when a path continues after a join."""
+        """Leave paths at their joins: the log determines when a path continues after a join."""
 
     async def drive(self) -> None:
-        """Run all paths of the stretch, and then its rollbacks."""
+        """Run all paths of the segment, and then its rollbacks."""
         state = self._tape.state_at(self._tape.low)
         if state.paths:
             self._left.extend(path.id for path in state.active_paths())
@@ -87,7 +91,7 @@ class PathByPath(PathRunner):
                 await self._drive_all()
 
     def _begin(self, start: Fact) -> None:
-        """Start a path that no other path has branched into."""
+        """Start a path that was not branched from another path: the first path, or a rollback."""
         self._tape.path = start.path
         with suppress(Suspended):
             self.journal.record_all((start,))
@@ -95,7 +99,7 @@ class PathByPath(PathRunner):
         self._tape.close(start.path) if not self._left else None
 
     def _next_undoing(self, number: int) -> Fact:
-        """Return the start of a rollback path according to the rules, at an event with such a start."""
+        """Return the fact that starts a rollback path, as the engine's rules decide it before an event."""
         event = self._tape.event(number)
         before = number - 1
         started = self._tape.event(before).data
@@ -121,7 +125,7 @@ class PathByPath(PathRunner):
             await asyncio.sleep(0)  # others use this loop as well
 
     async def _pursue(self, path: str) -> None:
-        """Run a path to its last event in the stretch."""
+        """Run a path until it has claimed its last event in the segment, or cannot continue."""
         while True:
             claims = self._tape.claims
             await self._follow(path)
@@ -134,7 +138,7 @@ class PathByPath(PathRunner):
                 return
 
     def _join(self, path: str) -> None:
-        """Compare the outcome of a path at a join with the decision of the rules for all paths that wait there."""
+        """Record the outcome of a path at a join, as the engine's rules decide it for all paths that wait there."""
         tape = self._tape
         sequence = self._tape.next_of_path(path)
         assert sequence is not None  # noqa: S101 - that is what was asked
@@ -162,7 +166,7 @@ async def drive(tape: Tape, total: int, services: Services, workflow_at: Callabl
     total
         Number of events of the log.
     workflow_at
-        Return the definition that is valid from an event on.
+        Function that returns the definition that was valid at an event number.
     """
     starts = [number for number in range(1, total + 1) if isinstance(tape.event(number).data, OPENINGS)]
     log = TapeLog(tape)
@@ -184,7 +188,7 @@ async def drive(tape: Tape, total: int, services: Services, workflow_at: Callabl
 
 
 def _compare_end(tape: Tape, workflow: Workflow) -> None:
-    """Compare the end of a stretch with the decision of the rules."""
+    """Compare the recorded end of a segment with the end that the engine's rules decide."""
     for number in range(tape.low, tape.high + 1):
         data = tape.event(number).data
         if isinstance(data, _ENDS):
@@ -205,7 +209,7 @@ _PARTS = 3
 
 @dataclass(frozen=True, slots=True)
 class FirstDifference:
-    """First difference between a definition and a log."""
+    """First difference between the facts of a definition and the events of a log."""
 
     sequence: int
     """Number of the event; one after the last if the log has no further event."""
@@ -221,7 +225,7 @@ class FirstDifference:
     actual: str
     """Actual fact, in words."""
     changed: tuple[str, ...] = ()
-    """Different parts, if both facts are of one type; each contains both texts."""
+    """Different fields, if both facts have the same type; each text marks the expected and the actual value."""
 
     def __str__(self) -> str:
         where = ", ".join(filter(None, (f"step {self.step!r}" if self.step else "", self.place)))
@@ -234,7 +238,7 @@ class FirstDifference:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """Result of driving a definition against a log.
+    """Result of driving a definition against the log of an execution.
 
     Examples
     --------
@@ -263,12 +267,12 @@ class Verification:
 
     @property
     def equal(self) -> bool:
-        """True if all of it was checked, and nothing differs."""
+        """True if the whole log was checked and has no difference."""
         return self.divergence is None and not self.unchecked
 
     @property
     def outcome(self) -> str:
-        """``equal``, ``differs`` or ``not checked``."""
+        """Result as text: ``equal``, ``differs`` or ``not checked``."""
         return EQUAL if self.equal else UNCHECKED if self.divergence is None else DIFFERS
 
     def __str__(self) -> str:
@@ -290,9 +294,9 @@ def verified(
     Parameters
     ----------
     definition
-        Definition to check; by default the one in the log. Functions are those of this process.
+        Definition to check; by default the definition in the log. Functions are taken from this process.
     any_code
-        Functions may have changed: only what they do counts.
+        True if changed functions are not reported: only their facts are compared.
 
     Raises
     ------
@@ -330,7 +334,7 @@ def verified(
 
 
 def _sound(execution: Execution) -> tuple[Sequence[Event], tuple[str, ...]]:
-    """Return the readable events, and the reasons why other parts of the log cannot be checked."""
+    """Return the readable events of an execution, and the reasons why the rest of its log cannot be checked."""
     damage = execution.damage
     if damage is None:
         events: Sequence[Event] = list(execution.history())
@@ -342,13 +346,13 @@ def _sound(execution: Execution) -> tuple[Sequence[Event], tuple[str, ...]]:
 
 
 def _openings(events: Sequence[Event], number: int) -> Sequence[Event]:
-    """Return the events with the definition that is valid at an event."""
+    """Return the first event and all forks up to an event number: the events that contain the definition."""
     forks = (event for event in events[1:number] if isinstance(event.data, catalog.ExecutionForked))
     return [events[0], *forks]
 
 
 def _hindered(workflow: Workflow, events: Sequence[Event], control: Control) -> str:
-    """Return why an execution cannot be checked in this environment; empty if it can."""
+    """Return the reason why an execution cannot be checked in this environment; an empty text if it can."""
     if isinstance(workflow, Sketch):
         return "no definition is recorded in its log"
     visited = {event.step for event in events if event.step}
@@ -360,7 +364,7 @@ def _hindered(workflow: Workflow, events: Sequence[Event], control: Control) -> 
 
 
 def _changed_functions(execution: Execution, workflow: Workflow, control: Control) -> tuple[str, ...]:
-    """Return the functions that are missing or have changed since the execution ran, as reasons."""
+    """Return reasons that name the functions that are missing or have changed since the execution ran."""
     then = execution.state.code
     now = control.dependencies.code_of(workflow)
     changed = sorted(name for name in then if name in now and now[name] != then[name])
@@ -393,7 +397,7 @@ def _divergence(difference: ReplayDifference, events: Sequence[Event], workflow:
 
 
 def _place(difference: ReplayDifference, workflow: Workflow, name: str, data: Payload | None) -> str:
-    """Return the line of the definition, or of the function, that differs."""
+    """Return the line of the definition, or of the user's function, that causes a difference."""
     number = next((place for place, step in enumerate(workflow.steps) if step.name == name), None)
     if number is None:
         return workflow.written.where(("Outputs",) if isinstance(data, catalog.ExecutionCompleted) else ())
@@ -408,7 +412,7 @@ def _place(difference: ReplayDifference, workflow: Workflow, name: str, data: Pa
 
 
 def _part_of(step: Step, data: Payload | str | None) -> tuple[str | int, ...]:
-    """Return the keys of the part of a step that causes an event; empty for the step as a whole.
+    """Return the path of keys in a step's definition that causes an event; empty for the step as a whole.
 
     For example ``("Script",)`` for the end of a script, and ``("Next", 1)`` for the condition of the second edge.
     """

@@ -197,7 +197,7 @@ class InterruptService:
         return record
 
     def get(self, id: str) -> InterruptRecord | None:
-        """Return the record of a question by id; None if there is no such record."""
+        """Return the record of a question by id; None if the id is unknown."""
         return self._records.get(id)
 
     def pending_for_request(self, request_id: str) -> InterruptRecord | None:
