@@ -103,8 +103,8 @@ class _UsageRow(NamedTuple):
 
 
 def _of_request(column: Column) -> Column:
-    """Convert a column of consumption to a column for model requests. A request
-    answered from a cache consumes nothing.
+    """Convert a column of consumption (tokens, cost) to a column for model
+    requests; a cached request consumes nothing.
     """
     value_of = cast("Callable[[Any], Any]", column.value)
     return column._replace(
@@ -202,7 +202,7 @@ def tool_calls_frame(events: Iterable[Event]) -> pd.DataFrame:
 
 @dataclass(slots=True)
 class _UsageSum:
-    """Total consumption of one agent, model, tool or step."""
+    """Total consumption (tokens and cost) of one agent, model, tool or step."""
 
     name: str
     requests: int = 0
@@ -212,7 +212,7 @@ class _UsageSum:
 
     @property
     def usage(self) -> Mapping[str, int]:
-        """Total consumption by name. Only a cost of 0 if all responses came from a cache; empty without requests."""
+        """Total tokens and cost. If all responses came from a cache, only a cost of 0; empty without requests."""
         return self.spent or (FREE if self.cached and not self.requests else {})
 
     def add(self, usage: Mapping[str, int]) -> None:
@@ -230,7 +230,7 @@ COST_COLUMNS: Columns = {
 
 @documented(COST_COLUMNS)
 def costs_frame(events: Iterable[Event], by: By = "agent", after: int = 0) -> pd.DataFrame:
-    """Return one row with the total consumption of each agent, model, tool or step, the most expensive first.
+    """Return one row with the total tokens and cost of each agent, model, tool or step, the most expensive first.
 
     Operations that started up to event `after` are left out. The cost of a tool is the cost of the agents to which its
     calls delegated work; the rows of these agents contain this cost too.
@@ -252,7 +252,7 @@ def costs_frame(events: Iterable[Event], by: By = "agent", after: int = 0) -> pd
 
 @dataclass(slots=True)
 class ModelSum(_UsageSum):
-    """Total consumption of one model by one agent."""
+    """Total consumption (tokens and cost) of one model by one agent."""
 
     model: str = ""
 

@@ -352,7 +352,7 @@ def or_missing(coded: Any) -> Any:
 
 
 def taken_rows(coded: Any, rows: Numbers) -> Any:
-    """Return the strings of a dictionary array at some row numbers; missing for `NONE`."""
+    """Return the strings of a dictionary array at some row numbers; missing where the row number is `NONE`."""
     return coded.take(pa.array(rows, mask=rows == NONE))
 
 

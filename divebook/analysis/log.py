@@ -523,7 +523,7 @@ class EventTable:
         return pa.nulls(len(self), pa.large_string())
 
     def _are(self, *kinds: str) -> Numbers:
-        """Return a mask of the events with one of some types."""
+        """Return a mask of the events whose type is one of `kinds`."""
         matches: Numbers = np.array([kind in kinds for kind in self._kinds], dtype=bool)[self._kind]
         return matches
 

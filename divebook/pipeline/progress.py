@@ -134,7 +134,7 @@ def question_inside(state: ExecutionState, workflow: Workflow) -> Question | Non
 
 
 def slots_from(written: Mapping[str, Any] | None) -> SlotNames:
-    """Return the `SlotNames` that `slots_to` converted to plain data; the default names for None."""
+    """Convert plain data to `SlotNames`; return the default names for None."""
     return SlotNames() if not written else SlotNames(**written)
 
 

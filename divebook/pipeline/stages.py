@@ -138,7 +138,9 @@ class StageFunction(UserFunction):
 
     @property
     def takes(self) -> Takes:
-        """Return that the function takes no arguments besides its own, whatever the names of its parameters are."""
+        """Return the parameters as known to callers: no context or other extra argument is passed, whatever their names
+        are.
+        """
         return Takes(inspect.iscoroutinefunction(self.function))
 
     def bound(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
@@ -197,7 +199,7 @@ class Trial(StepContext):
 
     @property
     def prefix(self) -> str:
-        """Prefix of the keys of an agent's operations, different for each attempt, so that each attempt has its own
+        """Prefix of the keys of an agent's operations. It differs for each attempt, so that each attempt has its own
         turn.
         """
         return f"{self.stage.name}/" if self._number == 0 else f"{self.stage.name}@{self._number}/"
@@ -546,7 +548,7 @@ class VisitResult:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Last attempt at a stage, if it failed and no further attempt is allowed."""
+    """Result of the last attempt at a stage, if the attempt failed and no further attempt is allowed."""
 
     trial: Trial
     error: Exception
@@ -963,7 +965,7 @@ class _Run:
     # --- a batch ---------------------------------------------------------------------------------------------------
 
     async def branch(self, name: str) -> Outcome:
-        """Run one stage of a batch on its own copy of the envelope."""
+        """Run one stage of a parallel batch on its own copy of the envelope."""
         stage = self._stage(name)
         twin = self._present
         twin.current_stage = name

@@ -336,7 +336,7 @@ class Choosing:
 
 @dataclass(slots=True)
 class PathOrigins:
-    """State of the index for one path: its current visit, its open choice, and the choices on which it depends."""
+    """Data of one path while the index is built: its current visit, its open choice, and the choices it depends on."""
 
     control: tuple[int, ...] = ()
     """Numbers of the latest choices on which the path depends; earlier choices are causes of these."""
@@ -428,7 +428,7 @@ class Origins:
             self._present = self._present.delete(name)
 
     def _is_set(self, name: str) -> bool:
-        """Return True if a variable has a value: it was set, and not deleted since."""
+        """Return True if a variable has a value at the current event: it was set, and not deleted since."""
         number = self._present.get(name)
         while number is not None and self.all[number].kind == "kept":
             number = next(iter(self.all[number].reads), None)

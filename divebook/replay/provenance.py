@@ -244,7 +244,9 @@ def _columns(values: Any) -> list[str]:
 
 
 def _told(values: Any, column: str | None) -> list[Any]:
-    """Return the values of a column, or a list itself if `column` is None; an empty list without such a column."""
+    """Return the values of a column of a table; with `column` None, a list
+    itself. An empty list without such a column.
+    """
     if isinstance(values, list):
         if column is None:
             return values

@@ -1,4 +1,4 @@
-"""Miss policies that answer operations of a what-if, or of a changed definition, with results from the source's log.
+"""Policies that answer the operations of a what-if, or of a changed definition, from the log of the source execution.
 
 The source is the execution from which the what-if was forked. An operation that is not in the log of the what-if is
 answered in this order:
@@ -108,7 +108,7 @@ def question_asked(kind: str, question: str, message: str | None, data: Any, sch
 
 
 def _canonical(value: Any) -> Any:
-    """Return plain data in which equal numbers have the same type: 1.0 is replaced by 1."""
+    """Return plain data in which equal numbers have one form: 1.0 is replaced by 1."""
     if isinstance(value, float):
         return int(value) if value.is_integer() and abs(value) <= _WHOLE else value
     if type(value) is dict:
@@ -238,7 +238,7 @@ def _signal(data: catalog.SignalReceived, sequence: int) -> RecordedEnd:
 
 
 def _take_signal(signals: Mapping[str, deque[RecordedEnd]], request: Asked, data: Any) -> None:
-    """Remove the oldest equal signal from the queues if an ended operation was a wait that received the signal."""
+    """Remove the oldest equal signal from the queues, if an operation was a wait that received this signal."""
     if request[0] == SIGNAL_WAIT and isinstance(data, catalog.OperationCompleted):
         queue = next((queue for queue in signals.values() if queue and queue[0].asked == request), None)
         if queue is not None:
@@ -316,7 +316,7 @@ ReadsOnly = Callable[[OperationRequest], bool]
 
 
 class RecordedAnswers:
-    """Miss policy of a what-if: answers operations from the log of the source (see `runtime.operations.MissPolicy`).
+    """Policy for operations of a what-if that its own log lacks: answers them from the log of the source.
 
     Parameters
     ----------
@@ -424,9 +424,7 @@ class RecordedAnswers:
         return None if child is None else WhatIfSource(child, self._tools)
 
     def setting_of(self, operation_id: str) -> Mapping[str, Any]:
-        """Return the setting (model, instructions, tools) of the operation of the
-        source at a place; empty if unknown.
-        """
+        """Return the setting (model, instructions, tools) of an operation of the source; empty if unknown."""
         return self._settings.get(operation_id, {})
 
     def _told(self, end: RecordedEnd) -> Mapping[str, Any]:
@@ -503,7 +501,7 @@ class RecordedAnswers:
         return end
 
     def _note(self, turn: str, end: RecordedEnd | None) -> None:
-        """Remember from which turn of the source a turn is answered.
+        """Remember from which turn of the source a turn of the what-if is answered.
 
         If its operations come from different turns, the turn has no source any more, and its later requests go to the
         model.
@@ -606,7 +604,7 @@ class ReuseInputs(NamedTuple):
 
 
 class ReusedAnswers(RecordedAnswers):
-    """Miss policy of an execution that continues with a changed definition: reuses results, and runs all other calls.
+    """Policy for an execution that continues with a changed definition: reuses recorded results, runs all other calls.
 
     Parameters
     ----------
@@ -674,7 +672,10 @@ def answering(
     *,
     rests: bool = False,
 ) -> RecordedAnswers:
-    """Return the miss policy of a forked execution: for a what-if, or for a continuation with a changed definition."""
+    """Return the policy for operations without a result in the log of a forked execution.
+
+    It is a policy for a what-if, or for a continuation with a changed definition.
+    """
     fork = forked.data
     assert isinstance(fork, catalog.ExecutionForked)  # noqa: S101 - the only event that begins one
     reads_only, clock, edited = grounds

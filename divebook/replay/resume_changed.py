@@ -164,7 +164,7 @@ def kept_by(execution: Execution, control: Control, workflow: Workflow) -> Kept:
 
 
 def _require_unchanged_behind(events: Sequence[Event], at: int) -> None:
-    """Raise `SetupError` if a fork with a change is after event `at`.
+    """Raise `SetupError` if the log contains a fork with a change after event `at`.
 
     The resumption would lose such a change, because no definition contains it.
     """

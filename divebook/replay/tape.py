@@ -97,11 +97,11 @@ Key: TypeAlias = tuple[Any, ...]
 
 
 class Diverged(Suspended):
-    """Exception raised inside code that differs from its log. Code of users cannot catch it."""
+    """Exception raised inside code of a workflow that differs from its log. Code of users cannot catch it."""
 
 
 class ReplayDifference(NamedTuple):
-    """Difference between the facts of a path and the events in its log."""
+    """Difference between the facts that a path would record and the events in its log."""
 
     sequence: int
     """Number of the event; one after the last if the log has no further event."""
@@ -144,7 +144,7 @@ def key_of(path: str, data: Payload) -> Key:
 
 
 class Tape:
-    """Recorded log of one execution, with the states after its events and the events that are already claimed.
+    """Recorded log of one execution, with the states after its events and the claimed (already reproduced) events.
 
     Parameters
     ----------
@@ -224,11 +224,11 @@ class Tape:
         self._wanted = {}
 
     def state_at(self, sequence: int) -> ExecutionState:
-        """Return the recorded state after the event with a number."""
+        """Return the recorded state of the execution after the event with a number."""
         return self._positions.state_at(sequence)
 
     def event(self, sequence: int) -> Event:
-        """Return the event with a number."""
+        """Return the event of the log with a number."""
         return self._events[sequence - 1]
 
     @property
@@ -245,13 +245,15 @@ class Tape:
         return self.state_at(self.high if following is None else following - 1)
 
     def advance(self, path: str, sequence: int) -> None:
-        """Add the events of the other paths, up to an event number, to the state that a path sees."""
+        """Add the events of the other paths, up to an event number, to the state that the code of a path sees."""
         state_of_path = self.state
         if state_of_path.last_sequence < sequence:
             self._known[path] = _with_path(self.state_at(sequence), state_of_path, path)
 
     def next_of_path(self, path: str) -> int | None:
-        """Return the number of the first unclaimed event of a path in the current segment; None if there is none."""
+        """Return the number of the first event of a path that is not reproduced yet in the current segment; None
+        without one.
+        """
         remaining = self._left[path]
         while remaining and remaining[0] in self._claimed:
             remaining.popleft()
@@ -260,14 +262,16 @@ class Tape:
     # --- look-ups --------------------------------------------------------------------------------------------------
 
     def peek(self, key: Key) -> int | None:
-        """Return the number of the next unclaimed event with a key in the current segment; None if there is none."""
+        """Return the number of the next event with a key that is not reproduced yet in the current segment; None
+        without one.
+        """
         queue = self._queues.get(key)
         while queue and (queue[0] in self._claimed or queue[0] < self.low):
             queue.popleft()
         return queue[0] if queue and queue[0] <= self.high else None
 
     def next_of(self, operation_id: str) -> tuple[str, int] | None:
-        """Return kind and number of the next unclaimed event of an operation; None if there is none.
+        """Return kind and number of the next event of an operation that is not reproduced yet; None without one.
 
         The kinds are `BEGIN` (start), `UNKNOWN` (a question about an unknown outcome) and `END`.
         """
@@ -294,11 +298,11 @@ class Tape:
         return self._asked.get(interrupt_id)
 
     def has_left(self, path: str) -> bool:
-        """Return True if the current segment has unclaimed events of a path."""
+        """Return True if the current segment of the log has events of a path that are not reproduced yet."""
         return self.next_of_path(path) is not None
 
     async def in_turn(self, path: str, sequence: int) -> None:
-        """Wait until all earlier events of a path are claimed, so that concurrent calls end in the recorded order.
+        """Wait until all earlier events of a path are reproduced, so that concurrent calls end in the recorded order.
 
         The order matters because the first call that fails stops the others. The wait ends after `PATIENCE` iterations
         of the event loop without a claim, because code that differs from the log never claims the earlier events. While
@@ -318,7 +322,9 @@ class Tape:
             raise Diverged
 
     def claim(self, data: Payload, path: str, step: str) -> None:
-        """Compare a fact with the event in its place, and claim the event; raise `Diverged` if they differ."""
+        """Compare a fact with the recorded event in its place, and mark the event as reproduced; raise `Diverged` if
+        they differ.
+        """
         self.require_agreement(path)
         sequence = self._find(data, path)
         # An event of this key may be the change of another variable, or of this one by a later item. Then the fact
@@ -349,7 +355,7 @@ class Tape:
         return is_same(recorded, data, self._failures.get(path, ""))
 
     def _find(self, data: Payload, path: str) -> int | None:
-        """Return the number of the unclaimed event with which a fact must be compared; None if there is none.
+        """Return the number of the recorded event with which a new fact must be compared; None if there is none.
 
         An event with an id is found by its key. Of the other events of a path, the next event of the same type is
         returned. Concurrent calls record some facts in any order (`_SHARED`). For such a fact, an equal event is
@@ -373,7 +379,7 @@ class Tape:
         return same_type
 
     def take(self, sequence: int) -> Event:
-        """Claim an event without a comparison; return the event."""
+        """Mark an event as reproduced without comparing it; return the event."""
         event = self.latest = self.event(sequence)
         self._claimed.add(sequence)
         self.claims += 1
@@ -388,7 +394,7 @@ class Tape:
         return event
 
     def _remember(self, event: Event) -> None:
-        """Add a claimed event to the state that its path sees.
+        """Add a reproduced event to the state that the code of its path sees.
 
         Between two steps, the path sees the recorded state.
         """
@@ -407,7 +413,7 @@ class Tape:
     # --- items that start twice --------------------------------------------------------------------------------------
 
     def _begin_item(self, event: Event, data: catalog.IterationStarted) -> None:
-        """Claim the repeated starts of an item, which started again after it had waited for an answer."""
+        """Mark the repeated starts of an item as reproduced. It started again after it had waited for an answer."""
         path = event.path
         index = data.iteration_index
         change = self._change_after(event)
@@ -446,7 +452,7 @@ class Tape:
     # --- differences -------------------------------------------------------------------------------------------------
 
     def want(self, path: str, step: str, actual: Payload | str) -> Diverged:
-        """Remember a fact that the log does not have.
+        """Remember a fact that a path would record and the log does not have.
 
         The fact counts as a difference only if the path leaves events unclaimed.
         """
@@ -456,14 +462,14 @@ class Tape:
         return Diverged()
 
     def differ(self, sequence: int, path: str, step: str, actual: Payload | str | None, line: Any = None) -> Diverged:
-        """Record a difference of a path. The difference at the earliest event is kept in `first`."""
+        """Record a difference between a path and its log. The difference at the earliest event is kept in `first`."""
         self._differing.add(path)
         if self.first is None or sequence < self.first.sequence:
             self.first = ReplayDifference(sequence, path, step, actual, line or present_place())
         return Diverged()
 
     def close(self, path: str) -> None:
-        """Record a difference if a path has unclaimed events in the current segment."""
+        """Record a difference if a path has not reproduced all its events in the current segment of the log."""
         following = self.next_of_path(path)
         if following is None or path in self._differing:
             return
@@ -473,7 +479,7 @@ class Tape:
 
     @property
     def claimed(self) -> int:
-        """Number of claimed events."""
+        """Number of events that were reproduced."""
         return len(self._claimed)
 
 
@@ -496,13 +502,13 @@ _OUT_OF_TIME = "TimeoutError"
 
 
 class TapeClock:
-    """Clock that returns the time of the event that was claimed last."""
+    """Clock of a verification: it returns the time of the event that was reproduced last."""
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
 
     def now(self) -> int:
-        """Return the time of the last claimed event, in microseconds since 1970, UTC."""
+        """Return the time of the event that was reproduced last, in microseconds since 1970, UTC."""
         return self._tape.latest.recorded_at
 
     async def sleep(self, seconds: float) -> None:
@@ -517,13 +523,15 @@ class NoChance:
     """Source of randomness for code outside operations: always 0, because no recorded fact depends on it."""
 
     def bits(self, count: int) -> int:
-        """Return 0."""
+        """Return 0 in place of random bits."""
         del count
         return 0
 
 
 class TapeLog:
-    """Replacement for the journal that compares facts with a tape instead of recording them."""
+    """Replacement for the journal in a verification: compares facts with the
+    recorded events instead of recording them.
+    """
 
     error: Exception | None = None
 
@@ -533,7 +541,7 @@ class TapeLog:
 
     @property
     def recorded(self) -> int:
-        """Number of the event that was claimed last."""
+        """Number of the event that was reproduced last."""
         return self._tape.latest.sequence
 
     @property
@@ -548,11 +556,11 @@ class TapeLog:
 
     @property
     def moment(self) -> int:
-        """Time of the event that was claimed last."""
+        """Time of the event that was reproduced last, in microseconds since 1970, UTC."""
         return self._tape.latest.recorded_at
 
     def record(self, data: Payload, path: str = "", step: str = "", *, may_wait: bool = False) -> None:
-        """Compare a fact with the log and claim its event; raise `Diverged` if they differ."""
+        """Compare a fact with the recorded event in its place; raise `Diverged` if they differ."""
         del may_wait
         self._tape.claim(data, path, step)
 
@@ -565,7 +573,7 @@ class TapeLog:
         """Return at once: all events are stored already."""
 
     async def event(self, sequence: int) -> Event:
-        """Return the event with a number."""
+        """Return the event of the log with a number."""
         return self._tape.event(sequence)
 
     def seconds_since(self, moment: int) -> float:
@@ -612,7 +620,7 @@ class RunMisses:
 
 
 class AnsweredOnce(OperationLog):
-    """Operation log over a tape: every operation gets its recorded result, and none is run.
+    """Operation log of a verification: every operation gets its recorded result, and none is run.
 
     Attributes
     ----------
@@ -633,8 +641,9 @@ class AnsweredOnce(OperationLog):
         return False
 
     def enter(self, path: str, *, is_new: bool) -> None:
-        """Look up the recorded operations of a step, also if the step starts new:
-        the log may contain operations of it.
+        """Look up the recorded operations of a step.
+
+        A step that starts may have operations too, since the log may contain them.
         """
         del is_new
         super().enter(path, is_new=False)
@@ -684,7 +693,9 @@ class AnsweredOnce(OperationLog):
         return self.tape.differ(sequence, place.path, place.step, actual)
 
     async def _answer(self, request: OperationRequest, beside: CallOptions, *, has_begun: bool) -> Any:
-        """Claim all events of an operation in the current segment; return its result, or raise its error."""
+        """Return the recorded result of an operation, or raise its recorded
+        error; mark all its events as reproduced.
+        """
         place = request.place
         operation_id = request.operation_id
         while (recorded := self.tape.next_of(operation_id)) is not None:
@@ -713,7 +724,7 @@ class AnsweredOnce(OperationLog):
         return data.result
 
     async def _never(self, place: Place) -> NoReturn:
-        """Wait until the segment ends, like a call that did not return before. Other calls continue, and may stop this
+        """Wait until the segment of the log ends, like a call that did not return before. Other calls may stop this
         one.
         """
         await self._waits.until(place.path, lambda: False)
@@ -727,7 +738,7 @@ class AnsweredOnce(OperationLog):
     # --- look-ups --------------------------------------------------------------------------------------------------
 
     def known_at(self, place: Place) -> OperationRecord | None:
-        """Return the record of the operation at a place, even if its events are not claimed yet.
+        """Return the record of the operation at a place, even if its events are not reproduced yet.
 
         The code of the operation therefore behaves as after a restart: approval policies are not applied again.
         """
@@ -739,7 +750,7 @@ class AnsweredOnce(OperationLog):
         return record if ahead is None else ahead._replace(setting_hash=None)
 
     def question_at(self, place: Place) -> Question | None:
-        """Return the question at a place, even if its event is not claimed yet; None without a question."""
+        """Return the question at a place, even if its event is not reproduced yet; None without a question."""
         sequence = self.tape.peek((ASK, self.question_id(place)))
         if sequence is None:
             return super().question_at(place)
@@ -763,7 +774,7 @@ class AnsweredOnce(OperationLog):
 
 
 class AnsweredWaits(Waits):
-    """Waits for answers to questions over a tape: recorded answers are available at once."""
+    """Waits for answers to questions in a verification: recorded answers are available at once."""
 
     def __init__(self, journal: TapeLog, tape: Tape) -> None:
         super().__init__(journal)
@@ -772,7 +783,7 @@ class AnsweredWaits(Waits):
         """Number of questions answered from the log."""
 
     async def answer(self, path: str, interrupt_id: str) -> Question:
-        """Return a question with its recorded answer; wait until the segment ends if the log has no answer."""
+        """Return a question with its recorded answer; without an answer, wait for the end of the log's segment."""
         settled = self._tape.settled_at(interrupt_id)
         if settled is not None:
             self.answered += settled >= self._tape.low
@@ -781,7 +792,7 @@ class AnsweredWaits(Waits):
 
 
 class AnsweredRecorder(Recorder):
-    """Recorder over a tape: the non-deterministic calls of a step get their recorded results."""
+    """Recorder of a verification: the non-deterministic calls of a step get their recorded results."""
 
     operations: AnsweredOnce
 
@@ -812,7 +823,7 @@ class AnsweredRecorder(Recorder):
                 await tape.in_turn(request.place.path, ended)
 
     async def _decided(self, call: Call) -> Any:
-        """Return the version of a version decision that is missing in the log.
+        """Return the version for a version decision that the log does not contain.
 
         The log passed the place before the definition had the version decision, so the code computes the version
         itself.

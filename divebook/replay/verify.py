@@ -77,7 +77,7 @@ class PathByPath(PathRunner):
         """Leave paths at their joins: the log determines when a path continues after a join."""
 
     async def drive(self) -> None:
-        """Run all paths of the segment, and then its rollbacks."""
+        """Run all paths of the log's segment, and then its rollbacks."""
         state = self._tape.state_at(self._tape.low)
         if state.paths:
             self._left.extend(path.id for path in state.active_paths())
@@ -125,7 +125,7 @@ class PathByPath(PathRunner):
             await asyncio.sleep(0)  # others use this loop as well
 
     async def _pursue(self, path: str) -> None:
-        """Run a path until it has claimed its last event in the segment, or cannot continue."""
+        """Run a path until it has reproduced its last event in the segment, or cannot continue."""
         while True:
             claims = self._tape.claims
             await self._follow(path)
@@ -159,7 +159,7 @@ class PathByPath(PathRunner):
 
 
 async def drive(tape: Tape, total: int, services: Services, workflow_at: Callable[[int], Workflow]) -> Counter[str]:
-    """Drive a definition against a log up to the first difference; return the number of answered operations by type.
+    """Run a definition against a log up to the first difference; return the number of answered operations by type.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ async def drive(tape: Tape, total: int, services: Services, workflow_at: Callabl
 
 
 def _compare_end(tape: Tape, workflow: Workflow) -> None:
-    """Compare the recorded end of a segment with the end that the engine's rules decide."""
+    """Compare the recorded end of a log's segment with the end that the engine's rules decide."""
     for number in range(tape.low, tape.high + 1):
         data = tape.event(number).data
         if isinstance(data, _ENDS):
@@ -238,7 +238,7 @@ class FirstDifference:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """Result of driving a definition against the log of an execution.
+    """Result of a verification: whether a definition reproduces the log of an execution.
 
     Examples
     --------
@@ -289,7 +289,7 @@ class Verification:
 def verified(
     execution: Execution, control: Control, definition: Workflow | None = None, *, any_code: bool = False
 ) -> Verification:
-    """Drive a definition against the log of an execution, without calls; return the result.
+    """Verify a definition against the log of an execution, without external calls; return the result.
 
     Parameters
     ----------

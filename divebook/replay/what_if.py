@@ -114,8 +114,9 @@ def rehearsed(world: RehearsalHost, events: Sequence[Event], forked: catalog.Exe
 async def answers_for(
     store: EventStore, grounds: ReuseInputs, state: ExecutionState, calls: StoreCalls
 ) -> RecordedAnswers:
-    """Return the miss policy of a forked execution that starts or resumes; raise `SourceGoneError` without the source's
-    log.
+    """Return the policy that answers operations of a forked execution when it starts or resumes.
+
+    Raise `SourceGoneError` if a what-if's source was deleted.
     """
 
     def read() -> RecordedAnswers:
@@ -144,7 +145,7 @@ def forked_by(events: Sequence[Event]) -> Event:
 
 
 class Planned(NamedTuple):
-    """Call that a plan expects to be made."""
+    """Call that a what-if or a resumption would make."""
 
     operation_type: str
     name: str

@@ -930,7 +930,7 @@ def _queue_question(envelope: Envelope, before: Envelope, branch: Envelope) -> N
 
 
 def _merged(current: Mapping[str, Any], before: Mapping[str, Any], branch: Mapping[str, Any], depth: int | None) -> Any:
-    """Return `current` with the changes from `before` to `branch`.
+    """Return the mapping `current` with the changes that were made from `before` to `branch`.
 
     Mappings are merged recursively up to `depth` levels and replaced below; None merges all levels.
 

@@ -127,7 +127,9 @@ class GoalStatus(Word):
 
 @dataclass(slots=True)
 class InterruptResponse(EnvelopePart):
-    """Answer to a question of an envelope. None means that a part was not given; an empty text or False was given."""
+    """Answer to a question of an envelope. A part that is None was not given; an empty text and False are given
+    answers.
+    """
 
     text: str | None = field(default=None, metadata=SPARSE)
     """Text that answers a clarification."""

@@ -119,7 +119,7 @@ def copied_maps(values: Sequence[Mapping[str, Any] | None], path: str) -> list[d
 
 
 def plain(value: Any, path: str) -> Any:
-    """Return the value of a field as plain data that shares no objects with it; raises `UncopyableValueError`."""
+    """Convert the value of a field to plain data that shares no objects with it; raise `UncopyableValueError`."""
     if isinstance(value, datetime):
         return to_text(value)
     if isinstance(value, str | Decimal):
@@ -215,7 +215,7 @@ class PlainReading:
         return UNREADABLE
 
     def read(self, kind: Any, value: Any, path: str) -> Any:
-        """Convert a value to the type of a field.
+        """Convert a plain value to the type of a field; return `UNREADABLE` and report a problem if that fails.
 
         For a union, the value is read as the first type of the union, or as None if the union allows None.
         """
@@ -317,7 +317,9 @@ class PlainReading:
         return kind(**{each.name: self._field(each, types[each.name], value, path) for each in fields(kind)})
 
     def _field(self, each: Field[Any], kind: Any, mapping: Mapping[str, Any], path: str) -> Any:
-        """Return the value of one field of an `EnvelopePart`. A missing field is a problem, unless it is sparse."""
+        """Return the value of one field of an `EnvelopePart`. A missing field is
+        a problem, unless it may be left out.
+        """
         # Reading continues after a problem, so that all problems are reported at once. Until then a default stands for
         # the value.
         value = UNREADABLE

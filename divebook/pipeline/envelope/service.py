@@ -206,8 +206,8 @@ class InterruptService:
         return records[-1] if records else None
 
     def pending_for_session(self, session_id: str, kinds: Collection[str] | None = None) -> list[InterruptRecord]:
-        """Return the pending questions of a session that have not expired, oldest
-        first, optionally only of some kinds.
+        """Return the pending questions of a session that have not expired, oldest first; with `kinds`, only these
+        kinds.
         """
         records = [record for record in self._answerable() if record.session_id == session_id]
         return [record for record in records if not kinds or record.kind in kinds]
@@ -215,7 +215,7 @@ class InterruptService:
     def resolve(
         self, id: str, response: InterruptResponse | Mapping[str, Any], user_id: str = ""
     ) -> InterruptRecord | None:
-        """Answer a question, if the answer is acceptable.
+        """Store the answer to a pending question; return None if the answer is not accepted.
 
         Returns
         -------
@@ -263,8 +263,10 @@ class InterruptService:
         )
 
     def cleanup(self, older_than: float | timedelta) -> int:
-        """Delete the records of settled questions that were asked before an age,
-        in seconds; return the number deleted.
+        """Delete the records of settled questions that were asked longer ago than `older_than`; return the number
+        deleted.
+
+        A number is an age in seconds.
         """
         age = older_than if isinstance(older_than, timedelta) else timedelta(seconds=older_than)
         limit = self._clock() - age
