@@ -252,10 +252,10 @@ class KeptFiles:
         """Return the files after an event, by default the last one; raise
         `SetupError` before the workspace was opened.
         """
-        points = self._known(sequence)
+        points = self._points_until(sequence)
         return tree_of([point.files for point in points])  # type: ignore[misc]  # they are manifests, as they are written
 
-    def _known(self, sequence: int | None) -> list[_Point]:
+    def _points_until(self, sequence: int | None) -> list[_Point]:
         points = self._points if sequence is None else [each for each in self._points if each.sequence <= sequence]
         if not points:
             raise SetupError(f"workspace {self.workspace} was opened at event {self.first}, after event {sequence}")
@@ -312,7 +312,7 @@ class KeptFiles:
         changes = select_changes(self.changes(since, until), paths)
         files = diffs_of(changes[:most], self.content)
         more = len(changes) - len(changes[:most])
-        left_out = [(each["path"], each["reason"]) for each in self._known(until)[-1].left_out]
+        left_out = [(each["path"], each["reason"]) for each in self._points_until(until)[-1].left_out]
         begin = since or self.first
         end = until or self.last
         return ChangedFiles(self.workspace, files, begin, end, whole, left_out, more)

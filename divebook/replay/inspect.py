@@ -241,19 +241,19 @@ class Inspection(Inspected):
     @property
     def critical_path(self) -> pd.DataFrame:
         """One row per part of the critical path: `divebook.analysis.lists.parts_frame`."""
-        return self._found("critical path")
+        return self._frame("critical path")
 
     @property
     def times(self) -> pd.DataFrame:
         """One row per kind of time along the critical path: `divebook.analysis.lists.times_frame`."""
-        return self._found("times")
+        return self._frame("times")
 
     @property
     def retries(self) -> pd.DataFrame:
         """One row per failed attempt that was followed by another: `divebook.analysis.lists.retries_frame`."""
-        return self._found("retries")
+        return self._frame("retries")
 
-    def _found(self, kind: str) -> pd.DataFrame:
+    def _frame(self, kind: str) -> pd.DataFrame:
         from divebook.analysis.lists import frame_of
 
         return frame_of(kind, self)

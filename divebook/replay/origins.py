@@ -99,7 +99,7 @@ class ValueOrigin:
     """For a result of items: for each row the item, and the number of the event of its end."""
     column: str | None = None
     """For a row: the requested column."""
-    told: tuple[int, ...] = ()
+    events: tuple[int, ...] = ()
     """For a choice: numbers of the events of the conditions that held."""
 
     @property
@@ -122,7 +122,7 @@ _CONTRARY: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Is: ast.IsNot,
     ast.In: ast.NotIn,
 }
-_CONTRARY |= {other: one for one, other in _CONTRARY.items()}
+_CONTRARY |= {second: first for first, second in _CONTRARY.items()}
 
 
 class Choices:
@@ -255,21 +255,25 @@ def _are_contrary(step: Step) -> bool:
     if len(texts) != 2 or len(step.edges) != 2:
         return False
     try:
-        one, other = (parse_python(unwrapped(text), mode="eval").body for text in texts)
+        first, second = (parse_python(unwrapped(text), mode="eval").body for text in texts)
     except SyntaxError:
         return False
-    return _is_not(one, other) or _is_not(other, one) or _is_contrary(one, other)
+    return _is_not(first, second) or _is_not(second, first) or _is_contrary(first, second)
 
 
-def _is_not(one: ast.expr, other: ast.expr) -> bool:
-    return isinstance(one, ast.UnaryOp) and isinstance(one.op, ast.Not) and ast.dump(one.operand) == ast.dump(other)
-
-
-def _is_contrary(one: ast.expr, other: ast.expr) -> bool:
-    if not (isinstance(one, ast.Compare) and isinstance(other, ast.Compare) and len(one.ops) == len(other.ops) == 1):
+def _is_not(first: ast.expr, second: ast.expr) -> bool:
+    if not isinstance(first, ast.UnaryOp) or not isinstance(first.op, ast.Not):
         return False
-    sides = [ast.dump(comparison.left) + ast.dump(comparison.comparators[0]) for comparison in (one, other)]
-    return sides[0] == sides[1] and _CONTRARY[type(one.ops[0])] is type(other.ops[0])
+    return ast.dump(first.operand) == ast.dump(second)
+
+
+def _is_contrary(first: ast.expr, second: ast.expr) -> bool:
+    if not (
+        isinstance(first, ast.Compare) and isinstance(second, ast.Compare) and len(first.ops) == len(second.ops) == 1
+    ):
+        return False
+    sides = [ast.dump(comparison.left) + ast.dump(comparison.comparators[0]) for comparison in (first, second)]
+    return sides[0] == sides[1] and _CONTRARY[type(first.ops[0])] is type(second.ops[0])
 
 
 def _changed_by(step: Step) -> frozenset[str] | None:
@@ -303,7 +307,7 @@ class StepVisit:
     because: tuple[int, ...]
     view: Map[str, int]
     """Numbers of the values that the step sees, by variable."""
-    read: dict[int, None]
+    values_read: dict[int, None]
     """Numbers of all values that the step has read or may have read, in order (the values of the dict are None)."""
     items: dict[int, None]
     """Numbers of the values from which the list of items was computed."""
@@ -313,9 +317,9 @@ class StepVisit:
     """Index of the item that started last."""
     is_item_new: bool = False
     """True if the item that started last has recorded no event yet."""
-    done: dict[int, int] = field(default_factory=dict)
+    ended_items: dict[int, int] = field(default_factory=dict)
     """Items that have a row in the result, and the numbers of the events that ended them."""
-    under_way: int = 0
+    running_calls: int = 0
     """Number of calls that have started and not ended."""
     unclaimed: list[ValueOrigin] = field(default_factory=list)
     """Values that the running script has set. They get their call when the script ends."""
@@ -466,16 +470,16 @@ class Origins:
         changed = {name: self._present[name] for name in change.get("variables", {})}
         for visit in (line.visit for line in self._lines.values() if line.visit is not None):
             visit.view = visit.view.update(changed)
-            visit.read = self._versions(visit.reads, visit.view)
+            visit.values_read = self._versions(visit.reads, visit.view)
 
     def _step_started(self, event: Event, data: catalog.StepStarted) -> None:
         line = self._line(event)
         self._decide(line, [event.step])
         line.control = self.choices.still_holding(line.control, event.step, self.all)
         reads = self._reads.get(event.step, EVERYTHING)
-        read = self._versions(reads, self._present)
+        values_read = self._versions(reads, self._present)
         items = self._versions(self._items.get(event.step, EVERYTHING), self._present)
-        line.visit = StepVisit(event.step, data.visit, reads, line.control, self._present, read, items)
+        line.visit = StepVisit(event.step, data.visit, reads, line.control, self._present, values_read, items)
 
     def _operation_started(self, event: Event, data: catalog.OperationStarted) -> None:
         visit = self._line(event).visit
@@ -484,11 +488,11 @@ class Origins:
         if data.operation_type == DYNAMIC_CONTENT:
             parameters = data.parameters or {}
             reads = reads_of_script(str(parameters["script"])) if "script" in parameters else EVERYTHING
-            visit.read.update(self._versions(reads, visit.view))
+            visit.values_read.update(self._versions(reads, visit.view))
         visit.is_item_new = False
         previous = self._calls.get(data.operation_id)
         if previous is not None and previous[1] is visit:  # it is made again
-            visit.under_way += previous[0].ended is not None
+            visit.running_calls += previous[0].ended is not None
             previous[0].sequence = event.sequence
             previous[0].ended = None
             previous[0].status = catalog.RUNNING
@@ -496,7 +500,7 @@ class Origins:
         call = StepCall(
             data.operation_type, data.name or "", event.sequence, item=data.iteration_index, within=data.within
         )
-        visit.under_way += 1
+        visit.running_calls += 1
         self._note_call(visit, data.operation_id, call)
 
     def _note_call(self, visit: StepVisit, name: str, call: StepCall) -> None:
@@ -508,7 +512,7 @@ class Origins:
         if started is None:
             return
         call, visit = started
-        visit.under_way -= call.ended is None
+        visit.running_calls -= call.ended is None
         call.ended = event.sequence
         call.status = catalog.COMPLETED if isinstance(data, catalog.OperationCompleted) else catalog.FAILED
         for origin in visit.unclaimed:  # a script's changes stand directly before its end
@@ -540,7 +544,7 @@ class Origins:
         visit = self._line(event).visit
         skipped = isinstance(data, catalog.IterationFailed) and (data.result is None or "skipped" in data.result)
         if visit is not None and not skipped:
-            visit.done[data.iteration_index] = event.sequence
+            visit.ended_items[data.iteration_index] = event.sequence
 
     # --- values ----------------------------------------------------------------------------------------------------
 
@@ -561,7 +565,7 @@ class Origins:
         """
         step = self.workflow.step(visit.step) if self.workflow is not None and visit.step in self._reads else None
         each = step.each if step is not None else None
-        if each is None or each.as_ != mutation.key or each.parallel > 1 or visit.under_way:
+        if each is None or each.as_ != mutation.key or each.parallel > 1 or visit.running_calls:
             return False
         if visit.is_item_new:
             visit.before_items.setdefault(mutation.key, visit.view.get(mutation.key))
@@ -573,32 +577,33 @@ class Origins:
 
     def _set(self, event: Event, visit: StepVisit, mutation: catalog.Mutation) -> None:
         """Add the origin of a value that a step sets, either by its running script or as its result."""
-        by_script = visit.under_way > 0
+        by_script = visit.running_calls > 0
         # An item does not depend on the loop variable of earlier items (`test_an_item_does_not_come_from_another`).
-        read = visit.items if visit.is_item_new else visit.read
-        read = self._versions(visit.reads, visit.view) if by_script else read
+        values = visit.items if visit.is_item_new else visit.values_read
+        if by_script:
+            values = self._versions(visit.reads, visit.view)
         kind: Kind = "set" if mutation.type == "set" else "deleted"
         facts = {"path": event.path, "step": visit.step, "visit": visit.number, "because": visit.because}
-        origin = self._add(kind, mutation.key, event.sequence, reads=tuple(read), **facts)
+        origin = self._add(kind, mutation.key, event.sequence, reads=tuple(values), **facts)
         if by_script:
             visit.unclaimed.append(origin)
         elif visit.is_item_new:
             origin.item = visit.item
         else:
             origin.calls = tuple(call for calls in visit.calls.values() for call in calls)
-            origin.items = tuple(sorted(visit.done.items()))
+            origin.items = tuple(sorted(visit.ended_items.items()))
         self._put(mutation.key, event.sequence, origin.number)
         visit.view = visit.view.set(mutation.key, origin.number)
         if visit.reads.state is None or mutation.key in visit.reads.state:
-            visit.read[origin.number] = None
+            visit.values_read[origin.number] = None
 
     def _keep_unchanged(self, event: Event, visit: StepVisit) -> None:
         """Add ``kept`` origins for the variables that a script could have changed and did not; causes are its reads."""
         names = self.choices.changed_by(visit.step)
-        done = {origin.name for origin in visit.unclaimed}
+        set_by_script = {origin.name for origin in visit.unclaimed}
         facts = {"path": event.path, "step": visit.step, "visit": visit.number, "because": visit.because}
         for name in [*self._present] if names is None else names:
-            if name not in done:
+            if name not in set_by_script:
                 before = [visit.view[name]] if name in visit.view else []
                 reads = tuple(dict.fromkeys([*before, *self._versions(visit.reads, visit.view)]))
                 unchanged = self._add("kept", name, event.sequence, reads=reads, **facts)
@@ -659,7 +664,7 @@ class Origins:
             reads |= self._versions(self._conditions[condition], after.view)
         calls: tuple[StepCall, ...] = ()
         if step is not None and step.catch:
-            reads |= visit.read
+            reads |= visit.values_read
             calls = tuple(call for operation_calls in visit.calls.values() for call in operation_calls)
         choice = self._add(
             "choice" if after.conditions else "caught",
@@ -670,7 +675,7 @@ class Origins:
             calls=calls,
             reads=tuple(reads),
             because=visit.because,
-            told=tuple(sequence for _, sequence in after.conditions.values()) or (after.sequence,),
+            events=tuple(sequence for _, sequence in after.conditions.values()) or (after.sequence,),
         )
         line.control = (choice.number,)
         if step is not None:
@@ -710,7 +715,7 @@ class Origins:
                 output.step = visit.step
                 output.visit = visit.number
                 output.because = visit.because
-                output.reads = tuple(visit.read)
+                output.reads = tuple(visit.values_read)
                 output.calls = tuple(call for calls in visit.calls.values() for call in calls)
             self._history[name].append((event.sequence, output.number))
 

@@ -59,7 +59,7 @@ class ProvenanceTree:
     def __init__(self, root: ValueOrigin, origins: Sequence[ValueOrigin], log: Sequence[Event], at: int) -> None:
         self.root = root
         self.at = at
-        self._known = origins
+        self._all_origins = origins
         self._log = log
         self._events: dict[int, Event] = {}
         self.depths = self._reached()
@@ -67,7 +67,7 @@ class ProvenanceTree:
 
     def _reached(self) -> dict[int, int]:
         root = self.root
-        origins = self._known
+        origins = self._all_origins
         depths = {root.number: 0}
         waiting = list(root.causes)
         depth = 0
@@ -90,7 +90,7 @@ class ProvenanceTree:
 
     def origin(self, number: int) -> ValueOrigin:
         """Return the origin of the value itself, or of one of its causes, by number."""
-        return self.root if number == self.root.number else self._known[number]
+        return self.root if number == self.root.number else self._all_origins[number]
 
     @property
     def origins(self) -> list[ValueOrigin]:
@@ -160,7 +160,7 @@ def _event(log: Sequence[Event], sequence: int) -> Event:
 # the values that the items returned, the items are the origin of the column. Else the log cannot tell the origin.
 
 
-def cell_of(whole: ProvenanceTree, origins: Sequence[ValueOrigin], row: int, column: str | None) -> list[ValueOrigin]:
+def cell_of(tree: ProvenanceTree, origins: Sequence[ValueOrigin], row: int, column: str | None) -> list[ValueOrigin]:
     """Return the origin of a row, or of one cell, of a list or table that items of `Each` produced.
 
     The last entry is the requested origin; entries before it are causes that are not in `origins` yet.
@@ -170,17 +170,17 @@ def cell_of(whole: ProvenanceTree, origins: Sequence[ValueOrigin], row: int, col
     NotFoundError
         The row or column does not exist, or the log does not say which item made it.
     """
-    origin = whole.root
+    origin = tree.root
     if origin.items:
-        return [_of_item(whole, origins, origin, row, column)]
-    values = opened(whole.value(origin), lenient=True)
+        return [_of_item(tree, origins, origin, row, column)]
+    values = opened(tree.value(origin), lenient=True)
     names = _columns(values) if column is None else [column]
     for name in names:
-        positions = _told(values, name)
-        for item_origin in _made_of_items(whole, len(positions)):
+        positions = _values_of_column(values, name)
+        for item_origin in _made_of_items(tree, len(positions)):
             for inner in (None, name):
-                if positions and positions == _told(opened(whole.value(item_origin), lenient=True), inner):
-                    item = _of_item(whole, origins, item_origin, row, inner)
+                if positions and positions == _values_of_column(opened(tree.value(item_origin), lenient=True), inner):
+                    item = _of_item(tree, origins, item_origin, row, inner)
                     title = _title(origin.name, row, name)
                     return [
                         item,
@@ -195,12 +195,12 @@ def cell_of(whole: ProvenanceTree, origins: Sequence[ValueOrigin], row: int, col
     )
 
 
-def _made_of_items(whole: ProvenanceTree, length: int) -> Iterator[ValueOrigin]:
-    return (origin for origin in whole.origins if len(origin.items) == length)
+def _made_of_items(tree: ProvenanceTree, length: int) -> Iterator[ValueOrigin]:
+    return (origin for origin in tree.origins if len(origin.items) == length)
 
 
 def _of_item(
-    whole: ProvenanceTree, origins: Sequence[ValueOrigin], item_origin: ValueOrigin, row: int, column: str | None
+    tree: ProvenanceTree, origins: Sequence[ValueOrigin], item_origin: ValueOrigin, row: int, column: str | None
 ) -> ValueOrigin:
     """Return the origin of one row, or of one cell, in the result of a step with items."""
     if not 0 <= row < len(item_origin.items):
@@ -208,7 +208,7 @@ def _of_item(
             "row", str(row), (), f"{item_origin.name} has {len(item_origin.items):,} rows, and no row {row}"
         )
     index, sequence = item_origin.items[row]
-    value = whole.value(replace(item_origin, sequence=sequence))
+    value = tree.value(replace(item_origin, sequence=sequence))
     if column is not None and not (isinstance(value, Mapping) and column in value):
         names = list(value) if isinstance(value, Mapping) else []
         raise NotFoundError("column", column, names, f"row {row} of {item_origin.name} has no column {column}")
@@ -243,7 +243,7 @@ def _columns(values: Any) -> list[str]:
     return [] if names is None else [str(name) for name in names]
 
 
-def _told(values: Any, column: str | None) -> list[Any]:
+def _values_of_column(values: Any, column: str | None) -> list[Any]:
     """Return the values of a column of a table; with `column` None, a list
     itself. An empty list without such a column.
     """
@@ -319,7 +319,7 @@ class ProvenanceText:
         return f" ({name})" if name else ""
 
     def _choice(self, origin: ValueOrigin) -> str:
-        events = [self.why.event(sequence).data for sequence in origin.told]
+        events = [self.why.event(sequence).data for sequence in origin.events]
         parts = [
             f"{self._clean(data.condition)} was {'true' if data.result else 'false'}"
             for data in events
@@ -330,7 +330,7 @@ class ProvenanceText:
         return f"because {self._place(origin)} {went} at event {origin.sequence:,}: {', '.join(parts)}"
 
     def _caught(self, origin: ValueOrigin) -> str:
-        data = self.why.event(origin.told[0]).data
+        data = self.why.event(origin.events[0]).data
         if isinstance(data, catalog.StepCaught):
             error = self._clean(data.error)
             return (
@@ -361,11 +361,11 @@ class ProvenanceText:
             return f"{item}{question} -> {self._answer(call)}"
         if not isinstance(data, catalog.OperationStarted):
             return f"{item}{operation_kind(call.type)}"
-        arguments = self._given(call, data.parameters or {})
+        arguments = self._arguments(call, data.parameters or {})
         name = f" {one_line(call.name, VALUE)}" if call.name else ""
         return f"{item}{operation_kind(call.type)}{name}{arguments} -> {self._end(call)}"
 
-    def _given(self, call: StepCall, parameters: Mapping[str, Any]) -> str:
+    def _arguments(self, call: StepCall, parameters: Mapping[str, Any]) -> str:
         arguments = operation_arguments(parameters)
         if arguments is not None and call.type != CHILD_WORKFLOW:
             text = ", ".join(f"{name}={self._shown(name, value)}" for name, value in arguments.items())
@@ -384,12 +384,12 @@ class ProvenanceText:
             child = result.get("execution_id", "")
             return f"{self._shown('', result.get('outputs'))} (%dive why NAME {child} says where that came from)"
         if isinstance(result, Mapping) and call.type == AGENT_RESPONSE:
-            return self._said(result)
+            return self._response_text(result)
         if isinstance(result, Mapping):  # of a tool, and of a turn
             result = next((result[name] for name in _ANSWERS.get(call.type, ()) if name in result), result)
         return self._shown("", result)
 
-    def _said(self, response: Mapping[str, Any]) -> str:
+    def _response_text(self, response: Mapping[str, Any]) -> str:
         """Return the text of a model's response, and the tools that the response calls."""
         messages = people_messages([response])
         texts = [message.text for message in messages if message.text]
@@ -424,7 +424,7 @@ def lines(why: ProvenanceTree, most: int = MOST_LINES) -> Iterator[tuple[int, st
 
     A value that was already shown is only named again. The last line says that causes were left out.
     """
-    teller = ProvenanceText(why)
+    texts = ProvenanceText(why)
     shown = set[int]()
     count = 0
     is_cut = False
@@ -440,7 +440,7 @@ def lines(why: ProvenanceTree, most: int = MOST_LINES) -> Iterator[tuple[int, st
                 count += 1
         else:
             shown.add(number)
-            of_it = [(depth, teller.head(origin)), *((depth + 1, call) for call in teller.calls(origin))]
+            of_it = [(depth, texts.head(origin)), *((depth + 1, call) for call in texts.calls(origin))]
             yield from of_it
             count += len(of_it)
             waiting += [(depth + 1, cause) for cause in reversed(origin.causes)]
@@ -495,20 +495,20 @@ def mermaid(why: ProvenanceTree) -> str:
 
     Edges from choices are dotted. Only the nearest causes are drawn if there are many.
     """
-    teller = ProvenanceText(why)
+    texts = ProvenanceText(why)
     shown = [*why.depths][:MOST_NODES]
-    drawn = ["flowchart LR"]
+    chart = ["flowchart LR"]
     for number in shown:
         origin = why.origin(number)
         begin, end = _SHAPES.get(origin.kind, ("[", "]"))
-        drawn.append(f'  n{number}{begin}"{_quoted(teller.head(origin))}"{end}')
+        chart.append(f'  n{number}{begin}"{_quoted(texts.head(origin))}"{end}')
     for number in shown:
         origin = why.origin(number)
-        drawn += [f"  n{cause} --> n{number}" for cause in origin.reads if cause in shown]
-        drawn += [f"  n{cause} -.-> n{number}" for cause in origin.because if cause in shown]
+        chart += [f"  n{cause} --> n{number}" for cause in origin.reads if cause in shown]
+        chart += [f"  n{cause} -.-> n{number}" for cause in origin.because if cause in shown]
     if len(why.depths) > len(shown):
-        drawn.append(f'  more["... {len(why.depths) - len(shown):,} more"]')
-    return "\n".join(drawn)
+        chart.append(f'  more["... {len(why.depths) - len(shown):,} more"]')
+    return "\n".join(chart)
 
 
 def _quoted(text: str) -> str:
@@ -595,10 +595,10 @@ def why(
         origin = origins.whole(position)
     if origin is None:
         raise _unknown(origins, key, position)
-    whole = Provenance(origin, origins.all, log, position)
+    tree = Provenance(origin, origins.all, log, position)
     if row is None:
-        return whole
-    *added, root = cell_of(whole, origins.all, row, column)
+        return tree
+    *added, root = cell_of(tree, origins.all, row, column)
     return Provenance(root, [*origins.all, *added], log, position)
 
 

@@ -75,7 +75,7 @@ End: TypeAlias = (
 REQUESTS = frozenset({AGENT_RESPONSE, CACHED_RESPONSE})
 QUESTION = "question"
 """Type in place of an operation type, for questions to people."""
-Asked: TypeAlias = tuple[str, str]
+Content: TypeAlias = tuple[str, str]
 """Content of a request: the type of the operation, and a hash of its name and arguments."""
 
 _ENDS = catalog.OperationCompleted | catalog.OperationFailed
@@ -85,24 +85,24 @@ _WHOLE = 2**53
 """Up to this limit a float represents every integer."""
 
 
-def asked_of(operation_type: str, parameters: Any, setting: Any = None) -> Asked:
+def content_of(operation_type: str, parameters: Any, setting: Any = None) -> Content:
     """Return the content of an operation as type and hash. Operations with equal contents may get the same answer.
 
     The id of a child execution and the duration of a wait for a signal are left out. A request to a model contains its
     setting: model, instructions, tools. A cached response counts as a response.
     """
-    shown_parameters = parameters
+    compared = parameters
     if operation_type == CHILD_WORKFLOW:
-        shown_parameters = {name: value for name, value in parameters.items() if name != "signal"}
+        compared = {name: value for name, value in parameters.items() if name != "signal"}
     elif operation_type == SIGNAL_WAIT:
-        shown_parameters = parameters["signal"]
+        compared = parameters["signal"]
     elif operation_type in REQUESTS:
-        shown_parameters = [parameters, setting]
+        compared = [parameters, setting]
         operation_type = AGENT_RESPONSE
-    return operation_type, canonical_hash(_canonical(shown_parameters))
+    return operation_type, canonical_hash(_canonical(compared))
 
 
-def question_asked(kind: str, question: str, message: str | None, data: Any, schema: Any) -> Asked:
+def question_content(kind: str, question: str, message: str | None, data: Any, schema: Any) -> Content:
     """Return the content of a question as type and hash. The place of the question is not part of its content."""
     return QUESTION, canonical_hash(_canonical([kind, question, message or None, data or None, schema or None]))
 
@@ -123,7 +123,7 @@ class RecordedEnd(NamedTuple):
 
     place: str
     """Id of the operation or question; for an unused signal ``signal-`` and the number of its event."""
-    asked: Asked
+    content: Content
     sequence: int
     """Number of the event."""
     data: End
@@ -155,12 +155,12 @@ class RecordedEnds:
         self.execution_id = execution_id
         self._by_sequence = {end.sequence: end for end in _ends(events, after)}
         self._by_place = {end.place: end for end in self._by_sequence.values()}
-        self._by_asked: dict[Asked, OrderedDict[str, RecordedEnd]] = {}
+        self._by_content: dict[Content, OrderedDict[str, RecordedEnd]] = {}
         for end in self._by_sequence.values():
-            self._by_asked.setdefault(end.asked, OrderedDict())[end.place] = end
+            self._by_content.setdefault(end.content, OrderedDict())[end.place] = end
 
     def take(
-        self, place: str, request: Asked, within: int | None = None, fits: Callable[[RecordedEnd], bool] | None = None
+        self, place: str, request: Content, within: int | None = None, fits: Callable[[RecordedEnd], bool] | None = None
     ) -> RecordedEnd | None:
         """Remove the end of an equal call from the pool and return it; None if there is none.
 
@@ -170,31 +170,31 @@ class RecordedEnds:
         ends for which that function returns True.
         """
 
-        def may_be(end: RecordedEnd) -> bool:
+        def matches(end: RecordedEnd) -> bool:
             return within in (None, end.within) and (fits is None or fits(end))
 
-        equal: Mapping[str, RecordedEnd] = self._by_asked.get(request, {})
-        same_place = equal.get(place)
-        if same_place is None or not may_be(same_place):
-            same_place = next((end for end in equal.values() if may_be(end)), None)
-        return None if same_place is None else self._taken(same_place)
+        equal: Mapping[str, RecordedEnd] = self._by_content.get(request, {})
+        end = equal.get(place)
+        if end is None or not matches(end):
+            end = next((end for end in equal.values() if matches(end)), None)
+        return None if end is None else self._remove(end)
 
-    def take_at(self, place: str, request: Asked) -> RecordedEnd | None:
+    def take_at(self, place: str, request: Content) -> RecordedEnd | None:
         """Remove the end of an equal call at the same place from the pool and return it; None if there is none."""
         end = self._by_place.get(place)
-        return self._taken(end) if end is not None and end.asked == request else None
+        return self._remove(end) if end is not None and end.content == request else None
 
     def use(self, sequence: int) -> RecordedEnd | None:
         """Remove the end with an event number from the pool and return it; None if it was used before."""
         end = self._by_sequence.get(sequence)
-        return None if end is None else self._taken(end)
+        return None if end is None else self._remove(end)
 
-    def left(self) -> list[RecordedEnd]:
+    def unused(self) -> list[RecordedEnd]:
         """Return the unused ends, oldest first."""
         return list(self._by_sequence.values())
 
-    def _taken(self, end: RecordedEnd) -> RecordedEnd:
-        del self._by_sequence[end.sequence], self._by_place[end.place], self._by_asked[end.asked][end.place]
+    def _remove(self, end: RecordedEnd) -> RecordedEnd:
+        del self._by_sequence[end.sequence], self._by_place[end.place], self._by_content[end.content][end.place]
         return end
 
 
@@ -203,18 +203,18 @@ def _ends(events: Iterable[Event], after: int) -> Iterator[RecordedEnd]:
 
     A later end at the same place replaces an earlier one. Signals that no wait has received come last.
     """
-    requests: dict[str, Asked] = {}
+    requests: dict[str, Content] = {}
     within: dict[str, int | None] = {}
     ends: dict[str, RecordedEnd] = {}
     signals: dict[str, deque[RecordedEnd]] = {}
     for event in events:
         match event.data:
             case catalog.OperationStarted() as data:
-                request = asked_of(data.operation_type, data.parameters or {}, data.setting)
+                request = content_of(data.operation_type, data.parameters or {}, data.setting)
                 requests[data.operation_id] = request
                 within[data.operation_id] = data.within
             case catalog.InterruptRaised() as data:
-                request = question_asked(data.kind, data.question, data.message, data.data, data.schema)
+                request = question_content(data.kind, data.question, data.message, data.data, data.schema)
                 requests[data.interrupt_id] = request
             case catalog.SignalReceived() as data:
                 signals.setdefault(data.signal_type, deque()).append(_signal(data, event.sequence))
@@ -227,20 +227,20 @@ def _ends(events: Iterable[Event], after: int) -> Iterator[RecordedEnd]:
                     data.interrupt_id, requests[data.interrupt_id], event.sequence, data
                 )
     in_order = [ends[place] for place in requests if place in ends]
-    never_taken = [end for queue in signals.values() for end in queue]
-    yield from (end for end in (*in_order, *never_taken) if end.sequence > after)
+    unreceived = [end for queue in signals.values() for end in queue]
+    yield from (end for end in (*in_order, *unreceived) if end.sequence > after)
 
 
 def _signal(data: catalog.SignalReceived, sequence: int) -> RecordedEnd:
     """Convert a received signal to the end of a wait for this signal."""
     end = catalog.OperationCompleted("signal", SIGNAL_WAIT, result=data.payload)
-    return RecordedEnd(f"{_SIGNAL}{sequence}", asked_of(SIGNAL_WAIT, {"signal": data.signal_type}), sequence, end)
+    return RecordedEnd(f"{_SIGNAL}{sequence}", content_of(SIGNAL_WAIT, {"signal": data.signal_type}), sequence, end)
 
 
-def _take_signal(signals: Mapping[str, deque[RecordedEnd]], request: Asked, data: Any) -> None:
+def _take_signal(signals: Mapping[str, deque[RecordedEnd]], request: Content, data: Any) -> None:
     """Remove the oldest equal signal from the queues, if an operation was a wait that received this signal."""
     if request[0] == SIGNAL_WAIT and isinstance(data, catalog.OperationCompleted):
-        queue = next((queue for queue in signals.values() if queue and queue[0].asked == request), None)
+        queue = next((queue for queue in signals.values() if queue and queue[0].content == request), None)
         if queue is not None:
             queue.popleft()
 
@@ -265,11 +265,11 @@ class RecordedFiles:
         call before them, because later calls have seen them."""
         self.opened: dict[str, catalog.WorkspaceOpened] = {}
         """Initial files of each workspace that was opened after `after`."""
-        self._found: dict[int, dict[str, set[str | None]]] = {}
+        self._recorded_end: dict[int, dict[str, set[str | None]]] = {}
         """Digests of the file trees of each workspace while a call was running, by the event that ended the call."""
         trees: dict[str, str | None] = {}
-        under_way: dict[str, dict[str, set[str | None]]] = {}
-        ended: dict[str, int] = {}
+        running_calls: dict[str, dict[str, set[str | None]]] = {}
+        end_of: dict[str, int] = {}
         latest = 0
         # A change of files counts for every call under way, because calls of several paths may work in one workspace:
         # each of them may have seen the files before and after it.
@@ -281,21 +281,21 @@ class RecordedFiles:
                         self.opened.setdefault(data.workspace, data)
                 case catalog.FilesChanged() as data:
                     trees[data.workspace] = data.after
-                    for digests in under_way.values():
+                    for digests in running_calls.values():
                         digests.setdefault(data.workspace, set()).add(data.after)
-                    self.changed.setdefault(ended.get(data.operation_id or "", latest), []).append(data)
+                    self.changed.setdefault(end_of.get(data.operation_id or "", latest), []).append(data)
                 case catalog.OperationStarted() as data if trees:
-                    under_way[data.operation_id] = {name: {tree} for name, tree in trees.items()}
+                    running_calls[data.operation_id] = {name: {tree} for name, tree in trees.items()}
                 case catalog.OperationCompleted() | catalog.OperationFailed() as data:
-                    latest = ended[data.operation_id] = event.sequence
+                    latest = end_of[data.operation_id] = event.sequence
                     if trees:
-                        self._found[latest] = under_way.pop(data.operation_id, {})
+                        self._recorded_end[latest] = running_calls.pop(data.operation_id, {})
 
     def fitting(self, inside: WorkspaceRef) -> Callable[[RecordedEnd], bool]:
         """Return a predicate that tells whether a recorded call ran with the files that a workspace has now."""
         name = inside.name
         tree = inside.tree()
-        return lambda end: tree in self._found.get(end.sequence, {}).get(name, {None})
+        return lambda end: tree in self._recorded_end.get(end.sequence, {}).get(name, {None})
 
 
 RECORDED = "recorded"
@@ -330,7 +330,7 @@ class RecordedAnswers:
         Function that returns True if a call without a recorded result is declared to change nothing.
     clock
         Clock of the environment.
-    rests
+    stops_at_calls
         True to stop the code at calls that would run; used to plan a what-if.
     """
 
@@ -342,7 +342,7 @@ class RecordedAnswers:
         reads_only: ReadsOnly,
         clock: Clock,
         *,
-        rests: bool = False,
+        stops_at_calls: bool = False,
     ) -> None:
         fork = forked.data
         assert isinstance(fork, catalog.ExecutionForked)  # noqa: S101 - the only event that begins one
@@ -351,7 +351,7 @@ class RecordedAnswers:
         self._tools = fork.tools or RECORDED
         self._reads_only = reads_only
         self._clock = clock
-        self._rests = rests
+        self._stops_at_calls = stops_at_calls
         self._settings, self._children = _settings(events), _children(events)
         self._files = RecordedFiles(events, fork.at)
         self._seed = fork.seed or forked.execution_id
@@ -362,7 +362,7 @@ class RecordedAnswers:
         self._turns: dict[str, int | None] = {}
         """By id of a turn: number of the event that started the turn of the source from which this turn is answered.
         None if an operation in the turn was answered in another way."""
-        self._take_up(events_of_fork, fork)
+        self._restore(events_of_fork, fork)
         self.unanswered: list[OperationRequest] = []
         """Calls at which the code has stopped."""
 
@@ -374,11 +374,11 @@ class RecordedAnswers:
     @property
     def asks_models(self) -> bool:
         """True if requests without a recorded answer are sent to models. A rehearsal sends none."""
-        return not self._rests
+        return not self._stops_at_calls
 
     # --- answering -------------------------------------------------------------------------------------------------
 
-    def answer(self, request: OperationRequest, beside: CallOptions) -> PolicyAnswer | NoAnswer:
+    def answer(self, request: OperationRequest, options: CallOptions) -> PolicyAnswer | NoAnswer:
         """Return the recorded answer of an operation, or how the operation runs without an answer."""
         kind = request.operation_type
         if kind in COMPUTED:
@@ -387,25 +387,27 @@ class RecordedAnswers:
             return PolicyAnswer(_end(request, None))
         if kind in (TIME_ACCESS, RANDOM_GENERATION):
             return self._continued(request)
-        end = self._found(request, beside)
+        end = self._recorded_end(request, options)
         if end is not None:
-            return self._served(end)
+            return self._policy_answer(end)
         if self._may_run(request):
-            return self._live(request)
-        if kind == TOOL_CALL and beside.done is not None:  # its model is to hear of it, and may do something else
-            return PolicyAnswer(_end(request, beside.done(self._blocked)), {"blocked": self._blocked})
+            return self._run_or_stop(request)
+        if kind == TOOL_CALL and options.done is not None:  # its model is to hear of it, and may do something else
+            return PolicyAnswer(_end(request, options.done(self._blocked)), {"blocked": self._blocked})
         failed = catalog.OperationFailed(request.operation_id, kind, error=self._blocked)
         return PolicyAnswer(failed, {"blocked": self._blocked})
 
     def settled(self, question: Question) -> Settled | None:
         """Return the recorded answer to an equal question, with the id of the new question; None if there is none."""
         content = question.content
-        request = question_asked(content["kind"], content["question"], *map(content.get, ("message", "data", "schema")))
+        request = question_content(
+            content["kind"], content["question"], *map(content.get, ("message", "data", "schema"))
+        )
         end = self.pool.take(question.id, request)
         if end is None:
             return None
         assert isinstance(end.data, catalog.InterruptResolved | catalog.InterruptExpired)  # noqa: S101 - a question's
-        return replace(end.data, interrupt_id=question.id, message=None, served=self._told(end))
+        return replace(end.data, interrupt_id=question.id, message=None, served=self._origin(end))
 
     def opened(self, workspace: str) -> catalog.WorkspaceOpened | None:
         """Return the initial files of a workspace that the source opened after the fork; None if it did not."""
@@ -427,11 +429,11 @@ class RecordedAnswers:
         """Return the setting (model, instructions, tools) of an operation of the source; empty if unknown."""
         return self._settings.get(operation_id, {})
 
-    def _told(self, end: RecordedEnd) -> Mapping[str, Any]:
+    def _origin(self, end: RecordedEnd) -> Mapping[str, Any]:
         return {"execution": self.pool.execution_id, "sequence": end.sequence}
 
-    def _live(self, request: OperationRequest) -> NoAnswer:
-        if not self._rests:
+    def _run_or_stop(self, request: OperationRequest) -> NoAnswer:
+        if not self._stops_at_calls:
             return NoAnswer.LIVE
         self.unanswered.append(request)
         return NoAnswer.REST
@@ -452,20 +454,20 @@ class RecordedAnswers:
 
     # --- from the source -------------------------------------------------------------------------------------------
 
-    def _found(self, request: OperationRequest, beside: CallOptions) -> RecordedEnd | None:
+    def _recorded_end(self, request: OperationRequest, options: CallOptions) -> RecordedEnd | None:
         is_request = request.operation_type in REQUESTS
-        return self._request(request, beside) if is_request else self._call(request, beside)
+        return self._request(request, options) if is_request else self._call(request, options)
 
-    def _served(self, end: RecordedEnd) -> PolicyAnswer:
+    def _policy_answer(self, end: RecordedEnd) -> PolicyAnswer:
         assert isinstance(end.data, catalog.OperationCompleted | catalog.OperationFailed)  # noqa: S101 - a call's
-        return PolicyAnswer(end.data, self._told(end), self._files.changed.get(end.sequence, ()))
+        return PolicyAnswer(end.data, self._origin(end), self._files.changed.get(end.sequence, ()))
 
     def recorded_at(self, request: OperationRequest) -> RecordedEnd | None:
         """Return the recorded time or random value of the source at the place of a request; None if there is none."""
-        end = self.pool.take_at(request.operation_id, asked_of(request.operation_type, request.parameters))
+        end = self.pool.take_at(request.operation_id, content_of(request.operation_type, request.parameters))
         return end if end is not None and isinstance(end.data, catalog.OperationCompleted) else None
 
-    def _request(self, request: OperationRequest, beside: CallOptions) -> RecordedEnd | None:
+    def _request(self, request: OperationRequest, options: CallOptions) -> RecordedEnd | None:
         """Return the recorded answer to a model request; None if the request must be sent to the model.
 
         A later request of a turn may only be answered from the same turn of the source as the requests before it.
@@ -474,9 +476,9 @@ class RecordedAnswers:
         """
         if self._is_trial:
             return None
-        setting = None if beside.setting is None else normalize(beside.setting.told, "setting")
-        content = asked_of(request.operation_type, request.parameters, setting)
-        turn = beside.within
+        setting = None if options.setting is None else normalize(options.setting.told, "setting")
+        content = content_of(request.operation_type, request.parameters, setting)
+        turn = options.within
         if turn is None:
             return self.pool.take(request.operation_id, content)
         if turn in self._turns and self._turns[turn] is None:
@@ -485,15 +487,15 @@ class RecordedAnswers:
         self._note(turn, end)
         return end
 
-    def _call(self, request: OperationRequest, beside: CallOptions) -> RecordedEnd | None:
+    def _call(self, request: OperationRequest, options: CallOptions) -> RecordedEnd | None:
         """Return the recorded end of an equal call, preferably from the turn of the source that answers this turn.
 
         A call that works in a workspace is equal only if the recorded call ran with the same files.
         """
-        content = asked_of(request.operation_type, request.parameters)
-        turn = beside.within
+        content = content_of(request.operation_type, request.parameters)
+        turn = options.within
         within = None if turn is None else self._turns.get(turn)
-        fits = None if beside.workspace is None else self._files.fitting(beside.workspace)
+        fits = None if options.workspace is None else self._files.fitting(options.workspace)
         end = None if within is None else self.pool.take(request.operation_id, content, within, fits)
         end = end or self.pool.take(request.operation_id, content, fits=fits)
         if turn is not None and request.operation_type in _CONVERSATION:
@@ -506,8 +508,8 @@ class RecordedAnswers:
         If its operations come from different turns, the turn has no source any more, and its later requests go to the
         model.
         """
-        came_from = None if end is None else end.within
-        self._turns[turn] = came_from if self._turns.get(turn, came_from) == came_from else None
+        source_turn = None if end is None else end.within
+        self._turns[turn] = source_turn if self._turns.get(turn, source_turn) == source_turn else None
 
     def _continued(self, request: OperationRequest) -> PolicyAnswer:
         """Return a time or random value: the recorded value at the place, else one derived from the recorded values."""
@@ -516,25 +518,25 @@ class RecordedAnswers:
             if request.operation_type == TIME_ACCESS:
                 assert isinstance(end.data, catalog.OperationCompleted)  # noqa: S101 - that is what was asked
                 self._moment = max(self._moment, end.data.result)
-            return self._served(end)
+            return self._policy_answer(end)
         if request.operation_type == TIME_ACCESS:
             now = self._clock.now()
             self._moment = self._moment + max(0, now - self._since)
             self._since = now
             return PolicyAnswer(_end(request, self._moment))
         count = request.parameters["count"]
-        drawn = hashlib.shake_256(f"{self._seed}/{request.operation_id}".encode()).digest(count // 8 + 1)
-        return PolicyAnswer(_end(request, int.from_bytes(drawn) % 2**count))
+        digest = hashlib.shake_256(f"{self._seed}/{request.operation_id}".encode()).digest(count // 8 + 1)
+        return PolicyAnswer(_end(request, int.from_bytes(digest) % 2**count))
 
     # --- after a restart -------------------------------------------------------------------------------------------
 
-    def _take_up(self, events_of_fork: Iterable[Event], fork: catalog.ExecutionForked) -> None:
+    def _restore(self, events_of_fork: Iterable[Event], fork: catalog.ExecutionForked) -> None:
         """Restore the state of this policy from the log of the what-if, after a restart of the process.
 
         The ends that the what-if has already used are removed from the pool.
         """
-        holders: dict[int, str] = {}
-        held: dict[str, str] = {}
+        enclosing: dict[int, str] = {}
+        turns: dict[str, str] = {}
         # The prefix of the fork is that of its source, so turns begun in it are answered from themselves. A turn with a
         # changed result has no turn of the source any more, since its conversation differs from there on.
         changed = (fork.change or {}).get("results", {})
@@ -542,24 +544,24 @@ class RecordedAnswers:
             data = event.data
             if isinstance(data, catalog.OperationStarted):
                 if data.operation_type in ENCLOSING:
-                    holders[event.sequence] = data.operation_id
+                    enclosing[event.sequence] = data.operation_id
                     if event.sequence <= fork.at:
                         self._turns[data.operation_id] = event.sequence
                 if data.within is not None:
-                    held[data.operation_id] = holders[data.within]
+                    turns[data.operation_id] = enclosing[data.within]
                     if data.operation_id in changed:
-                        self._turns[held[data.operation_id]] = None
+                        self._turns[turns[data.operation_id]] = None
             elif event.sequence > fork.at:
-                self._take_up_end(data, held)
+                self._restore_end(data, turns)
 
-    def _take_up_end(self, data: catalog.Payload, held: Mapping[str, str]) -> None:
+    def _restore_end(self, data: catalog.Payload, turns: Mapping[str, str]) -> None:
         served = getattr(data, "served", None) or {}
         end = self.pool.use(served["sequence"]) if served.get("execution") == self.pool.execution_id else None
         if isinstance(data, catalog.OperationCompleted | catalog.OperationFailed):
             if data.operation_type == TIME_ACCESS and isinstance(data, catalog.OperationCompleted):
                 self._moment = max(self._moment, data.result)
-            if data.operation_type in _CONVERSATION and data.operation_id in held:
-                self._note(held[data.operation_id], end)
+            if data.operation_type in _CONVERSATION and data.operation_id in turns:
+                self._note(turns[data.operation_id], end)
 
 
 def _end(request: OperationRequest, result: Any) -> catalog.OperationCompleted:
@@ -608,7 +610,7 @@ class ReusedAnswers(RecordedAnswers):
 
     Parameters
     ----------
-    left_out
+    excluded
         Ids of operations of the source whose results must not be reused.
     """
 
@@ -620,20 +622,20 @@ class ReusedAnswers(RecordedAnswers):
         reads_only: ReadsOnly,
         clock: Clock,
         *,
-        left_out: Collection[str] = (),
-        rests: bool = False,
+        excluded: Collection[str] = (),
+        stops_at_calls: bool = False,
     ) -> None:
-        super().__init__(source, events_of_fork, forked, reads_only, clock, rests=rests)
+        super().__init__(source, events_of_fork, forked, reads_only, clock, stops_at_calls=stops_at_calls)
         undone = undone_in(source, is_left=True)
-        refused = made_again(source).union(left_out, () if undone is None else undone.operations)
-        for end in self.pool.left():
+        refused = made_again(source).union(excluded, () if undone is None else undone.operations)
+        for end in self.pool.unused():
             if end.place in refused or isinstance(end.data, catalog.InterruptExpired):
                 self.pool.use(end.sequence)
 
     @property
     def writes(self) -> bool:
         """True if logs of conversations are written: in a real run, but not in a rehearsal."""
-        return not self._rests
+        return not self._stops_at_calls
 
     def child_like(self, request: OperationRequest) -> WhatIfSource | None:
         """Return the child execution of the source at a place that did not complete, as the source of a new child; else
@@ -644,33 +646,33 @@ class ReusedAnswers(RecordedAnswers):
         child = self._children.get(request.parameters["workflow"], {}).get(request.operation_id)
         return None if child is None else WhatIfSource(child, self._tools)
 
-    def answer(self, request: OperationRequest, beside: CallOptions) -> PolicyAnswer | NoAnswer:
+    def answer(self, request: OperationRequest, options: CallOptions) -> PolicyAnswer | NoAnswer:
         """Return the recorded answer of an operation, or how the operation runs without an answer."""
         # Time and chance are compared by place, calls by content wherever they were made. A missing time or random
-        # value is real in a run; a plan (`rests`) derives it from the recorded ones.
+        # value is real in a run; a plan (`stops_at_calls`) derives it from the recorded ones.
         kind = request.operation_type
         if kind in COMPUTED:
             return NoAnswer.LIVE
         if kind in (TIME_ACCESS, RANDOM_GENERATION):
             end = self.recorded_at(request)
-            if end is None and not self._rests:
+            if end is None and not self._stops_at_calls:
                 return NoAnswer.LIVE
-            return self._continued(request) if end is None else self._served(end)
-        end = self._found(request, beside)
+            return self._continued(request) if end is None else self._policy_answer(end)
+        end = self._recorded_end(request, options)
         if end is not None:
-            return self._served(end)
-        if kind == TIMER and self._rests:
-            return super().answer(request, beside)
-        return self._live(request)
+            return self._policy_answer(end)
+        if kind == TIMER and self._stops_at_calls:
+            return super().answer(request, options)
+        return self._run_or_stop(request)
 
 
 def answering(
     source: Sequence[Event],
     events_of_fork: Sequence[Event],
     forked: Event,
-    grounds: ReuseInputs,
+    dependencies: ReuseInputs,
     *,
-    rests: bool = False,
+    stops_at_calls: bool = False,
 ) -> RecordedAnswers:
     """Return the policy for operations without a result in the log of a forked execution.
 
@@ -678,8 +680,10 @@ def answering(
     """
     fork = forked.data
     assert isinstance(fork, catalog.ExecutionForked)  # noqa: S101 - the only event that begins one
-    reads_only, clock, edited = grounds
+    reads_only, clock, edited = dependencies
     if fork.tools not in catalog.REUSE_MODES:
-        return RecordedAnswers(source, events_of_fork, forked, reads_only, clock, rests=rests)
-    left_out = edited(fork.workflow_name, source) if fork.tools == catalog.UNEDITED else ()
-    return ReusedAnswers(source, events_of_fork, forked, reads_only, clock, left_out=left_out, rests=rests)
+        return RecordedAnswers(source, events_of_fork, forked, reads_only, clock, stops_at_calls=stops_at_calls)
+    excluded = edited(fork.workflow_name, source) if fork.tools == catalog.UNEDITED else ()
+    return ReusedAnswers(
+        source, events_of_fork, forked, reads_only, clock, excluded=excluded, stops_at_calls=stops_at_calls
+    )

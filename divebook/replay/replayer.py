@@ -269,8 +269,8 @@ def _sets(event: Event, variable: str) -> bool:
     match event.data:
         case StateMutated(mutations=mutations):
             return any(mutation.key == variable for mutation in mutations)
-        case ExecutionForked(change={"variables": Mapping() as told}):
-            return variable in told
+        case ExecutionForked(change={"variables": Mapping() as variables}):
+            return variable in variables
     return False
 
 
@@ -351,20 +351,23 @@ def request_at(positions: Positions, position: int) -> RequestView | None:
 
     Only the events of the request's visit to its step are read, however long the log is.
     """
-    behind: list[Event] = []
+    visit_events: list[Event] = []
     request_event: Event | None = None
     for event in positions.backwards(position + 1):
-        behind.append(event)
+        visit_events.append(event)
         if request_event is None and asks_model(event):
             request_event = event
-            behind = [later for later in behind if (later.path, later.step) == (event.path, event.step)]
+            visit_events = [later for later in visit_events if (later.path, later.step) == (event.path, event.step)]
         elif request_event is not None and (event.path, event.step) != (request_event.path, request_event.step):
-            behind.pop()
+            visit_events.pop()
         elif request_event is not None and isinstance(event.data, StepStarted):
             break
     if request_event is None:
         return None
-    return next((view for view in requests_of(reversed(behind)) if request_event.sequence in view.span.sequences), None)
+    return next(
+        (view for view in requests_of(reversed(visit_events)) if request_event.sequence in view.span.sequences),
+        None,
+    )
 
 
 class LogWalk:

@@ -117,8 +117,8 @@ class ResumePlan:
             text += f", about {price(self.cost)}"
         if self.asked:
             text += f", {plural(len(self.asked), 'question')} asked in {', '.join(self.asked)}"
-        then = [*(f"{plural(count, 'item')} of {step}" for step, count in self.items.items()), *self.behind]
-        return text + (f", then {_listed(then)}" if then else "")
+        unknown = [*(f"{plural(count, 'item')} of {step}" for step, count in self.items.items()), *self.behind]
+        return text + (f", then {_listed(unknown)}" if unknown else "")
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -159,11 +159,11 @@ def kept_by(execution: Execution, control: Control, workflow: Workflow) -> Kept:
     undone = undone_in(events, is_left=True)
     end = end if undone is None else min(end, undone.before)
     at = point_before(events, max(1, min(end, len(events))))
-    _require_unchanged_behind(events, at)
+    _require_no_changes_after(events, at)
     return Kept(at, verification.divergence)
 
 
-def _require_unchanged_behind(events: Sequence[Event], at: int) -> None:
+def _require_no_changes_after(events: Sequence[Event], at: int) -> None:
     """Raise `SetupError` if the log contains a fork with a change after event `at`.
 
     The resumption would lose such a change, because no definition contains it.
@@ -179,28 +179,27 @@ def _require_unchanged_behind(events: Sequence[Event], at: int) -> None:
 
 
 def planned_to_go_on(
-    world: RehearsalHost, source: Execution, workflow: Workflow, reusable: Kept, forked: catalog.ExecutionForked
+    host: RehearsalHost, source: Execution, workflow: Workflow, reusable: Kept, forked: catalog.ExecutionForked
 ) -> ResumePlan:
     """Return the plan of a resumption, computed by a rehearsal without external calls."""
     events = source.history()
     at = reusable.at
-    rehearsal = rehearsed(world, events, forked)
+    rehearsal = rehearsed(host, events, forked)
     events_of_fork = rehearsal.events
-    unused = (end for end in rehearsal.answers.pool.left() if end.was_asked_for and end.asked[0] not in _DONE_AGAIN)
+    unused = (end for end in rehearsal.answers.pool.unused() if end.was_asked_for and end.content[0] not in _DONE_AGAIN)
     live = Counter(map(planned_call, rehearsal.unanswered))
     kinds = _reused(
         events_of_fork, at, made_again(events).union(request.operation_id for request in rehearsal.unanswered)
     )
     questions = tuple(dict.fromkeys(q.step for q in rehearsal.state.interrupts.values() if q.is_open))
-    behind = rehearsal.behind(workflow)
+    steps_after = rehearsal.steps_after(workflow)
     items = items_to_come(events_of_fork, rehearsal.state)
     costs = (
         likely_cost(events, rehearsal.unanswered),
         likely_items(events, items),
-        likely_turns(events, workflow, behind),
+        likely_turns(events, workflow, steps_after),
     )
-    then = None if forked.code is None else dict(forked.code)
-    edited = () if then is None else tuple(sorted(_edited(source.state.code, then)))
+    edited = () if forked.code is None else tuple(sorted(_edited(source.state.code, dict(forked.code))))
     return ResumePlan(
         source.id,
         workflow.name,
@@ -210,10 +209,10 @@ def planned_to_go_on(
         dict(kinds.most_common()),
         tuple(live.elements()),
         questions,
-        behind,
+        steps_after,
         sum(1 for _ in unused),
         None if None in costs else sum(cost or 0 for cost in costs),
-        tuple(_unsure(source.state, events)),
+        tuple(_without_outcome(source.state, events)),
         edited,
         items,
         tuple(_children(rehearsal)),
@@ -229,29 +228,29 @@ def _children(rehearsal: Rehearsal) -> Iterator[str]:
             yield like.source
 
 
-def _reused(events_of_fork: Sequence[Event], at: int, again: Container[str]) -> Counter[str]:
+def _reused(events_of_fork: Sequence[Event], at: int, repeated: Container[str]) -> Counter[str]:
     """Return the number of reused recorded results by kind, up to event `at` and after it.
 
-    Operations in `again` are not counted: they failed, and are made again.
+    Operations in `repeated` are not counted: they failed, and are made again.
     """
     counts: Counter[str] = Counter()
     for event in events_of_fork:
         data = event.data
-        if not isinstance(data, _ENDS) or getattr(data, "operation_id", None) in again:
+        if not isinstance(data, _ENDS) or getattr(data, "operation_id", None) in repeated:
             continue
         if event.sequence <= at or (data.served and "sequence" in data.served):
             counts[operation_kind(getattr(data, "operation_type", "")) or "answer"] += 1
     return counts
 
 
-def _edited(before: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
-    return {label for label in before if label in now and now[label] != before[label]}
+def _edited(before: Mapping[str, str], after: Mapping[str, str]) -> set[str]:
+    return {label for label in before if label in after and after[label] != before[label]}
 
 
-def _unsure(source: ExecutionState, events: Sequence[Event]) -> Iterator[Planned]:
+def _without_outcome(source: ExecutionState, events: Sequence[Event]) -> Iterator[Planned]:
     """Yield the calls that may have taken effect: they started and have no recorded end."""
-    opened = (path.open for path in source.paths.values() if path.open is not None)
-    for record in (record for step in opened for record in step.operations.values()):
+    open_steps = (path.open for path in source.paths.values() if path.open is not None)
+    for record in (record for step in open_steps for record in step.operations.values()):
         if record.status == RUNNING and record.operation_type in _OUTSIDE:
             started = events[record.started_sequence - 1]
             parameters = getattr(started.data, "parameters", None)

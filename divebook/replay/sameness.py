@@ -130,15 +130,15 @@ def is_same(recorded: Payload, data: Payload, failure: str = "") -> bool:
     Parameters
     ----------
     failure
-        Recorded error of a script in the wording of an older version: see `has_older_words`.
+        Recorded error of a script in the wording of an older version: see `has_older_wording`.
     """
     if type(recorded) is not type(data):
         return False
     before = _compared(recorded)
     now = _compared(data)
     if failure:
-        before = _in_own_words(before, failure)
-        now = _in_own_words(now, failure)
+        before = _without_error_class(before, failure)
+        now = _without_error_class(now, failure)
     if canonical_hash(before) == canonical_hash(now):
         return True
     # Only what differs is reworded, so that texts of a person's own that look like an older wording stay as they are
@@ -169,7 +169,7 @@ def _uncovered(before: Any, now: Any) -> Any:
     return before
 
 
-def has_older_words(recorded: Payload, data: Payload) -> bool:
+def has_older_wording(recorded: Payload, data: Payload) -> bool:
     """Return True if a script failure equals a recorded one of an older version, which left out the class of the error.
 
     Older versions recorded only the error classes of divebook, not the class of the script's own error.
@@ -178,11 +178,11 @@ def has_older_words(recorded: Payload, data: Payload) -> bool:
         return False
     if data.operation_type != SCRIPT_EXECUTION or not recorded.error:
         return False
-    former = list(data.error_names or ())[1:]
-    return list(recorded.error_names or ()) == former and is_same(recorded, replace(data, error_names=former))
+    older_names = list(data.error_names or ())[1:]
+    return list(recorded.error_names or ()) == older_names and is_same(recorded, replace(data, error_names=older_names))
 
 
-def _in_own_words(value: Any, failure: str) -> Any:
+def _without_error_class(value: Any, failure: str) -> Any:
     """Return a value in which texts that end with a recorded failure are shortened to the failure.
 
     The class of the error beside such a text is removed: older versions did not record it.
@@ -191,11 +191,11 @@ def _in_own_words(value: Any, failure: str) -> Any:
         case str():
             return failure if value.endswith(failure) else value
         case list():
-            return [_in_own_words(part, failure) for part in value]
+            return [_without_error_class(part, failure) for part in value]
         case {"type": _, "message": str(message)} if message.endswith(failure):
-            return _in_own_words({name: part for name, part in value.items() if name != "type"}, failure)
+            return _without_error_class({name: part for name, part in value.items() if name != "type"}, failure)
         case dict():
-            return {name: _in_own_words(part, failure) for name, part in value.items()}
+            return {name: _without_error_class(part, failure) for name, part in value.items()}
     return value
 
 
@@ -231,21 +231,21 @@ def _in_parts(data: Payload) -> Mapping[str, Any]:
     return {**_compared(data), **dict.fromkeys(_HASHES)}
 
 
-def told(data: Payload, step: str) -> str:
+def fact_text(data: Payload, step: str) -> str:
     """Describe an event in a few words: ``action 'pay' with {"amount":5} in step 'pay'``."""
     where = f" in step {step!r}" if step else ""
-    return f"{_what(data)}{where}"
+    return f"{_fact_text(data)}{where}"
 
 
-def _what(data: Payload) -> str:
+def _fact_text(data: Payload) -> str:
     # Calls, questions and changed variables have a short form; all other events are shown by their compared fields.
     match data:
         case catalog.OperationStarted():
             return operation_text(data.operation_type, data.parameters or {})
         case catalog.OperationCompleted():
-            return f"{_named(data)} returned {in_short(data.result)}"
+            return f"{_kind_of(data)} returned {in_short(data.result)}"
         case catalog.OperationFailed():
-            return f"{_named(data)} failed: {in_short(data.error)}"
+            return f"{_kind_of(data)} failed: {in_short(data.error)}"
         case catalog.InterruptRaised():
             return f"the {data.kind} {in_short(data.question)}"
         case catalog.StateMutated():
@@ -257,5 +257,5 @@ def _what(data: Payload) -> str:
     return f"{data.event_type} {in_short(values)}"
 
 
-def _named(data: catalog.OperationCompleted | catalog.OperationFailed) -> str:
+def _kind_of(data: catalog.OperationCompleted | catalog.OperationFailed) -> str:
     return operation_kind(data.operation_type)

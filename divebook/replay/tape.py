@@ -41,7 +41,7 @@ from divebook.projections.failures import place_label, without_places
 from divebook.questions import Question
 from divebook.questions.question import OUTCOME_UNKNOWN, RESOURCE_EXHAUSTED
 from divebook.replay.replayer import Positions
-from divebook.replay.sameness import has_older_words, is_same
+from divebook.replay.sameness import has_older_wording, is_same
 from divebook.runtime.concurrency import Suspended, Waits
 from divebook.runtime.errors import present_place
 from divebook.runtime.operations import PLAIN, CallOptions, CarryOut, NoAnswer, OperationLog, OperationRequest
@@ -168,16 +168,16 @@ class Tape:
         """Event that was claimed last."""
         self._events, self._positions = events, Positions.of(events)
         self._queues: defaultdict[Key, deque[int]] = defaultdict(deque)
-        self._left: defaultdict[str, deque[int]] = defaultdict(deque)
+        self._unclaimed: defaultdict[str, deque[int]] = defaultdict(deque)
         """By path: numbers of its unclaimed events, in order."""
         self._settled: dict[str, int] = {}
         """By question: number of the event that settled it."""
-        self._asked: dict[str, int] = {}
+        self._questions: dict[str, int] = {}
         self._claimed: set[int] = set()
-        self._known: dict[str, ExecutionState] = {}
+        self._states: dict[str, ExecutionState] = {}
         """By path: state as the code of its step sees it."""
         self._differing: set[str] = set()
-        self._wanted: dict[str, ReplayDifference] = {}
+        self._missing: dict[str, ReplayDifference] = {}
         """By path: the first fact that the log does not have."""
         self._failures: dict[str, str] = {}
         """By path: recorded error of a script in the wording of an older version, which later events repeat."""
@@ -199,9 +199,9 @@ class Tape:
             return  # what a disk held has led to it (test_files_that_somebody_else_has_changed_are_asked_about)
         self._queues[key_of(event.path, data)].append(number)
         if isinstance(data, catalog.InterruptRaised):
-            self._asked[data.interrupt_id] = number
+            self._questions[data.interrupt_id] = number
         if not self._follows_from_others(event):
-            self._left[event.path].append(number)
+            self._unclaimed[event.path].append(number)
 
     def _follows_from_others(self, event: Event) -> bool:
         """Return True if an event is a question about a bound inside a step.
@@ -220,8 +220,8 @@ class Tape:
         """Start a segment of the log, from event `low` to event `high`. The code of all paths starts again."""
         self.low = low
         self.high = high
-        self._known = {}
-        self._wanted = {}
+        self._states = {}
+        self._missing = {}
 
     def state_at(self, sequence: int) -> ExecutionState:
         """Return the recorded state of the execution after the event with a number."""
@@ -238,7 +238,7 @@ class Tape:
         Inside a step, the state consists of the claimed events only, because the recorded state may contain later
         events. Between steps, it is the state before the next event of the path.
         """
-        state_of_path = self._known.get(self.path)
+        state_of_path = self._states.get(self.path)
         if state_of_path is not None and state_of_path.paths[self.path].phase == IN_STEP:
             return state_of_path
         following = self.next_of_path(self.path)
@@ -248,13 +248,13 @@ class Tape:
         """Add the events of the other paths, up to an event number, to the state that the code of a path sees."""
         state_of_path = self.state
         if state_of_path.last_sequence < sequence:
-            self._known[path] = _with_path(self.state_at(sequence), state_of_path, path)
+            self._states[path] = _with_path(self.state_at(sequence), state_of_path, path)
 
     def next_of_path(self, path: str) -> int | None:
         """Return the number of the first event of a path that is not reproduced yet in the current segment; None
         without one.
         """
-        remaining = self._left[path]
+        remaining = self._unclaimed[path]
         while remaining and remaining[0] in self._claimed:
             remaining.popleft()
         return remaining[0] if remaining and remaining[0] <= self.high else None
@@ -283,8 +283,8 @@ class Tape:
         event.
         """
         last = self.peek((END, operation_id)) or self.peek((BEGIN, operation_id))
-        opened = None if last is None else self.state_at(last).paths[path].open
-        return None if opened is None else opened.operations.get(operation_id)
+        open_step = None if last is None else self.state_at(last).paths[path].open
+        return None if open_step is None else open_step.operations.get(operation_id)
 
     def settled_at(self, interrupt_id: str) -> int | None:
         """Return the number of the event that settles a question in this segment
@@ -295,9 +295,9 @@ class Tape:
 
     def asked_at(self, interrupt_id: str) -> int | None:
         """Return the number of the event that asks a question; None if the log does not contain the question."""
-        return self._asked.get(interrupt_id)
+        return self._questions.get(interrupt_id)
 
-    def has_left(self, path: str) -> bool:
+    def has_unclaimed(self, path: str) -> bool:
         """Return True if the current segment of the log has events of a path that are not reproduced yet."""
         return self.next_of_path(path) is not None
 
@@ -330,15 +330,15 @@ class Tape:
         # An event of this key may be the change of another variable, or of this one by a later item. Then the fact
         # belongs to an item that parked code has continued, and is recorded before the stretch.
         is_other = sequence is None or (isinstance(data, _SHARED) and not is_same(self.event(sequence).data, data))
-        if is_other and self._stands_already(data, path):
+        if is_other and self._is_of_parked_item(data, path):
             return
         if sequence is None:
-            raise self.want(path, step, data)
+            raise self.note_missing(path, step, data)
         following = self.next_of_path(path)
         if key_of(path, data)[0] == TURN and not isinstance(data, _SHARED) and following is not None:
             sequence = min(sequence, following)
         recorded = self.event(sequence)
-        if has_older_words(recorded.data, data):
+        if has_older_wording(recorded.data, data):
             self._failures[path] = recorded.data.to_data()["error"]
         elif recorded.step != step or not self._is_same(recorded.data, data, path):
             raise self.differ(sequence, path, step, data)
@@ -402,13 +402,13 @@ class Tape:
         if not path:
             return
         before = self.state_at(event.sequence - 1)
-        state_of_path = self._known.get(path)
+        state_of_path = self._states.get(path)
         is_inside = state_of_path is not None and state_of_path.paths[path].phase == IN_STEP
         if is_inside and not isinstance(event.data, catalog.StepCompleted | catalog.StepFailed):
             assert state_of_path is not None  # noqa: S101 - that is what was asked
-            self._known[path] = evolve(_with_path(before, state_of_path, path), event)
+            self._states[path] = evolve(_with_path(before, state_of_path, path), event)
         else:
-            self._known[path] = self.state_at(event.sequence)
+            self._states[path] = self.state_at(event.sequence)
 
     # --- items that start twice --------------------------------------------------------------------------------------
 
@@ -419,25 +419,25 @@ class Tape:
         change = self._change_after(event)
         self._items[path, index] = event, change
         key = key_of(path, data)
-        while (again := self.peek(key)) is not None and again < self._end_of_item(path, index):
-            self._claimed.add(again)
-            repeated = self._change_after(self.event(again))
-            if change is not None and repeated is not None and is_same(change, repeated):
-                self._claimed.add(again + 1)
+        while (repeated_start := self.peek(key)) is not None and repeated_start < self._end_of_item(path, index):
+            self._claimed.add(repeated_start)
+            repeated_change = self._change_after(self.event(repeated_start))
+            if change is not None and repeated_change is not None and is_same(change, repeated_change):
+                self._claimed.add(repeated_start + 1)
 
     def _end_of_item(self, path: str, index: int) -> int:
         """Return the number of the event at which an item ends, or at which its step ends."""
-        ended = self.peek(("item ended", path, index))
+        end = self.peek(("item ended", path, index))
         turns = (n for n in self._queues[TURN, path] if n not in self._claimed and n <= self.high)
         steps = (n for n in turns if not isinstance(self.event(n).data, _SHARED))
-        return min(ended or self.high + 1, next(steps, self.high + 1))
+        return min(end or self.high + 1, next(steps, self.high + 1))
 
     def _change_after(self, event: Event) -> Payload | None:
         following = self._events[event.sequence : event.sequence + 1]
         facts = (event_after.data for event_after in following if event_after.path == event.path)
         return next((data for data in facts if isinstance(data, catalog.StateMutated)), None)
 
-    def _stands_already(self, data: Payload, path: str) -> bool:
+    def _is_of_parked_item(self, data: Payload, path: str) -> bool:
         """Return True if a fact belongs to an item that parked code continued, so that its event is in an earlier
         segment.
 
@@ -451,14 +451,14 @@ class Tape:
 
     # --- differences -------------------------------------------------------------------------------------------------
 
-    def want(self, path: str, step: str, actual: Payload | str) -> Diverged:
+    def note_missing(self, path: str, step: str, actual: Payload | str) -> Diverged:
         """Remember a fact that a path would record and the log does not have.
 
         The fact counts as a difference only if the path leaves events unclaimed.
         """
         following = self.next_of_path(path)
         place = self.high + 1 if following is None else following
-        self._wanted.setdefault(path, ReplayDifference(place, path, step, actual, present_place()))
+        self._missing.setdefault(path, ReplayDifference(place, path, step, actual, present_place()))
         return Diverged()
 
     def differ(self, sequence: int, path: str, step: str, actual: Payload | str | None, line: Any = None) -> Diverged:
@@ -473,7 +473,7 @@ class Tape:
         following = self.next_of_path(path)
         if following is None or path in self._differing:
             return
-        unrecorded = self._wanted.get(path)
+        unrecorded = self._missing.get(path)
         actual, line = (None, None) if unrecorded is None else (unrecorded.actual, unrecorded.line)
         self.differ(following, path, self.event(following).step, actual, line)
 
@@ -598,9 +598,9 @@ class RunMisses:
         """Return False: a verification sends no requests to models."""
         return False
 
-    def answer(self, request: OperationRequest, beside: CallOptions) -> NoAnswer:
+    def answer(self, request: OperationRequest, options: CallOptions) -> NoAnswer:
         """Return `NoAnswer.REST`: the code stops at an operation without a recorded result."""
-        del request, beside
+        del request, options
         return NoAnswer.REST
 
     def opened(self, workspace: str) -> None:
@@ -619,12 +619,12 @@ class RunMisses:
         return getattr(data, "setting", None) or {}
 
 
-class AnsweredOnce(OperationLog):
+class TapeOperationLog(OperationLog):
     """Operation log of a verification: every operation gets its recorded result, and none is run.
 
     Attributes
     ----------
-    answered
+    counts
         Number of operations answered from the log, by type.
     """
 
@@ -632,7 +632,7 @@ class AnsweredOnce(OperationLog):
         super().__init__(journal, RunMisses(tape))
         self.tape = tape
         self._waits = waits
-        self.answered: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
 
     @staticmethod
     def only_settles(state: ExecutionState, place: Place) -> bool:
@@ -651,12 +651,12 @@ class AnsweredOnce(OperationLog):
     # --- operations --------------------------------------------------------------------------------------------------
 
     def run(
-        self, request: OperationRequest, carry_out: CarryOut, beside: CallOptions = PLAIN
+        self, request: OperationRequest, carry_out: CarryOut, options: CallOptions = PLAIN
     ) -> Coroutine[Any, Any, Any]:
         """Return a coroutine that returns the recorded result of an operation; see `OperationLog.run`."""
-        return self._from_log(request, carry_out, beside)
+        return self._from_log(request, carry_out, options)
 
-    async def _from_log(self, request: OperationRequest, carry_out: CarryOut, beside: CallOptions) -> Any:
+    async def _from_log(self, request: OperationRequest, carry_out: CarryOut, options: CallOptions) -> Any:
         """Return the recorded result of an operation, or raise its recorded error.
 
         1. If the operation ended before this segment or was claimed, its type and parameters must be equal; its record
@@ -671,18 +671,18 @@ class AnsweredOnce(OperationLog):
         record = self.record_of(place, operation_id)
         if record is not None and record.status != PENDING:
             if record.operation_type != request.operation_type or record.parameters_hash not in (None, request.digest):
-                raise self._otherwise(record.started_sequence, request, beside)
+                raise self._differs(record.started_sequence, request, options)
             if record.status == COMPLETED:
                 return record.result
             if record.status == FAILED:
                 raise self.failing(place, record)
         if request.operation_type in DONE_AGAIN and not self._ran_out_of_time(operation_id):
             return await carry_out(record if record is not None and record.status == RUNNING else None)
-        return await self._answer(request, beside, has_begun=record is not None and record.status == RUNNING)
+        return await self._answer(request, options, has_begun=record is not None and record.status == RUNNING)
 
-    def _otherwise(self, sequence: int, request: OperationRequest, beside: CallOptions) -> Diverged:
+    def _differs(self, sequence: int, request: OperationRequest, options: CallOptions) -> Diverged:
         place = request.place
-        setting = beside.setting
+        setting = options.setting
         actual = catalog.OperationStarted(
             request.operation_id,
             request.operation_type,
@@ -692,7 +692,7 @@ class AnsweredOnce(OperationLog):
         )
         return self.tape.differ(sequence, place.path, place.step, actual)
 
-    async def _answer(self, request: OperationRequest, beside: CallOptions, *, has_begun: bool) -> Any:
+    async def _answer(self, request: OperationRequest, options: CallOptions, *, has_begun: bool) -> Any:
         """Return the recorded result of an operation, or raise its recorded
         error; mark all its events as reproduced.
         """
@@ -701,26 +701,26 @@ class AnsweredOnce(OperationLog):
         while (recorded := self.tape.next_of(operation_id)) is not None:
             kind, sequence = recorded
             if kind == BEGIN:
-                self.begin(request, None, beside.setting, beside.within)
+                self.begin(request, None, options.setting, options.within)
                 has_begun = True
             elif kind == END:
                 await self.tape.in_turn(place.path, sequence)
-                return self._ended(request, beside, sequence)
+                return self._finish(request, options, sequence)
             else:
                 self.tape.take(sequence)  # a question about its unknown outcome; after that it may have been made again
         if not has_begun:
-            self.tape.want(place.path, place.step, str(request))
+            self.tape.note_missing(place.path, place.step, str(request))
         return await self._never(place)
 
-    def _ended(self, request: OperationRequest, beside: CallOptions, sequence: int) -> Any:
+    def _finish(self, request: OperationRequest, options: CallOptions, sequence: int) -> Any:
         data = self.tape.take(sequence).data
-        self.answered[request.operation_type] += 1
+        self.counts[request.operation_type] += 1
         record = self.record_of(request.place, request.operation_id)
         assert record is not None  # noqa: S101 - its end was met just now
         if not isinstance(data, catalog.OperationCompleted):
             raise self.failing(request.place, record)
-        if beside.extra_event is not None:
-            self.record(request.place, beside.extra_event(data.result))
+        if options.extra_event is not None:
+            self.record(request.place, options.extra_event(data.result))
         return data.result
 
     async def _never(self, place: Place) -> NoReturn:
@@ -731,8 +731,8 @@ class AnsweredOnce(OperationLog):
         raise Suspended
 
     def _ran_out_of_time(self, operation_id: str) -> bool:
-        ended = self.tape.peek((END, operation_id))
-        data = None if ended is None else self.tape.event(ended).data
+        end = self.tape.peek((END, operation_id))
+        data = None if end is None else self.tape.event(end).data
         return isinstance(data, catalog.OperationFailed) and _OUT_OF_TIME in (data.error_names or ())
 
     # --- look-ups --------------------------------------------------------------------------------------------------
@@ -758,7 +758,7 @@ class AnsweredOnce(OperationLog):
 
     def has_history_ahead(self, place: Place) -> bool:
         """Return True if the log has further events of the current step of a path."""
-        return self.tape.has_left(place.path) or super().has_history_ahead(place)
+        return self.tape.has_unclaimed(place.path) or super().has_history_ahead(place)
 
     def is_known(self, request: OperationRequest) -> bool:
         """Return True if the log has an operation in the current segment or an earlier one."""
@@ -773,28 +773,28 @@ class AnsweredOnce(OperationLog):
         raise self.tape.differ(sequence, place.path, place.step, f"{error.requested}{changes}") from error
 
 
-class AnsweredWaits(Waits):
+class TapeWaits(Waits):
     """Waits for answers to questions in a verification: recorded answers are available at once."""
 
     def __init__(self, journal: TapeLog, tape: Tape) -> None:
         super().__init__(journal)
         self._tape = tape
-        self.answered = 0
+        self.answer_count = 0
         """Number of questions answered from the log."""
 
     async def answer(self, path: str, interrupt_id: str) -> Question:
         """Return a question with its recorded answer; without an answer, wait for the end of the log's segment."""
         settled = self._tape.settled_at(interrupt_id)
         if settled is not None:
-            self.answered += settled >= self._tape.low
+            self.answer_count += settled >= self._tape.low
             self._tape.advance(path, settled)
         return await super().answer(path, interrupt_id)
 
 
-class AnsweredRecorder(Recorder):
+class TapeRecorder(Recorder):
     """Recorder of a verification: the non-deterministic calls of a step get their recorded results."""
 
-    operations: AnsweredOnce
+    operations: TapeOperationLog
 
     def run(self, request: OperationRequest, call: Call) -> Coroutine[Any, Any, Any]:
         """Return a coroutine that returns the recorded result of a call; see `Recorder.run`."""
@@ -818,9 +818,9 @@ class AnsweredRecorder(Recorder):
             return await make()
         finally:
             tape.computing -= 1
-            ended = tape.peek((END, request.operation_id))
-            if ended is not None:
-                await tape.in_turn(request.place.path, ended)
+            end = tape.peek((END, request.operation_id))
+            if end is not None:
+                await tape.in_turn(request.place.path, end)
 
     async def _decided(self, call: Call) -> Any:
         """Return the version for a version decision that the log does not contain.

@@ -129,8 +129,8 @@ def _require_item(
 
 def alone(workflow: Workflow, step: str) -> Workflow:
     """Return a workflow that runs only one step of another workflow. No edges follow, and no failure is caught."""
-    tried = workflow.step(step).like(edges=(), end=False, join=False, catch=())
-    return with_only(workflow, tried)
+    single_step = workflow.step(step).like(edges=(), end=False, join=False, catch=())
+    return with_only(workflow, single_step)
 
 
 def with_only(workflow: Workflow, step: Step) -> Workflow:
@@ -272,25 +272,27 @@ class TrialResult:
 
 def tried_in(log: Sequence[Event], entry: StepEntry, number: int, execution: Execution) -> TrialResult:
     """Return the result of a step in a log: the recorded result, or the result of a try."""
-    read = ReadLog.of(log)
-    spans, done = _spans_of_call(read, entry) if number == RECORDED_NUMBER and entry.call else _spans(read, entry)
+    read_log = ReadLog.of(log)
+    spans, span = (
+        _spans_of_call(read_log, entry) if number == RECORDED_NUMBER and entry.call else _spans(read_log, entry)
+    )
     state = execution.state
-    if done is None:  # it was stopped before it could begin, by a bound for instance
+    if span is None:  # it was stopped before it could begin, by a bound for instance
         return TrialResult(number, execution.id, state.status, "", None, state.error, None, None, None, None)
-    status = done.status if done.ended_us is not None else state.status
-    usage = done.usage or _consumed(spans)
-    took = done.duration_us
+    status = span.status if span.ended_us is not None else state.status
+    usage = span.usage or _consumed(spans)
+    duration_us = span.duration_us
     return TrialResult(
         number,
         execution.id,
         status,
         _last_prompt(spans),
-        None if status != catalog.COMPLETED else opened(_value(read, done), lenient=True),
-        done.error or (_waits(execution) if status == catalog.WAITING else None),
+        None if status != catalog.COMPLETED else opened(_value(read_log, span), lenient=True),
+        span.error or (_waits(execution) if status == catalog.WAITING else None),
         next((span.model for span in spans if span.model), None),
         usage.get("input_tokens", 0) + usage.get("output_tokens", 0) if usage else None,
         usage["cost"] / NANODOLLARS if "cost" in usage else None,
-        None if took is None else took / 1e6,
+        None if duration_us is None else duration_us / 1e6,
     )
 
 
@@ -322,19 +324,19 @@ def _waits(execution: Execution) -> str | None:
     return f"waits for an answer: {questions[0]}" if questions else None
 
 
-def _value(log: ReadLog, done: Span) -> Any:
+def _value(log: ReadLog, span: Span) -> Any:
     """Return the value that a step stored, or that an item returned; else the text of its result."""
-    if done.kind == "item":
-        result = done.result or {}
+    if span.kind == "item":
+        result = span.result or {}
         return result.get("value", result.get("text"))
-    if done.kind == "operation":
-        return done.result["output"] if done.type == AGENT_TURN else messages_of(done)[-1].text
-    completed = log[done.sequences[-1] - 1]
+    if span.kind == "operation":
+        return span.result["output"] if span.type == AGENT_TURN else messages_of(span)[-1].text
+    completed = log[span.sequences[-1] - 1]
     before = log[completed.sequence - 2].data
     stored = getattr(completed.data, "stored_variable", None)
     if stored and isinstance(before, catalog.StateMutated):
-        return next((change.value for change in before.mutations if change.key == stored), done.result)
-    return done.result
+        return next((change.value for change in before.mutations if change.key == stored), span.result)
+    return span.result
 
 
 def _last_prompt(spans: Sequence[Span]) -> str:
@@ -344,10 +346,10 @@ def _last_prompt(spans: Sequence[Span]) -> str:
         texts = ["\n\n".join(message.text for message in request.added if message.role == "user") for request in first]
         return "\n\n".join(dict.fromkeys(filter(None, texts)))
     called = [span for span in spans if span.kind == "operation" and span.holder == -1 and not span.is_pause]
-    return "\n\n".join(dict.fromkeys(_told(span.parameters) for span in called if span.parameters))
+    return "\n\n".join(dict.fromkeys(_arguments_text(span.parameters) for span in called if span.parameters))
 
 
-def _told(parameters: Mapping[str, Any]) -> str:
+def _arguments_text(parameters: Mapping[str, Any]) -> str:
     """Return the arguments of a call as text; of a script the code."""
     return str(parameters["script"]) if parameters.keys() == {"script"} else aligned_as_text(parameters)
 
@@ -372,35 +374,35 @@ def as_text(title: str, recorded: TrialResult, tries: Sequence[TrialResult]) -> 
     if not _differ(recorded, tries) and recorded.asked:
         lines += ["asked, each time as recorded:", *_indented(_shown(recorded.asked))]
     lines += [f"recorded: {_figures(recorded)}", *_indented(_shown(recorded.text))]
-    for tried in tries[:MOST]:
-        is_same = _is_same(recorded, tried)
-        text_lines = [_SAME] if is_same else _shown(_beside(recorded, tried)).split("\n")
-        lines += [f"{tried.title}: {_figures(tried)}", *(f"  {line}" for line in text_lines)]
-    return "\n".join(filter(None, [*lines, _left(tries)]))
+    for result in tries[:MOST]:
+        is_same = _is_same(recorded, result)
+        text_lines = [_SAME] if is_same else _shown(_marked_result(recorded, result)).split("\n")
+        lines += [f"{result.title}: {_figures(result)}", *(f"  {line}" for line in text_lines)]
+    return "\n".join(filter(None, [*lines, _omitted_tries(tries)]))
 
 
 def as_html(title: str, recorded: TrialResult, tries: Sequence[TrialResult]) -> str:
     """Return a trial as HTML: one card per result, the recorded result first."""
     cards = [_card(recorded, safe(_shown(recorded.text)))]
-    cards += [_card(tried, _outcome(recorded, tried)) for tried in tries[:MOST]]
+    cards += [_card(result, _outcome(recorded, result)) for result in tries[:MOST]]
     head = f"<strong>{safe(_shown(title))}</strong> {styled(FAINT, safe(_summary(tries)))}"
     return (
         f'<div class="{AS_TEXT}" style="margin:4px 0"><div style="margin:2px 0 6px;overflow-wrap:anywhere">{head}</div>'
-        f"{_asked(recorded, tries)}"
-        f'<div style="{_GRID}">{"".join(cards)}</div>{safe(_left(tries))}</div>'
+        f"{_prompt_boxes(recorded, tries)}"
+        f'<div style="{_GRID}">{"".join(cards)}</div>{safe(_omitted_tries(tries))}</div>'
     )
 
 
-def _left(tries: Sequence[TrialResult]) -> str:
+def _omitted_tries(tries: Sequence[TrialResult]) -> str:
     return f"and {len(tries) - MOST} more; .frame() has all" if len(tries) > MOST else ""
 
 
 def _summary(tries: Sequence[TrialResult]) -> str:
-    done = sum(tried.status == COMPLETED for tried in tries)
+    completed = sum(result.status == COMPLETED for result in tries)
     parts = [plural(len(tries), "try").replace("trys", "tries")]
-    if done < len(tries):
-        parts.append(f"{done} completed")
-    tokens, costs = ([getattr(tried, name) for tried in tries] for name in ("tokens", "cost"))
+    if completed < len(tries):
+        parts.append(f"{completed} completed")
+    tokens, costs = ([getattr(result, name) for result in tries] for name in ("tokens", "cost"))
     if any(count is not None for count in tokens):
         parts.append(f"{sum(filter(None, tokens)):,} tokens")
     if any(count is not None for count in costs):
@@ -408,16 +410,16 @@ def _summary(tries: Sequence[TrialResult]) -> str:
     return " · ".join(parts)
 
 
-def _figures(tried: TrialResult) -> str:
-    parts = [tried.status]
-    if tried.model:
-        parts.append(tried.model)
-    if tried.tokens is not None:
-        parts.append(f"{tried.tokens:,} tokens")
-    if tried.cost is not None:
-        parts.append(price(tried.cost))
-    if tried.seconds is not None:
-        parts.append(seconds(tried.seconds))
+def _figures(result: TrialResult) -> str:
+    parts = [result.status]
+    if result.model:
+        parts.append(result.model)
+    if result.tokens is not None:
+        parts.append(f"{result.tokens:,} tokens")
+    if result.cost is not None:
+        parts.append(price(result.cost))
+    if result.seconds is not None:
+        parts.append(seconds(result.seconds))
     return " · ".join(parts)
 
 
@@ -429,34 +431,34 @@ def _indented(text: str) -> list[str]:
     return [f"  {line}" for line in text.split("\n")]
 
 
-def _is_same(recorded: TrialResult, tried: TrialResult) -> bool:
-    return (tried.status, tried.text) == (recorded.status, recorded.text)
+def _is_same(recorded: TrialResult, result: TrialResult) -> bool:
+    return (result.status, result.text) == (recorded.status, recorded.text)
 
 
-def _beside(recorded: TrialResult, tried: TrialResult) -> str:
+def _marked_result(recorded: TrialResult, result: TrialResult) -> str:
     """Return the text of a try with its differences from the recorded result marked; errors are not compared."""
-    both = recorded.error is None and tried.error is None
-    return marked(_shown(recorded.text), _shown(tried.text)) if both else tried.text
+    both = recorded.error is None and result.error is None
+    return marked(_shown(recorded.text), _shown(result.text)) if both else result.text
 
 
 def _differ(recorded: TrialResult, tries: Sequence[TrialResult]) -> bool:
-    return any(_is_asked_otherwise(recorded, tried) for tried in tries)
+    return any(_has_other_prompt(recorded, result) for result in tries)
 
 
-def _is_asked_otherwise(recorded: TrialResult, tried: TrialResult) -> bool:
+def _has_other_prompt(recorded: TrialResult, result: TrialResult) -> bool:
     """Return True if a try had another prompt than the recorded one.
 
     A try that was stopped before its first prompt does not count.
     """
-    return bool(tried.asked) and tried.asked != recorded.asked
+    return bool(result.asked) and result.asked != recorded.asked
 
 
 def _prompts(recorded: TrialResult, tries: Sequence[TrialResult]) -> Iterator[tuple[str, str]]:
     """Yield each prompt that differs from the recorded prompt, with the tries that used it."""
     titles: dict[str, list[str]] = {}
-    for tried in tries:
-        if _is_asked_otherwise(recorded, tried):
-            titles.setdefault(_shown(tried.asked), []).append(str(tried.number))
+    for result in tries:
+        if _has_other_prompt(recorded, result):
+            titles.setdefault(_shown(result.asked), []).append(str(result.number))
     for prompt, numbers in titles.items():
         yield prompt, "in each try" if len(numbers) == len(tries) else f"in try {', '.join(numbers)}"
 
@@ -464,7 +466,7 @@ def _prompts(recorded: TrialResult, tries: Sequence[TrialResult]) -> Iterator[tu
 # --- HTML -------------------------------------------------------------------------------------------------------------
 
 
-def _asked(recorded: TrialResult, tries: Sequence[TrialResult]) -> str:
+def _prompt_boxes(recorded: TrialResult, tries: Sequence[TrialResult]) -> str:
     """Return the HTML box with the recorded prompt, or boxes with the prompts of the tries and marked differences."""
     if not recorded.asked and not _differ(recorded, tries):
         return ""
@@ -484,18 +486,18 @@ def _box(title: str, note: str, text: str) -> str:
     )
 
 
-def _card(tried: TrialResult, text: str) -> str:
-    head = f"{styled(BADGE, safe(tried.title))}{styled(FAINT, safe(_figures(tried)))}"
+def _card(result: TrialResult, text: str) -> str:
+    head = f"{styled(BADGE, safe(result.title))}{styled(FAINT, safe(_figures(result)))}"
     return f'<div style="{_CARD}"><div style="margin:0 0 4px">{head}</div><div style="{TEXT}">{text}</div></div>'
 
 
-def _outcome(recorded: TrialResult, tried: TrialResult) -> str:
+def _outcome(recorded: TrialResult, result: TrialResult) -> str:
     """Return the result of a try as HTML. New words are marked; words that are missing in the try are not shown."""
-    if _is_same(recorded, tried):
+    if _is_same(recorded, result):
         return styled(FAINT, _SAME)
-    if recorded.error is not None or tried.error is not None:
-        return safe(_shown(tried.text))
-    difference = pieces(_shown(recorded.text), _shown(tried.text))
+    if recorded.error is not None or result.error is not None:
+        return safe(_shown(result.text))
+    difference = pieces(_shown(recorded.text), _shown(result.text))
     return "".join(piece_of(piece.sign, piece.text) for piece in difference if piece.sign != REMOVED)
 
 
@@ -534,7 +536,7 @@ class StepTrial:
     @property
     def cost(self) -> float | None:
         """Total cost of all tries in US dollars; None if no price is known."""
-        costs = [tried.cost for tried in self.tries if tried.cost is not None]
+        costs = [result.cost for result in self.tries if result.cost is not None]
         return sum(costs) if costs else None
 
     def frame(self) -> pd.DataFrame:

@@ -22,16 +22,16 @@ from divebook.errors import DivebookError, ExecutionError, NotFoundError
 from divebook.events import Event, catalog
 from divebook.events.catalog import Payload
 from divebook.interrupts import interruptible_result
-from divebook.replay.sameness import differing, is_same, told
+from divebook.replay.sameness import differing, fact_text, is_same
 from divebook.replay.tape import (
     OPENINGS,
-    AnsweredOnce,
-    AnsweredRecorder,
-    AnsweredWaits,
     NoChance,
     ReplayDifference,
     Tape,
     TapeLog,
+    TapeOperationLog,
+    TapeRecorder,
+    TapeWaits,
 )
 from divebook.runtime.concurrency import Suspended
 from divebook.runtime.errors import line_of
@@ -62,13 +62,13 @@ class PathByPath(PathRunner):
     A segment is the part of the log from a start, fork or resumption to the next one.
     """
 
-    def __init__(self, tape: Tape, recorder: AnsweredRecorder, workflow: Workflow, services: Services) -> None:
+    def __init__(self, tape: Tape, recorder: TapeRecorder, workflow: Workflow, services: Services) -> None:
         super().__init__(recorder, workflow, services)
         self._tape = tape
-        self._left: deque[str] = deque()
+        self._pending: deque[str] = deque()
 
     def _start(self, path_id: str) -> None:
-        self._left.append(path_id)
+        self._pending.append(path_id)
 
     def _stop(self) -> None:
         """Leave the other paths running: the log determines how far they came before they were stopped."""
@@ -80,7 +80,7 @@ class PathByPath(PathRunner):
         """Run all paths of the log's segment, and then its rollbacks."""
         state = self._tape.state_at(self._tape.low)
         if state.paths:
-            self._left.extend(path.id for path in state.active_paths())
+            self._pending.extend(path.id for path in state.active_paths())
         else:
             self._begin(decide_start(self.workflow))
         await self._drive_all()
@@ -96,7 +96,8 @@ class PathByPath(PathRunner):
         with suppress(Suspended):
             self.journal.record_all((start,))
             self._start(start.path)
-        self._tape.close(start.path) if not self._left else None
+        if not self._pending:
+            self._tape.close(start.path)
 
     def _next_undoing(self, number: int) -> Fact:
         """Return the fact that starts a rollback path, as the engine's rules decide it before an event."""
@@ -113,14 +114,14 @@ class PathByPath(PathRunner):
         return decided.facts[-1]
 
     async def _drive_all(self) -> None:
-        while self._left:
-            path = self._tape.path = self._left.popleft()
+        while self._pending:
+            path = self._tape.path = self._pending.popleft()
             try:
                 await self._pursue(path)
             except Suspended:
                 pass
             except NotFoundError as error:
-                self._tape.want(path, "", str(error))
+                self._tape.note_missing(path, "", str(error))
             self._tape.close(path)
             await asyncio.sleep(0)  # others use this loop as well
 
@@ -146,10 +147,10 @@ class PathByPath(PathRunner):
         while before and self._is_joined_away(before):
             before -= 1
         facts = [fact for record in decide_joins(self.workflow, tape.state_at(before)) for fact in record.facts]
-        mine = next((fact for fact in facts if fact.path == path), None)
-        if mine is None:
+        fact_of_path = next((fact for fact in facts if fact.path == path), None)
+        if fact_of_path is None:
             raise tape.differ(sequence, path, tape.event(sequence).step, "the path waits at its join")
-        self.journal.record(mine.data, path, mine.step)
+        self.journal.record(fact_of_path.data, path, fact_of_path.step)
 
     def _is_joined_away(self, sequence: int) -> bool:
         event = self._tape.event(sequence)
@@ -170,21 +171,21 @@ async def drive(tape: Tape, total: int, services: Services, workflow_at: Callabl
     """
     starts = [number for number in range(1, total + 1) if isinstance(tape.event(number).data, OPENINGS)]
     log = TapeLog(tape)
-    answered: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for low, after in zip(starts, [*starts[1:], total + 1], strict=True):
         tape.begin(low, after - 1)
-        waits = AnsweredWaits(log, tape)
-        once = AnsweredOnce(log, tape, waits)
-        recorder = AnsweredRecorder(once, waits, NoChance(), services.texts, services.policy)
+        waits = TapeWaits(log, tape)
+        operations = TapeOperationLog(log, tape, waits)
+        recorder = TapeRecorder(operations, waits, NoChance(), services.texts, services.policy)
         workflow = workflow_at(low)
         await PathByPath(tape, recorder, workflow, services).drive()
-        answered += once.answered
-        answered["question"] += waits.answered
+        counts += operations.counts
+        counts["question"] += waits.answer_count
         if tape.first is None:
             _compare_end(tape, workflow)
         if tape.first is not None:
             break
-    return +answered
+    return +counts
 
 
 def _compare_end(tape: Tape, workflow: Workflow) -> None:
@@ -308,15 +309,17 @@ def verified(
     events, unchecked = _sound(execution)
     workflow = definition or execution.workflow
     unchecked_log = Verification(execution.id, workflow.name, len(events), unchecked=unchecked)
-    hindered = _hindered(workflow, events, control)
-    if hindered:
-        return Verification(execution.id, workflow.name, len(events), unchecked=(*unchecked, hindered))
+    obstacle = _obstacle(workflow, events, control)
+    if obstacle:
+        return Verification(execution.id, workflow.name, len(events), unchecked=(*unchecked, obstacle))
     changed = () if any_code else _changed_functions(execution, workflow, control)
     tape = Tape(events)
 
     def workflow_at(number: int) -> Workflow:
-        written = definition or workflow_in(execution.id, opening_in(execution.id, _openings(events, number)), events)
-        return services.with_source(written)
+        valid_then = definition or workflow_in(
+            execution.id, opening_in(execution.id, _openings(events, number)), events
+        )
+        return services.with_source(valid_then)
 
     services = control.dependencies.services
     driving = drive(tape, len(events), services, workflow_at)
@@ -351,7 +354,7 @@ def _openings(events: Sequence[Event], number: int) -> Sequence[Event]:
     return [events[0], *forks]
 
 
-def _hindered(workflow: Workflow, events: Sequence[Event], control: Control) -> str:
+def _obstacle(workflow: Workflow, events: Sequence[Event], control: Control) -> str:
     """Return the reason why an execution cannot be checked in this environment; an empty text if it can."""
     if isinstance(workflow, Sketch):
         return "no definition is recorded in its log"
@@ -365,23 +368,25 @@ def _hindered(workflow: Workflow, events: Sequence[Event], control: Control) -> 
 
 def _changed_functions(execution: Execution, workflow: Workflow, control: Control) -> tuple[str, ...]:
     """Return reasons that name the functions that are missing or have changed since the execution ran."""
-    then = execution.state.code
-    now = control.dependencies.code_of(workflow)
-    changed = sorted(name for name in then if name in now and now[name] != then[name])
-    gone = sorted(name for name in then if name not in now)
+    recorded_code = execution.state.code
+    current_code = control.dependencies.code_of(workflow)
+    changed = sorted(
+        name for name in recorded_code if name in current_code and current_code[name] != recorded_code[name]
+    )
+    missing = sorted(name for name in recorded_code if name not in current_code)
     reasons = [f"{', '.join(changed)}: not the code that ran"] if changed else []
-    return tuple(reasons + ([f"{', '.join(gone)}: not here any more"] if gone else []))
+    return tuple(reasons + ([f"{', '.join(missing)}: not here any more"] if missing else []))
 
 
 def _divergence(difference: ReplayDifference, events: Sequence[Event], workflow: Workflow) -> FirstDifference:
     # A difference after the last event has no recorded fact, and its actual fact may be a description only.
     event = events[difference.sequence - 1] if difference.sequence <= len(events) else None
     step = difference.step or ("" if event is None else event.step)
-    expected = "nothing more" if event is None else told(event.data, event.step)
+    expected = "nothing more" if event is None else fact_text(event.data, event.step)
     actual = difference.actual if isinstance(difference.actual, str) else "nothing"
     changed: tuple[str, ...] = ()
     if isinstance(difference.actual, Payload):
-        actual = told(difference.actual, difference.step)
+        actual = fact_text(difference.actual, difference.step)
         changed = () if event is None else tuple(differing(event.data, difference.actual))
     clean = shared().text
     return FirstDifference(

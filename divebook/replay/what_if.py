@@ -54,7 +54,7 @@ class RehearsalHost(NamedTuple):
     """
 
     control_over: ControlOver
-    grounds: ReuseInputs
+    reuse_inputs: ReuseInputs
 
 
 class Rehearsal(NamedTuple):
@@ -71,17 +71,17 @@ class Rehearsal(NamedTuple):
         """Calls that would run, at which the code has stopped."""
         return self.answers.unanswered
 
-    def behind(self, workflow: Workflow) -> tuple[str, ...]:
+    def steps_after(self, workflow: Workflow) -> tuple[str, ...]:
         """Return the names of the steps that follow the steps that stopped at a call or question."""
         asking = {path.current_step for path in self.state.active_paths() if path.asking}
-        resting = asking.union(request.place.step for request in self.unanswered)
-        if self.state.is_over or not resting:
+        stopped_steps = asking.union(request.place.step for request in self.unanswered)
+        if self.state.is_over or not stopped_steps:
             return ()
         ahead = steps_ahead(workflow, self.state)
-        return tuple(step.name for step in workflow.steps if step.name in ahead and step.name not in resting)
+        return tuple(step.name for step in workflow.steps if step.name in ahead and step.name not in stopped_steps)
 
 
-def rehearsed(world: RehearsalHost, events: Sequence[Event], forked: catalog.ExecutionForked) -> Rehearsal:
+def rehearsed(host: RehearsalHost, events: Sequence[Event], forked: catalog.ExecutionForked) -> Rehearsal:
     """Run a fork of an execution in memory without external calls; return its log, state and unanswered calls.
 
     Parameters
@@ -95,13 +95,13 @@ def rehearsed(world: RehearsalHost, events: Sequence[Event], forked: catalog.Exe
 
     async def find(state: ExecutionState, calls: StoreCalls) -> MissPolicy:
         events_of_fork = await calls.patiently(lambda: store.read(state.execution_id))
-        begun_by = forked_by(events_of_fork)
-        recorded = answering(events, events_of_fork, begun_by, world.grounds, rests=True)
+        fork_event = forked_by(events_of_fork)
+        recorded = answering(events, events_of_fork, fork_event, host.reuse_inputs, stops_at_calls=True)
         answers.append(recorded)
         return answers[-1]
 
     with MemoryStore() as store:
-        control = world.control_over(store, find)
+        control = host.control_over(store, find)
         try:
             store.append(forked.source, events[: forked.at], 0)
             driver = control.fork(forked.source, forked.at, forked)
@@ -112,7 +112,7 @@ def rehearsed(world: RehearsalHost, events: Sequence[Event], forked: catalog.Exe
 
 
 async def answers_for(
-    store: EventStore, grounds: ReuseInputs, state: ExecutionState, calls: StoreCalls
+    store: EventStore, reuse_inputs: ReuseInputs, state: ExecutionState, calls: StoreCalls
 ) -> RecordedAnswers:
     """Return the policy that answers operations of a forked execution when it starts or resumes.
 
@@ -121,17 +121,17 @@ async def answers_for(
 
     def read() -> RecordedAnswers:
         events_of_fork = store.read(state.execution_id)
-        begun_by = forked_by(events_of_fork)
-        assert isinstance(begun_by.data, catalog.ExecutionForked)  # noqa: S101 - that is what it looks for
+        fork_event = forked_by(events_of_fork)
+        assert isinstance(fork_event.data, catalog.ExecutionForked)  # noqa: S101 - that is what it looks for
         try:
-            source = store.read(begun_by.data.source)
+            source = store.read(fork_event.data.source)
         except ExecutionNotFoundError:
-            if begun_by.data.tools not in catalog.REUSE_MODES:
-                raise SourceGoneError(state.execution_id, begun_by.data.source) from None
+            if fork_event.data.tools not in catalog.REUSE_MODES:
+                raise SourceGoneError(state.execution_id, fork_event.data.source) from None
             source = events_of_fork[
-                : begun_by.data.at
+                : fork_event.data.at
             ]  # deleted: what it shares is its own by now, and all else is made anew
-        return answering(source, events_of_fork, begun_by, grounds)
+        return answering(source, events_of_fork, fork_event, reuse_inputs)
 
     return await calls.patiently(read)
 
@@ -168,10 +168,12 @@ def likely_cost(events: Iterable[Event], requests: Sequence[OperationRequest]) -
     """
     if any(each.operation_type == CHILD_WORKFLOW for each in requests):
         return None
-    spent = {agent: sum(costs) / len(costs) for agent, costs in _spent(events, by_turn=False).items()}
+    mean_costs = {agent: sum(costs) / len(costs) for agent, costs in _spent(events, by_turn=False).items()}
     agents = [operation_name(each.operation_type, each.parameters) for each in requests]
     agents = [agent for each, agent in zip(requests, agents, strict=True) if each.operation_type in REQUESTS]
-    return None if any(agent not in spent for agent in agents) else sum(spent[agent] for agent in agents) / NANODOLLARS
+    if any(agent not in mean_costs for agent in agents):
+        return None
+    return sum(mean_costs[agent] for agent in agents) / NANODOLLARS
 
 
 def items_to_come(events: Iterable[Event], state: ExecutionState) -> dict[str, int]:
@@ -196,15 +198,15 @@ def likely_items(events: Sequence[Event], remaining: Mapping[str, int]) -> float
 
     None if a step has costs but no completed item.
     """
-    done = Counter(event.step for event in events if isinstance(event.data, catalog.IterationCompleted))
-    spent: Counter[str] = Counter()
+    completed = Counter(event.step for event in events if isinstance(event.data, catalog.IterationCompleted))
+    costs: Counter[str] = Counter()
     for event in events:
         data = event.data
         if isinstance(data, catalog.OperationCompleted) and data.operation_type in REQUESTS and data.usage:
-            spent[event.step] += data.usage.get("cost", 0)
-    if any(spent[step] and not done[step] for step in remaining):
+            costs[event.step] += data.usage.get("cost", 0)
+    if any(costs[step] and not completed[step] for step in remaining):
         return None
-    return sum(count * spent[step] / done[step] for step, count in remaining.items() if spent[step]) / NANODOLLARS
+    return sum(count * costs[step] / completed[step] for step, count in remaining.items() if costs[step]) / NANODOLLARS
 
 
 def likely_turns(events: Sequence[Event], workflow: Workflow, steps: Iterable[str]) -> float | None:
@@ -216,10 +218,12 @@ def likely_turns(events: Sequence[Event], workflow: Workflow, steps: Iterable[st
     the agents.
     """
     recorded_steps = {event.step for event in events if isinstance(event.data, catalog.OperationStarted)}
-    spent = {agent: sum(costs) / len(costs) for agent, costs in _spent(events, by_turn=True).items()}
+    mean_costs = {agent: sum(costs) / len(costs) for agent, costs in _spent(events, by_turn=True).items()}
     new_steps = set(steps) - recorded_steps
     agents = [step.agent for step in workflow.steps if step.name in new_steps and step.prompt is not None]
-    return None if any(agent not in spent for agent in agents) else sum(spent[agent] for agent in agents) / NANODOLLARS
+    if any(agent not in mean_costs for agent in agents):
+        return None
+    return sum(mean_costs[agent] for agent in agents) / NANODOLLARS
 
 
 def _spent(events: Iterable[Event], *, by_turn: bool) -> dict[str | None, list[int]]:
@@ -243,7 +247,7 @@ def _spent(events: Iterable[Event], *, by_turn: bool) -> dict[str | None, list[i
 # --- answers in the log of a what-if ----------------------------------------------------------------------------------
 
 
-_MADE_ANEW = IS_COMPUTED | ENCLOSING | {TIMER}
+_NEVER_REUSED = IS_COMPUTED | ENCLOSING | {TIMER}
 """Operations that are never answered from the log. Their recorded results do not count as unused."""
 _CALLS = catalog.OperationCompleted | catalog.OperationFailed
 ENDS = catalog.OperationCompleted | catalog.OperationFailed | catalog.InterruptResolved | catalog.InterruptExpired
@@ -266,8 +270,8 @@ class Tally:
     unused: int = 0
     """Recorded results of the source that were not used."""
 
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(*map(sum, zip(astuple(self), astuple(other), strict=True)))
+    def __add__(self, addend: Tally) -> Tally:
+        return Tally(*map(sum, zip(astuple(self), astuple(addend), strict=True)))
 
 
 def tally(source: Sequence[Event], events_of_fork: Sequence[Event], forked: Event) -> Tally:
@@ -282,13 +286,13 @@ def tally(source: Sequence[Event], events_of_fork: Sequence[Event], forked: Even
             counted[way_of(event.data)] += 1
             if served is not None and served.get("execution") == fork.source:
                 pool.use(served["sequence"])
-    unused = sum(end.was_asked_for and end.asked[0] not in _MADE_ANEW for end in pool.left())
+    unused = sum(end.was_asked_for and end.content[0] not in _NEVER_REUSED for end in pool.unused())
     return Tally(
         **{name: counted[name] for name in ("served", "live", "blocked", "computed", "skipped")}, unused=unused
     )
 
 
-class Answered(NamedTuple):
+class UnreusedCall(NamedTuple):
     """Call of a what-if that was not answered from the log of its source."""
 
     sequence: int
@@ -300,7 +304,7 @@ class Answered(NamedTuple):
     step: str
 
 
-def not_served(events_of_fork: Iterable[Event], forked: Event) -> Iterator[Answered]:
+def not_served(events_of_fork: Iterable[Event], forked: Event) -> Iterator[UnreusedCall]:
     """Yield the calls that were not answered from the log, run or blocked, in the order of their ends."""
     started: dict[str, str] = {}
     for event in events_of_fork:
@@ -311,7 +315,7 @@ def not_served(events_of_fork: Iterable[Event], forked: Event) -> Iterator[Answe
         elif event.sequence > forked.sequence and isinstance(event.data, _CALLS):
             way = way_of(event.data)
             if way in (LIVE, BLOCKED):
-                yield Answered(event.sequence, way, started[event.data.operation_id], event.step)
+                yield UnreusedCall(event.sequence, way, started[event.data.operation_id], event.step)
 
 
 def begun_in(events_of_fork: Iterable[Event], forked: Event) -> list[str]:
@@ -364,7 +368,7 @@ class WhatIf:
     tally: Tally
     comparison: Comparison
     """Comparison of source and what-if, place by place."""
-    calls: Sequence[Answered] = ()
+    calls: Sequence[UnreusedCall] = ()
     """The calls that were not answered from the log: live, or blocked."""
     unchecked: Sequence[str] = ()
     """Parts of the source that could not be verified before the change, with reasons."""
@@ -437,9 +441,9 @@ def _as_html(what_if: WhatIf) -> str:
     """Return the result of a what-if as HTML that is saved with a notebook:
     lane A is the source, lane B the what-if.
     """
-    first, *rest = map(safe, _head(what_if))
+    first, *further = map(safe, _head(what_if))
     lines = [f"<div>{styled(BADGE, 'what-if')}{first.removeprefix('what-if ')}</div>"]
-    lines += [f"<div>{line}</div>" for line in rest]
+    lines += [f"<div>{line}</div>" for line in further]
     lines += [f'<div style="{FAINT}">{safe(line)}</div>' for line in _calls(what_if.calls)]
     return f'<div class="{AS_TEXT}" style="margin:4px 0">{"".join(lines)}{what_if.comparison._repr_html_()}</div>'
 
@@ -473,7 +477,7 @@ def _comparable(what_if: WhatIf) -> str:
     return f"comparable: {what_if.comparable}" + (f", since {' and '.join(reasons)}" if reasons else "")
 
 
-def _calls(calls: Sequence[Answered]) -> Iterator[str]:
+def _calls(calls: Sequence[UnreusedCall]) -> Iterator[str]:
     """Yield one line for each of the first calls that were not answered from the log."""
     for call in calls[:MOST]:
         yield f"{call.way}: {call.what}, step {call.step} (event {call.sequence:,})"
@@ -559,18 +563,18 @@ def bounds_beside(bounds: Bounds, before: ExecutionState) -> Bounds:
     """Return the bounds of a what-if, increased by the consumption of its
     source, which does not count for the what-if.
     """
-    spent = before.usage
+    usage = before.usage
     return replace(
         bounds,
         max_llm_calls=None if bounds.max_llm_calls is None else bounds.max_llm_calls + before.ledger.llm_calls,
-        max_tokens=None if bounds.max_tokens is None else bounds.max_tokens + spent.input_tokens + spent.output_tokens,
-        max_cost=None if bounds.max_cost is None else bounds.max_cost + Decimal(spent.cost) / NANODOLLARS,
+        max_tokens=None if bounds.max_tokens is None else bounds.max_tokens + usage.input_tokens + usage.output_tokens,
+        max_cost=None if bounds.max_cost is None else bounds.max_cost + Decimal(usage.cost) / NANODOLLARS,
     )
 
 
-def planned(world: RehearsalHost, proposal: Proposal) -> Plan:
+def planned(host: RehearsalHost, proposal: Proposal) -> Plan:
     """Return the plan of a what-if, computed by a rehearsal without external calls."""
-    rehearsal = rehearsed(world, proposal.events, proposal.forked)
+    rehearsal = rehearsed(host, proposal.events, proposal.forked)
     at = proposal.forked.at
     counts = tally(proposal.events, rehearsal.events, forked_by(rehearsal.events))
     before = sum(isinstance(event.data, ENDS) for event in proposal.events[:at])
@@ -586,7 +590,7 @@ def planned(world: RehearsalHost, proposal: Proposal) -> Plan:
         None if None in costs else sum(cost or 0 for cost in costs),
         (
             *(f"{step} ({plural(count, 'more item')})" for step, count in items.items()),
-            *rehearsal.behind(proposal.workflow),
+            *rehearsal.steps_after(proposal.workflow),
         ),
         counts.blocked,
     )
@@ -595,14 +599,14 @@ def planned(world: RehearsalHost, proposal: Proposal) -> Plan:
 def result_of(execution: Execution, proposal: Proposal, unchecked: Sequence[str] = ()) -> WhatIf:
     """Return the result of a what-if that has ended or waits for a person."""
     events_of_fork = execution.history()
-    counts, calls = _answered(execution.store, proposal.events, events_of_fork)
+    counts, calls = _counts_and_calls(execution.store, proposal.events, events_of_fork)
     compared = Comparison([proposal.events, events_of_fork])
     return WhatIf(execution, proposal.source, proposal.forked.at, proposal.change, counts, compared, calls, unchecked)
 
 
-def _answered(
+def _counts_and_calls(
     store: EventStore, source: Sequence[Event], events_of_fork: Sequence[Event]
-) -> tuple[Tally, tuple[Answered, ...]]:
+) -> tuple[Tally, tuple[UnreusedCall, ...]]:
     """Return the numbers of answers of a what-if, and the calls not answered from a log, including its child
     executions.
     """
@@ -616,7 +620,7 @@ def _answered(
             continue  # it has not begun, or was deleted
         fork = forked_by(inner).data
         assert isinstance(fork, catalog.ExecutionForked)  # noqa: S101 - that is what it looks for
-        more, more_children = _answered(store, store.read(fork.source), inner)
+        more, more_children = _counts_and_calls(store, store.read(fork.source), inner)
         counts += more
         calls += [call._replace(step=f"{call.step} of {child}") for call in more_children]
     return counts, tuple(calls)
