@@ -26,7 +26,6 @@ from divebook.pipeline.stages import EnvelopeFunction, StageFunctions, stage_ste
 from divebook.projections.spans import Span, Spans
 from divebook.questions import checked_answer
 from divebook.questions.question import CONFIRMATION
-from divebook.runtime.clock import SystemClock
 from divebook.runtime.execution import Execution
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
@@ -379,30 +378,30 @@ class Pipeline:
         InterruptError
             The answer does not fit the question. The question stays open.
         """
-        return self._carried(envelope, self._answered(envelope, response, interrupt_id).wait())
+        return self._carried(envelope, self._answer_and_continue(envelope, response, interrupt_id).wait())
 
     async def aresume(self, envelope: Envelope, response: Response, *, interrupt_id: str | None = None) -> Envelope:
         """Answer the pending question like `resume`, without blocking the event loop."""
-        execution = await asyncio.to_thread(self._answered, envelope, response, interrupt_id)
+        execution = await asyncio.to_thread(self._answer_and_continue, envelope, response, interrupt_id)
         return self._carried(envelope, await self._awaited(execution))
 
-    def _answered(self, envelope: Envelope, response: Response, interrupt_id: str | None) -> Execution:
+    def _answer_and_continue(self, envelope: Envelope, response: Response, interrupt_id: str | None) -> Execution:
         """Answer the question of an envelope; return the execution that continues the request."""
         question = envelope.interrupt
         if not envelope.has_pending_interrupt() or question is None:
             raise ResumeError(f"no pending interrupt to resume: {envelope.envelope_id} waits for no answer")
         if interrupt_id is not None and interrupt_id != question.id:
             raise ResumeError(f"{envelope.envelope_id} waits for an answer to {question.id!r}, not to {interrupt_id!r}")
-        resting = self._resting(envelope)
-        if resting is not None:
-            return self._answer_execution(resting, envelope, response)
+        parked_execution = self._waiting_execution(envelope)
+        if parked_execution is not None:
+            return self._answer_execution(parked_execution, envelope, response)
         answer = InterruptResponse.read(question.id, parts_of(_checked(question, response)), envelope.clock())
         if envelope.stage_order != self.config.order:
             envelope.parallel_mode = envelope.parallel_mode or self.config.default_run_mode == "parallel"
-            progress.take_in(self.config, envelope)
+            progress.apply_settings(self.config, envelope)
         return self._created(envelope, answer).start()
 
-    def _resting(self, envelope: Envelope) -> Execution | None:
+    def _waiting_execution(self, envelope: Envelope) -> Execution | None:
         """Return the execution that waits with the question of an envelope; None without such an execution."""
         if not self._is_kept:
             waiting = self._waiting.get(envelope.envelope_id)
@@ -428,7 +427,7 @@ class Pipeline:
         return execution.answer(execution.interrupts[0].id, _checked(question, response))
 
 
-class EngineClock(SystemClock):
+class EngineClock:
     """Clock of the engine that returns the time of an envelope's clock function."""
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
@@ -437,6 +436,10 @@ class EngineClock(SystemClock):
     def now(self) -> int:
         """Return the current time in microseconds since 1970, UTC."""
         return to_microseconds(self._clock())
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep in real time on the running event loop."""
+        await asyncio.sleep(seconds)
 
 
 def _parts_of_response(response: Response) -> Any:

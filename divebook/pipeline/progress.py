@@ -133,9 +133,9 @@ def question_inside(state: ExecutionState, workflow: Workflow) -> Question | Non
     return next((question for question in state.pending_interrupts() if question.step != start), None)
 
 
-def slots_from(written: Mapping[str, Any] | None) -> SlotNames:
+def slots_from(data: Mapping[str, Any] | None) -> SlotNames:
     """Convert plain data to `SlotNames`; return the default names for None."""
-    return SlotNames() if not written else SlotNames(**written)
+    return SlotNames() if not data else SlotNames(**data)
 
 
 def slots_to(names: SlotNames) -> dict[str, Any]:
@@ -228,7 +228,7 @@ _UNANSWERED: Mapping[str, TerminalReason] = {
 
 def begin(config: PipelineConfig, envelope: Envelope, mode: RunMode) -> None:
     """Place an envelope at the first stage, and give it the stage order and the bounds of the pipeline."""
-    take_in(config, envelope)
+    apply_settings(config, envelope)
     envelope.current_stage = config.order[0] if config.order else END
     envelope.parallel_mode = mode == "parallel"
     envelope.edge_counts = {}
@@ -238,7 +238,7 @@ def begin(config: PipelineConfig, envelope: Envelope, mode: RunMode) -> None:
         envelope.failed_stages = {}
 
 
-def take_in(config: PipelineConfig, envelope: Envelope) -> None:
+def apply_settings(config: PipelineConfig, envelope: Envelope) -> None:
     """Set the stage order and the bounds of an envelope to the values of the pipeline."""
     envelope.stage_order = list(config.order)
     envelope.max_iterations = config.max_iterations

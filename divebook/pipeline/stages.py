@@ -187,7 +187,7 @@ class Trial(StepContext):
         self.stage = stage
         self.envelope = envelope.clone()
         self.is_limited = seconds is not None
-        self.said_calls = 0
+        self.reported_calls = 0
         """Number of model calls that the function of the stage reported."""
         self._requests: Counter[str | int] = Counter()
         self._counted: Counter[str | int] = Counter()
@@ -212,7 +212,7 @@ class Trial(StepContext):
     @property
     def llm_calls(self) -> int:
         """Number of model calls of the attempt."""
-        return self.said_calls + self._requests.total()
+        return self.reported_calls + self._requests.total()
 
     def leave_to_resumption(self, key: str, error: str) -> None:
         """Record that the attempt has failed and that the next attempt starts only when the execution is resumed.
@@ -297,18 +297,18 @@ class Trial(StepContext):
         result and its changes to the envelope.
         """
         before = self.envelope.to_state_dict()
-        twin = self.envelope.clone()
+        envelope = self.envelope.clone()
         name = self.stage.name
 
         def stored(result: Any) -> dict[str, Any]:
-            after = twin.to_state_dict()
+            after = envelope.to_state_dict()
             changes = {key: value for key, value in after.items() if value != before[key]}
             return {**_plain(name, part, result), "changes": changes}
 
         recorded = await call(
             self,
             StageFunction(name, function, idempotent=repeatable),
-            {"envelope": twin} if output is None else {"envelope": twin, "output": output},
+            {"envelope": envelope} if output is None else {"envelope": envelope, "output": output},
             self._next_key(),
             recorded=(STAGE_CALL, {"stage": name, "part": part}),
             convert=stored,
@@ -430,11 +430,11 @@ class Work:
     @staticmethod
     async def _serve(trial: Trial, functions: StageFunctions) -> dict[str, Any]:
         stage = trial.stage
-        trial.said_calls = int(stage.has_llm)
+        trial.reported_calls = int(stage.has_llm)
         repeatable = stage.has_llm or stage.max_retries > 0
         result: StageResult = await trial.run(functions.services[stage.name], WORK, repeatable=repeatable)
         if result.llm_calls is not None:
-            trial.said_calls = result.llm_calls
+            trial.reported_calls = result.llm_calls
         return dict(result.output)
 
     # --- a model ---------------------------------------------------------------------------------------------------
@@ -474,8 +474,8 @@ class Work:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a tool raises is its recorded result
             result |= {"success": False, "error": clean_text(error)}
-        took = await trial.now() - began
-        return result | {"time_ms": int(took.total_seconds() * 1000)}
+        duration = await trial.now() - began
+        return result | {"time_ms": int(duration.total_seconds() * 1000)}
 
     async def _call(self, trial: Trial, number: int, tool: str, parameters: Any) -> Any:
         stage = trial.stage
@@ -502,8 +502,8 @@ async def prompt_of(config: PipelineConfig, stage: AgentStage, envelope: Envelop
         (prompt,) = await render_texts([template], {"envelope": envelope.to_state_dict()})
         return prompt
     outputs = json.dumps(envelope.outputs, ensure_ascii=False, default=str) if envelope.outputs else ""
-    answered = envelope.interrupt.response if envelope.interrupt is not None else None
-    answer = json.dumps(answered.to_dict(), ensure_ascii=False) if answered is not None else ""
+    response = envelope.interrupt.response if envelope.interrupt is not None else None
+    answer = json.dumps(response.to_dict(), ensure_ascii=False) if response is not None else ""
     # Without feedback the prompt stays as earlier versions wrote it, so that their logs are replayed unchanged.
     plans = json.dumps(envelope.prior_plans, ensure_ascii=False, default=str) if envelope.prior_plans else ""
     feedback = "\n".join(f"{number}. {text}" for number, text in enumerate(envelope.loop_feedback, 1))
@@ -599,7 +599,7 @@ class Visit:
         self.envelope.record_agent_start(stage.name, stage.stage_order)
         outcome = await self._context.retried(self._attempts, self._policy, self._try)
         if isinstance(outcome, Trial):
-            self._take(outcome)
+            self._adopt(outcome)
             await self._complete(ProcessingStatus.SUCCESS)
             return VisitResult(self.envelope.get_output(stage.output_key) or {})
         exhausted = Fault.of(outcome.error, "").reason
@@ -612,7 +612,7 @@ class Visit:
     def _attempts(self) -> str:
         return f"{self._stage.name}-attempts"
 
-    def _take(self, trial: Trial) -> None:
+    def _adopt(self, trial: Trial) -> None:
         """Replace the envelope of the visit by the envelope of an attempt."""
         self.envelope = trial.envelope
         question = self.envelope.interrupt
@@ -634,7 +634,7 @@ class Visit:
         error = clean_text(failed.error)
         if self._ends_step:
             return VisitResult(error=error, failure=failed.error)
-        self._take(failed.trial)
+        self._adopt(failed.trial)
         await self._complete(ProcessingStatus.ERROR, error)
         self.envelope.errors.append(stage_error(self._stage.name, error, self._ticker.time))
         reason = TerminalReason.LLM_FAILED_FATALLY if failed.is_model else TerminalReason.TOOL_FAILED_FATALLY
@@ -657,21 +657,21 @@ class Visit:
             if retry_delay(self._policy, failures + 1, fault, 0.0) is None or trial.has_asked:
                 if self._ends_step and fault.reason is None and not is_of_call(error):
                     # Its calls have results, which a resumption would take from the log: only another attempt calls.
-                    await self._spent(failures, trial)
+                    await self._consumption(failures, trial)
                     trial.leave_to_resumption(self._attempts, fault.message)
                 self._llm_calls += trial.llm_calls
                 return Failed(trial, error, self._is_at_work and self._stage.has_llm)
-            await self._spent(failures, trial)
+            await self._consumption(failures, trial)
             raise
         self._llm_calls += trial.llm_calls
         return trial
 
-    async def _spent(self, number: int, trial: Trial | None = None) -> Mapping[str, Any]:
+    async def _consumption(self, number: int, trial: Trial | None = None) -> Mapping[str, Any]:
         """Return the consumption of a failed attempt. It is recorded as an operation, because a resumption skips the
         attempt.
         """
 
-        async def tell() -> dict[str, Any]:
+        async def consumption() -> dict[str, Any]:
             assert trial is not None  # noqa: S101 - an attempt is recorded before it is followed by another
             tokens = trial.envelope.token_count - self.envelope.token_count
             return {
@@ -682,16 +682,18 @@ class Visit:
 
         data = {"stage": self._stage.name, "attempt": number}
         key = f"{self._stage.name}-spent-{number}"
-        spent: dict[str, Any] = await self._context.operation(STAGE_ATTEMPT, data, tell, key=key, repeatable=True)
-        return spent
+        recorded: dict[str, Any] = await self._context.operation(
+            STAGE_ATTEMPT, data, consumption, key=key, repeatable=True
+        )
+        return recorded
 
     async def _count_failed(self, failures: int) -> None:
         """Add the consumption of earlier failed attempts to the envelope, also of attempts in a process that died."""
         while self._counted < failures:
-            spent = await self._spent(self._counted)
-            self._llm_calls += spent["llm_calls"]
-            self.envelope.token_count += spent["tokens"]
-            self.envelope.cost += Decimal(spent["cost"])
+            recorded = await self._consumption(self._counted)
+            self._llm_calls += recorded["llm_calls"]
+            self.envelope.token_count += recorded["tokens"]
+            self.envelope.cost += Decimal(recorded["cost"])
             self._counted += 1
 
     async def _attempt(self, trial: Trial) -> None:
@@ -813,9 +815,9 @@ class _Run:
     @property
     def _present(self) -> Envelope:
         state = self._state.get(ENVELOPE) or self._context.inputs.get(ENVELOPE)
-        return self._begun() if state is None else self._envelope(state)
+        return self._new_envelope() if state is None else self._envelope(state)
 
-    def _begun(self) -> Envelope:
+    def _new_envelope(self) -> Envelope:
         """Return a new envelope at the first stage, for a request that was given as inputs of the execution."""
         # Ids are derived from the seed, so that a fork has the ids of its source: their first events are compared.
         inputs = self._context.inputs
@@ -845,7 +847,7 @@ class _Run:
         """Ask a pending question, check the bounds, and choose the stages that run next."""
         envelope = self._present
         if envelope.has_pending_interrupt() and not envelope.terminated:
-            return _outcome(envelope, again=await self._ask(envelope))
+            return _outcome(envelope, asks_again=await self._ask(envelope))
         if exhausted := self._state.get("exhausted"):
             envelope.terminal_reason = exhausted
             return _outcome(envelope)
@@ -854,7 +856,7 @@ class _Run:
             raise StepError(f"{failure_of(envelope.current_stage)}{envelope.termination_reason}")
         stopped = not chosen and not envelope.terminated and envelope.current_stage != END
         if stopped and self._config.on_exhausted == "ask" and progress.ask_about_bound(envelope):
-            return _outcome(envelope, again=True)
+            return _outcome(envelope, asks_again=True)
         return _outcome(envelope, chosen)
 
     async def _ask(self, envelope: Envelope) -> bool:
@@ -894,41 +896,41 @@ class _Run:
             await self._save(envelope)
 
     async def _answer_to(self, interrupt: FlowInterrupt) -> dict[str, Any]:
-        question = as_question(interrupt)
+        request = as_question(interrupt)
         expires = interrupt.expires_at
         remaining = None if expires is None else max(0.0, (expires - self.ticker.time).total_seconds())
-        answered = await self._context.interrupt(
-            question.kind,
-            question.question,
-            message=question.message,
-            data=question.data,
+        question = await self._context.interrupt(
+            request.kind,
+            request.question,
+            message=request.message,
+            data=request.data,
             expires_in=remaining,
-            optional=question.optional,
+            optional=request.optional,
             key="question",
         )
-        return parts_of(answered.response)
+        return parts_of(question.response)
 
     # --- one stage -------------------------------------------------------------------------------------------------
 
     async def stage(self, name: str) -> Outcome:
         """Run one stage and move the envelope to the next stage."""
         stage = self._stage(name)
-        envelope, ended = await self._visited(stage, self._present)
-        if ended.exhausted is not None:
-            return _outcome(envelope, exhausted=ended.exhausted)
+        envelope, visit_result = await self._visited(stage, self._present)
+        if visit_result.exhausted is not None:
+            return _outcome(envelope, exhausted=visit_result.exhausted)
         self.ticker.time = await self._context.now()
-        handled: Mapping[str, Any] | None = ended.output
-        if ended.error is None:
-            output = ended.output or {}
+        stage_output: Mapping[str, Any] | None = visit_result.output
+        if visit_result.error is None:
+            output = visit_result.output or {}
             keeps = bool(self._context.inputs.get(FEEDBACK)) or self._is_declared
             progress.go_on(self._config, envelope, stage, stage.next_stage(output), output, keeps_feedback=keeps)
         elif stage.error_next:
-            handled = {}
-            progress.go_on(self._config, envelope, stage, stage.error_next, {"question": ended.error})
+            stage_output = {}
+            progress.go_on(self._config, envelope, stage, stage.error_next, {"question": visit_result.error})
         else:
-            envelope.terminate(ended.error, ended.reason)
+            envelope.terminate(visit_result.error, visit_result.reason)
         await self._save(envelope)
-        return _outcome(envelope, text=_emitted(handled))
+        return _outcome(envelope, text=_output_text(stage_output))
 
     def _stage(self, name: str) -> AgentStage:
         stage = self._config.stage(name)
@@ -955,24 +957,26 @@ class _Run:
             work=self._work,
             ends_step=self._is_declared and not stage.error_next,
         )
-        ended = await visit.run()
-        if ended.failure is not None:
-            error = StepError(f"{failure_of(stage.name)}{ended.error}")
-            error.__context__ = ended.failure  # names the failed call, which `__cause__` would name in the message too
+        visit_result = await visit.run()
+        if visit_result.failure is not None:
+            error = StepError(f"{failure_of(stage.name)}{visit_result.error}")
+            error.__context__ = (
+                visit_result.failure
+            )  # names the failed call, which `__cause__` would name in the message too
             raise error
-        return visit.envelope, ended
+        return visit.envelope, visit_result
 
     # --- a batch ---------------------------------------------------------------------------------------------------
 
     async def branch(self, name: str) -> Outcome:
         """Run one stage of a parallel batch on its own copy of the envelope."""
         stage = self._stage(name)
-        twin = self._present
-        twin.current_stage = name
-        branch, ended = await self._visited(stage, twin)
-        result: dict[str, Any] = {"stage": name, ENVELOPE: branch.to_state_dict(), "error": ended.error}
-        result |= {"reason": ended.reason and str(ended.reason), "exhausted": ended.exhausted}
-        return Outcome(_emitted(ended.output), result)
+        envelope = self._present
+        envelope.current_stage = name
+        branch, visit_result = await self._visited(stage, envelope)
+        result: dict[str, Any] = {"stage": name, ENVELOPE: branch.to_state_dict(), "error": visit_result.error}
+        result |= {"reason": visit_result.reason and str(visit_result.reason), "exhausted": visit_result.exhausted}
+        return Outcome(_output_text(visit_result.output), result)
 
     async def merge(self) -> Outcome:
         """Merge the envelopes of the stages of a parallel batch into one envelope."""
@@ -1015,7 +1019,7 @@ class _Run:
             _log.exception("the state of %s could not be saved", envelope.envelope_id)
 
 
-def _emitted(output: Mapping[str, Any] | None) -> str:
+def _output_text(output: Mapping[str, Any] | None) -> str:
     """Return the output of a stage as JSON for the text of its step; an empty text if the stage did not run."""
     return "" if output is None else json.dumps(output, ensure_ascii=False)
 
@@ -1024,9 +1028,9 @@ def _outcome(
     envelope: Envelope,
     chosen: list[str] | None = None,
     *,
-    again: bool = False,
+    asks_again: bool = False,
     exhausted: str | None = None,
     text: str = "",
 ) -> Outcome:
-    state: dict[str, Any] = {ENVELOPE: envelope.to_state_dict(), "next": chosen or [], "again": again}
+    state: dict[str, Any] = {ENVELOPE: envelope.to_state_dict(), "next": chosen or [], "again": asks_again}
     return Outcome(text, state if exhausted is None else {**state, "exhausted": exhausted})

@@ -551,8 +551,8 @@ class Envelope(StagedContents):
                 record.llm_calls = llm_calls
                 record.status = ProcessingStatus.read(status)
                 record.error = error
-                took = (now - record.started_at) // timedelta(milliseconds=1)
-                record.duration_ms = duration_ms if duration_ms > 0 else took
+                elapsed = (now - record.started_at) // timedelta(milliseconds=1)
+                record.duration_ms = duration_ms if duration_ms > 0 else elapsed
                 return
 
     def total_processing_time_ms(self) -> int:
@@ -602,8 +602,8 @@ class Envelope(StagedContents):
         if reason is not None:
             self.terminal_reason = reason
             return False
-        held = self.terminal_reason
-        if isinstance(held, TerminalReason) and held.classification is ReasonClass.BOUNDS_EXCEEDED:
+        reason_before = self.terminal_reason
+        if isinstance(reason_before, TerminalReason) and reason_before.classification is ReasonClass.BOUNDS_EXCEEDED:
             self.terminal_reason = None
         return True
 
@@ -757,19 +757,19 @@ class Envelope(StagedContents):
         UncopyableValueError
             A field contains a value that cannot be copied.
         """
-        twin = copy.copy(self)
+        envelope = copy.copy(self)
         for name in FIELDS:
-            setattr(twin, name, deep_copy(getattr(self, name), name))
-        return twin
+            setattr(envelope, name, deep_copy(getattr(self, name), name))
+        return envelope
 
     def take_over(self, state: Mapping[str, Any]) -> None:
         """Replace all fields of the envelope by the fields of a saved state."""
         names = self.slot_names
         clock = self.clock
         new_id = self.new_id
-        read = self.from_state_dict(state, slot_names=names, clock=clock, new_id=new_id)
+        envelope = self.from_state_dict(state, slot_names=names, clock=clock, new_id=new_id)
         for name in FIELDS:
-            setattr(self, name, getattr(read, name))
+            setattr(self, name, getattr(envelope, name))
 
 
 def create_envelope(
@@ -915,8 +915,8 @@ def _merge_maps(envelope: Envelope, before: Envelope, branch: Envelope) -> None:
 
 
 def _merge_goals(envelope: Envelope, before: Envelope, branch: Envelope) -> None:
-    done = set(before.remaining_goals) - set(branch.remaining_goals)
-    envelope.remaining_goals = [goal for goal in envelope.remaining_goals if goal not in done]
+    satisfied = set(before.remaining_goals) - set(branch.remaining_goals)
+    envelope.remaining_goals = [goal for goal in envelope.remaining_goals if goal not in satisfied]
     envelope.all_goals += [goal for goal in branch.all_goals if goal not in envelope.all_goals]
     envelope.remaining_goals += [goal for goal in branch.remaining_goals if goal not in before.remaining_goals]
     envelope.current_stage_number = max(envelope.current_stage_number, branch.current_stage_number)
@@ -1049,9 +1049,9 @@ def _history(state: ExecutionState, steps: Sequence[str]) -> list[ProcessingReco
 def _record(hop: Hop, stage_order: int) -> ProcessingRecord:
     began = _moment(hop.started_us)
     ended = None if hop.ended_us is None else to_datetime(hop.ended_us)
-    took = 0 if ended is None else (ended - began) // timedelta(milliseconds=1)
+    elapsed = 0 if ended is None else (ended - began) // timedelta(milliseconds=1)
     status = ProcessingStatus.read(hop.status)
-    return ProcessingRecord(hop.step, stage_order, began, ended, max(took, 0), status, hop.error, hop.llm_calls)
+    return ProcessingRecord(hop.step, stage_order, began, ended, max(elapsed, 0), status, hop.error, hop.llm_calls)
 
 
 def _errors(state: ExecutionState) -> list[dict[str, Any] | None]:
@@ -1096,6 +1096,6 @@ def _stages(state: ExecutionState, steps: Sequence[str]) -> dict[str, Any]:
 
 
 def _completed(state: ExecutionState, steps: Sequence[str]) -> dict[str, bool]:
-    done = {step for path in state.paths.values() for step in path.step_outputs}
+    completed = {step for path in state.paths.values() for step in path.step_outputs}
     order = {name: number for number, name in enumerate(steps)}
-    return dict.fromkeys(sorted(done, key=lambda name: (order.get(name, len(order)), name)), True)
+    return dict.fromkeys(sorted(completed, key=lambda name: (order.get(name, len(order)), name)), True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from divebook.errors import InterruptError, did_you_mean
 from divebook.events.event import to_datetime
@@ -70,8 +70,8 @@ class TerminalReason(Word):
             return ReasonClass.BOUNDS_EXCEEDED
         if self.value.endswith("_required"):
             return ReasonClass.WAITING
-        done = (TerminalReason.COMPLETED_SUCCESSFULLY, TerminalReason.COMPLETED, TerminalReason.BREAK_REQUESTED)
-        return ReasonClass.COMPLETED if self in done else ReasonClass.FAILED
+        completed = (TerminalReason.COMPLETED_SUCCESSFULLY, TerminalReason.COMPLETED, TerminalReason.BREAK_REQUESTED)
+        return ReasonClass.COMPLETED if self in completed else ReasonClass.FAILED
 
 
 class RiskApproval(Word):
@@ -216,8 +216,8 @@ class FlowInterrupt(EnvelopePart):
         UncopyableValueError
             The data contain a value that cannot be copied.
         """
-        twin: FlowInterrupt = copied(self, "interrupt")
-        return twin
+        copy: FlowInterrupt = copied(self, "interrupt")
+        return copy
 
     def is_expired(self, now: datetime) -> bool:
         """Return True if the question has an expiry time and that time has passed at `now`."""
@@ -226,6 +226,67 @@ class FlowInterrupt(EnvelopePart):
     def to_dict(self) -> dict[str, Any]:
         """Return the question as plain data. ``expires_at`` and ``response`` are left out if they are None."""
         return plain_part(self, FlowInterrupt, "interrupt")
+
+
+# --- questions in the registry of `divebook.pipeline.envelope.service` ------------------------------------------------
+
+
+class _RequestIds(Protocol):
+    """Identifiers of a request, as an envelope has them."""
+
+    request_id: str
+    user_id: str
+    session_id: str
+    envelope_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Origin of a question: ids of the request, user, session, envelope and trace. All fields may be empty."""
+
+    request_id: str = ""
+    user_id: str = ""
+    """User who may answer."""
+    session_id: str = ""
+    envelope_id: str = ""
+    trace_id: str = ""
+    span_id: str = ""
+
+    @classmethod
+    def of(cls, envelope: _RequestIds) -> Origin:
+        """Return the origin of the questions of an envelope."""
+        return cls(envelope.request_id, envelope.user_id, envelope.session_id, envelope.envelope_id)
+
+
+@dataclass(slots=True)
+class InterruptRecord(FlowInterrupt):
+    """Question in the registry, with its origin and status. `InterruptService` updates the status and the answer."""
+
+    status: InterruptStatus = InterruptStatus.PENDING
+    resolved_at: datetime | None = None
+    request_id: str = ""
+    user_id: str = ""
+    session_id: str = ""
+    envelope_id: str = ""
+    trace_id: str = ""
+    span_id: str = ""
+
+    @property
+    def origin(self) -> Origin:
+        """Origin of the question: ids of the request, user, session, envelope and trace."""
+        return Origin(**{each.name: getattr(self, each.name) for each in fields(Origin)})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the question, its status and its origin as plain data."""
+        return plain_part(self, InterruptRecord, "interrupt")
+
+    def as_interrupt(self) -> FlowInterrupt:
+        """Return an independent copy of the question, without its status and origin."""
+        question = copied(self, "interrupt")
+        return FlowInterrupt(**{each.name: getattr(question, each.name) for each in fields(FlowInterrupt)})
+
+
+# --- conversion between questions of envelopes and of executions ------------------------------------------------------
 
 
 def seconds_from(now: datetime, seconds: float | timedelta | None) -> datetime | None:

@@ -160,8 +160,8 @@ def plain_part(part: EnvelopePart, kind: type[EnvelopePart], path: str) -> dict[
     Only the fields that the class `kind` declares are included: the part may be an instance of a subclass with more
     fields.
     """
-    written = {each.name: plain(getattr(part, each.name), f"{path}.{each.name}") for each in fields(kind)}
-    return {each.name: written[each.name] for each in fields(kind) if not _is_left_out(each, written[each.name])}
+    values = {each.name: plain(getattr(part, each.name), f"{path}.{each.name}") for each in fields(kind)}
+    return {each.name: values[each.name] for each in fields(kind) if not _is_left_out(each, values[each.name])}
 
 
 def _is_left_out(each: Field[Any], value: Any) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, fields
-from datetime import datetime, timedelta
+from dataclasses import asdict, dataclass
+from datetime import timedelta
 from typing import Any, Final
 
 from divebook.pipeline.envelope.envelope import Clock, Envelope, IdSource, random_id, utc_now
-from divebook.pipeline.envelope.interrupts import FlowInterrupt, InterruptResponse, seconds_from
-from divebook.pipeline.envelope.plain import copied, copied_map, plain_part
+from divebook.pipeline.envelope.interrupts import InterruptRecord, InterruptResponse, Origin, seconds_from
+from divebook.pipeline.envelope.plain import copied_map
 from divebook.questions.question import InterruptKind, InterruptStatus
 
 
@@ -38,53 +38,7 @@ OTHER_POLICY: Final = InterruptPolicy()
 """Policy of kinds that have no policy of their own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Origin of a question: ids of the request, user, session, envelope and trace. All fields may be empty."""
-
-    request_id: str = ""
-    user_id: str = ""
-    """User who may answer."""
-    session_id: str = ""
-    envelope_id: str = ""
-    trace_id: str = ""
-    span_id: str = ""
-
-    @classmethod
-    def of(cls, envelope: Envelope) -> Origin:
-        """Return the origin of the questions of an envelope."""
-        return cls(envelope.request_id, envelope.user_id, envelope.session_id, envelope.envelope_id)
-
-
 NOWHERE: Final = Origin()
-
-
-@dataclass(slots=True)
-class InterruptRecord(FlowInterrupt):
-    """Question in the registry, with its origin and status. `InterruptService` updates the status and the answer."""
-
-    status: InterruptStatus = InterruptStatus.PENDING
-    resolved_at: datetime | None = None
-    request_id: str = ""
-    user_id: str = ""
-    session_id: str = ""
-    envelope_id: str = ""
-    trace_id: str = ""
-    span_id: str = ""
-
-    @property
-    def origin(self) -> Origin:
-        """Origin of the question: ids of the request, user, session, envelope and trace."""
-        return Origin(**{each.name: getattr(self, each.name) for each in fields(Origin)})
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the question, its status and its origin as plain data."""
-        return plain_part(self, InterruptRecord, "interrupt")
-
-    def as_interrupt(self) -> FlowInterrupt:
-        """Return an independent copy of the question, without its status and origin."""
-        twin = copied(self, "interrupt")
-        return FlowInterrupt(**{each.name: getattr(twin, each.name) for each in fields(FlowInterrupt)})
 
 
 class InterruptService:
