@@ -85,643 +85,7 @@ from divebook.workflow.functions import Takes, UserFunction
 from divebook.workflow.pipelines import END, AgentStage, PipelineConfig
 from divebook.workflow.step import STAGE, Retry
 
-# --- Python functions of stages ---------------------------------------------------------------------------------------
-
-
-EnvelopeFunction = Callable[..., Any]
-"""Function that receives an envelope and may change it. An ordinary function runs in a thread."""
-
-
-@dataclass(frozen=True, slots=True)
-class StageResult:
-    """Output of a stage's function together with the number of model calls that the function made."""
-
-    output: Mapping[str, Any] = field(default_factory=dict)
-    llm_calls: int | None = None
-    """Number of model calls that the function made; by default 1 for a stage with a model, else 0."""
-
-
-@dataclass(frozen=True, slots=True)
-class StageFunctions:
-    """Python functions of a pipeline, by name of the stage.
-
-    All functions receive the envelope and may change it (ask with `set_interrupt`, set metadata). The changes are
-    recorded with the result of the function.
-    """
-
-    services: Mapping[str, EnvelopeFunction] = field(default_factory=dict)
-    """Functions that do the work of stages: ``f(envelope)`` returns the output, or a `StageResult`."""
-    mocks: Mapping[str, EnvelopeFunction | Mapping[str, Any]] = field(default_factory=dict)
-    """Outputs, or functions ``f(envelope)``, that replace the work of stages. They count no model call."""
-    before: Mapping[str, EnvelopeFunction] = field(default_factory=dict)
-    """Functions ``f(envelope)`` that run before the work of stages."""
-    after: Mapping[str, EnvelopeFunction] = field(default_factory=dict)
-    """Functions ``f(envelope, output)`` that run after the output of a stage was stored in its slot."""
-    save: Callable[[dict[str, Any]], Any] | None = None
-    """Function ``f(state)`` that receives the envelope's state after each stage or batch. Errors are only logged."""
-
-    @property
-    def stages(self) -> set[str]:
-        """The names of the stages that have at least one function."""
-        return {*self.services, *self.mocks, *self.before, *self.after}
-
-
-NO_FUNCTIONS = StageFunctions()
-
-
-class StageFunction(UserFunction):
-    """Python function of a stage, or hook before or after a stage, as a function that steps can call."""
-
-    __slots__ = ()
-    kind = "stage"
-    stays_here = True
-
-    @property
-    def takes(self) -> Takes:
-        """Return the parameters as known to callers: no context or other extra argument is passed, whatever their names
-        are.
-        """
-        return Takes(inspect.iscoroutinefunction(self.function))
-
-    def bound(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-        """Return the arguments as positional arguments, so that users may choose the names of the parameters."""
-        return tuple(arguments.values()), {}
-
-
-# --- one attempt at a stage -------------------------------------------------------------------------------------------
-
-
-STAGE_CALL = "stage_call"
-"""Type of the recorded operation for a function of a stage."""
-BEFORE = "before"
-WORK = "work"
-AFTER = "after"
-FIRST_DELAY = 1.0
-FACTOR = 2.0
-LONGEST_DELAY = 30.0
-"""Longest time between two attempts at a stage, in seconds."""
-
-
-def policy_of(stage: AgentStage) -> Retry:
-    """Return the retry policy of a stage: number of attempts, and the delays between them."""
-    return Retry(stage.max_retries + 1, FIRST_DELAY, FACTOR, LONGEST_DELAY, jitter=0.0)
-
-
-class Trial(StepContext):
-    """Context of one attempt at a stage, with its own copy of the envelope and the attempt's time limit.
-
-    Parameters
-    ----------
-    number
-        Number of attempts at the stage that failed before in this visit.
-    seconds
-        Time limit of the whole attempt; None for no limit.
-    """
-
-    def __init__(
-        self, context: StepContext, stage: AgentStage, envelope: Envelope, number: int, seconds: float | None
-    ) -> None:
-        vars(self).update(vars(context))
-        # A stage that may be retried is tried again as a whole; both together would multiply the calls.
-        self.step = replace(context.step, retry=policy_of(stage)) if stage.max_retries else context.step
-        self.stage = stage
-        self.envelope = envelope.clone()
-        self.is_limited = seconds is not None
-        self.reported_calls = 0
-        """Number of model calls that the function of the stage reported."""
-        self._requests: Counter[str | int] = Counter()
-        self._counted: Counter[str | int] = Counter()
-        """Number of failed attempts at each operation whose consumption is already counted, by key of the operation."""
-        self._number = number
-        self._seconds = seconds
-        self._began = anyio.current_time()
-        self._numbered = itertools.count(1)
-
-    @property
-    def prefix(self) -> str:
-        """Prefix of the keys of an agent's operations. It differs for each attempt, so that each attempt has its own
-        turn.
-        """
-        return f"{self.stage.name}/" if self._number == 0 else f"{self.stage.name}@{self._number}/"
-
-    @property
-    def has_asked(self) -> bool:
-        """True if a question is pending in the envelope of the attempt."""
-        return self.envelope.has_pending_interrupt()
-
-    @property
-    def llm_calls(self) -> int:
-        """Number of model calls of the attempt."""
-        return self.reported_calls + self._requests.total()
-
-    def leave_to_resumption(self, key: str, error: str) -> None:
-        """Record that the attempt has failed and that the next attempt starts only when the execution is resumed.
-
-        The next attempt makes its own operations; it does not reuse the recorded results of this attempt.
-
-        `key` is the key that was passed to `retried`, under which the attempts are counted.
-        """
-        self.note(StepRetried(self._number + 1, error, 0.0, None, self._attempts_of(key)))
-
-    async def operation(
-        self,
-        operation_type: str,
-        parameters: Mapping[str, Any],
-        call: Callable[[], Awaitable[Any]],
-        *,
-        key: str | int | None = None,
-        usage: Callable[[Any], Mapping[str, int]] | None = None,
-        attempt: int | None = None,
-        streamed: StreamedCall | None = None,
-        within: str | None = None,
-        **options: Any,
-    ) -> Any:
-        """Run or replay an operation within the time limit of the attempt, and add its consumption to the envelope."""
-        key = self._next_key() if key is None else key
-        failures = attempt or 0
-        is_tool = operation_type == ACTION_EXECUTION
-        number = self._number if within is None else 0  # the keys of a turn have the number in their prefix
-        if operation_type == AGENT_RESPONSE:
-            self._requests[key] = failures + 1  # also those of a process that has died
-        self._count_failures(key, failures)
-        try:
-            result = await super().operation(
-                operation_type,
-                parameters,
-                functools.partial(self._in_time, call, is_tool=is_tool),
-                key=key,
-                usage=usage,
-                attempt=number + failures,
-                streamed=streamed and functools.partial(self._in_time, streamed, is_tool=is_tool),
-                within=within,
-                **options,
-            )
-        except BoundExceededError:
-            if operation_type == AGENT_RESPONSE:
-                self._requests[key] = failures  # it was not made
-            raise
-        except OperationError:
-            self._count_failures(key, failures + 1)
-            raise
-        if usage is not None:
-            self._count(usage(result))
-        return result
-
-    def _next_key(self) -> str:
-        return f"{self.stage.name}-{next(self._numbered)}"
-
-    async def _in_time(self, call: Callable[..., Awaitable[Any]], *arguments: Any, is_tool: bool) -> Any:
-        if self._seconds is None:
-            return await call(*arguments)
-        remaining = max(0.0, self._seconds - (anyio.current_time() - self._began))
-        with anyio.move_on_after(remaining):
-            return await call(*arguments)
-        cause = TimeoutError("a tool may have taken effect") if is_tool else None
-        raise StageTimeoutError(self.stage.name, self._seconds) from cause
-
-    def _count_failures(self, key: str | int, attempts: int) -> None:
-        """Add the consumption of the first failed attempts at an operation, also of attempts in another process."""
-        for attempt in range(self._counted[key], attempts):
-            record = self.record_of(key, self._number + attempt)
-            self._count({} if record is None else record.consumed)
-        self._counted[key] = max(self._counted[key], attempts)
-
-    def _count(self, used: Mapping[str, int]) -> None:
-        self.envelope.token_count += used.get("input_tokens", 0) + used.get("output_tokens", 0)
-        self.envelope.cost += Decimal(used.get("cost", 0)) / NANODOLLARS
-
-    async def run(
-        self, function: EnvelopeFunction, part: str, *, repeatable: bool, output: Mapping[str, Any] | None = None
-    ) -> StageResult:
-        """Run a function of the stage with a copy of the envelope; record its
-        result and its changes to the envelope.
-        """
-        before = self.envelope.to_state_dict()
-        envelope = self.envelope.clone()
-        name = self.stage.name
-
-        def stored(result: Any) -> dict[str, Any]:
-            after = envelope.to_state_dict()
-            changes = {key: value for key, value in after.items() if value != before[key]}
-            return {**_plain(name, part, result), "changes": changes}
-
-        recorded = await call(
-            self,
-            StageFunction(name, function, idempotent=repeatable),
-            {"envelope": envelope} if output is None else {"envelope": envelope, "output": output},
-            self._next_key(),
-            recorded=(STAGE_CALL, {"stage": name, "part": part}),
-            convert=stored,
-        )
-        if recorded["changes"]:
-            self.envelope.take_over({**before, **recorded["changes"]})
-        return StageResult(recorded["output"], recorded["llm_calls"])
-
-
-def _plain(stage: str, part: str, value: Any) -> dict[str, Any]:
-    """Convert the return value of a stage's function to the form in the log. The return values of hooks are ignored."""
-    if part != WORK:
-        return {"output": {}, "llm_calls": None}
-    result = value if isinstance(value, StageResult) else StageResult({} if value is None else value)
-    if not isinstance(result.output, Mapping):
-        raise StepError(f"the function of stage {stage!r} must return a mapping, not {result.output!r:.100}")
-    return {"output": dict(result.output), "llm_calls": result.llm_calls}
-
-
-# --- JSON in the text of a model --------------------------------------------------------------------------------------
-
-
-MOST_SHOWN = 200
-"""Number of characters of a text that an error message shows."""
-
-
-def object_in(text: str) -> dict[str, Any]:
-    """Return the JSON object in a text: the whole text, or the first object inside the text.
-
-    Raises
-    ------
-    StepError
-        The text contains no JSON object.
-
-    Examples
-    --------
-    >>> object_in('Here it is: {"verdict": "proceed", "why": "no } is missing"} Anything else?')
-    {'verdict': 'proceed', 'why': 'no } is missing'}
-    """
-    decoder = json.JSONDecoder(parse_constant=_refuse)
-    start = text.find("{")
-    while start >= 0:
-        try:
-            value, _ = decoder.raw_decode(text, start)
-        except (ValueError, RecursionError):
-            start = text.find("{", start + 1)
-        else:
-            return dict(value)
-    shown = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
-    raise StepError(f"the answer holds no JSON object: {shown!r}; ask for one in the agent's instructions")
-
-
-def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
-# --- the work of a stage: mock, service, agent, or tools of a plan ----------------------------------------------------
-
-
-THROUGH = (BoundExceededError, DivergenceError, StageTimeoutError, StoreError, UnstorableValueError)
-"""Errors of a tool call that the tool did not cause. They are not recorded as results of the tool."""
-
-
-class Work:
-    """Producer of the outputs of stages: by mock, Python function, agent, or the tools of a plan.
-
-    Parameters
-    ----------
-    find_agent
-        Function that returns an agent by name.
-    actions
-        Function that returns the actions, by name. A tool of a stage is an action.
-    services
-        Dependencies that the environment provides to agents.
-    """
-
-    def __init__(
-        self, find_agent: Callable[[str], Agent], actions: Callable[[], Mapping[str, Action]], services: AgentServices
-    ) -> None:
-        self._find_agent = find_agent
-        self._actions = actions
-        self._services = services
-
-    def check(self, config: PipelineConfig, functions: StageFunctions) -> None:
-        """Raise an error if an agent of a stage names something that is missing or not allowed.
-
-        A missing agent does not raise an error here: its stage fails when it runs.
-        """
-        in_place = {*functions.mocks, *functions.services}
-        roles = {stage.model_role for stage in config.agents if stage.has_llm and stage.name not in in_place}
-        for agent in agents_with_subordinates(roles, self._known_agent, self._services):
-            self._services.check_agent(agent)
-
-    def _known_agent(self, name: str) -> Agent | None:
-        try:
-            return self._find_agent(name)
-        except NotFoundError:
-            return None
-
-    async def do(self, trial: Trial, config: PipelineConfig, functions: StageFunctions) -> dict[str, Any]:
-        """Return the output of a stage. The model calls are counted in the trial, also if the stage fails."""
-        stage = trial.stage
-        if stage.name in functions.mocks:
-            return await self._mock(trial, functions.mocks[stage.name])
-        if stage.name in functions.services:
-            return await self._serve(trial, functions)
-        if stage.has_llm:
-            return await self._ask(trial, config)
-        if stage.has_tools:
-            return await self._use_tools(trial)
-        return {}
-
-    @staticmethod
-    async def _mock(trial: Trial, mock: Any) -> dict[str, Any]:
-        if isinstance(mock, Mapping):
-            return dict(mock)
-        return dict((await trial.run(mock, WORK, repeatable=True)).output)
-
-    @staticmethod
-    async def _serve(trial: Trial, functions: StageFunctions) -> dict[str, Any]:
-        stage = trial.stage
-        trial.reported_calls = int(stage.has_llm)
-        repeatable = stage.has_llm or stage.max_retries > 0
-        result: StageResult = await trial.run(functions.services[stage.name], WORK, repeatable=repeatable)
-        if result.llm_calls is not None:
-            trial.reported_calls = result.llm_calls
-        return dict(result.output)
-
-    # --- a model ---------------------------------------------------------------------------------------------------
-
-    async def _ask(self, trial: Trial, config: PipelineConfig) -> dict[str, Any]:
-        stage = trial.stage
-        agent = self._find_agent(stage.model_role).with_settings(
-            temperature=stage.temperature, max_tokens=stage.max_tokens
-        )
-        prompt = await prompt_of(config, stage, trial.envelope)
-        answer = await ask_agent(trial, agent, AgentTask(prompt, prefix=trial.prefix), self._services)
-        return object_in(answer.text)
-
-    # --- tools -----------------------------------------------------------------------------------------------------
-
-    async def _use_tools(self, trial: Trial) -> dict[str, Any]:
-        plan = trial.envelope.get_output(trial.envelope.slot_names.archive) or {}
-        steps = plan.get("steps", [])
-        if not isinstance(steps, list):
-            raise StepError(f"the steps of a plan must be a list, not {steps!r:.100}")
-        results = [await self._use_tool(trial, number, step) for number, step in enumerate(steps)]
-        return {
-            "results": results,
-            "total_time_ms": sum(result["time_ms"] for result in results),
-            "all_succeeded": all(result["success"] for result in results),
-        }
-
-    async def _use_tool(self, trial: Trial, number: int, step: Any) -> dict[str, Any]:
-        """Run one step of a plan. An error of the tool is recorded as its result."""
-        entry = step if isinstance(step, Mapping) else {}
-        tool = str(entry.get("tool", ""))
-        result: dict[str, Any] = {"step_id": entry.get("step_id") or f"step_{number}", "tool": tool}
-        began = await trial.now()
-        try:
-            result |= {"success": True, "result": await self._call(trial, number, tool, entry.get("parameters") or {})}
-        except THROUGH:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever a tool raises is its recorded result
-            result |= {"success": False, "error": clean_text(error)}
-        duration = await trial.now() - began
-        return result | {"time_ms": int(duration.total_seconds() * 1000)}
-
-    async def _call(self, trial: Trial, number: int, tool: str, parameters: Any) -> Any:
-        stage = trial.stage
-        actions = self._actions()
-        if not stage.allows(tool):
-            raise StepError(f"stage {stage.name!r} may not use the tool {tool!r} (access {stage.tool_access})")
-        if tool not in actions:
-            raise NotFoundError("action", tool, actions, f"tool {tool!r} not found")
-        if not isinstance(parameters, dict):
-            raise StepError(f"parameters of {tool} must be a mapping, not {parameters!r:.100}")
-        return await call(trial, actions[tool], parameters, f"{stage.name}-tool-{number}")
-
-
-async def prompt_of(config: PipelineConfig, stage: AgentStage, envelope: Envelope) -> str:
-    """Return the prompt for the agent of a stage: the rendered template of the stage, or a default prompt.
-
-    The default prompt contains the request, the outputs so far, the plans and the feedback of earlier iterations, and
-    the answer of a person.
-    """
-    if stage.prompt_key and stage.prompt_key not in config.prompts:
-        raise NotFoundError("prompt", stage.prompt_key, config.prompts)
-    template = stage.prompt or (config.prompts[stage.prompt_key] if stage.prompt_key else "")
-    if template:
-        (prompt,) = await render_texts([template], {"envelope": envelope.to_state_dict()})
-        return prompt
-    outputs = json.dumps(envelope.outputs, ensure_ascii=False, default=str) if envelope.outputs else ""
-    response = envelope.interrupt.response if envelope.interrupt is not None else None
-    answer = json.dumps(response.to_dict(), ensure_ascii=False) if response is not None else ""
-    # Without feedback the prompt stays as earlier versions wrote it, so that their logs are replayed unchanged.
-    plans = json.dumps(envelope.prior_plans, ensure_ascii=False, default=str) if envelope.prior_plans else ""
-    feedback = "\n".join(f"{number}. {text}" for number, text in enumerate(envelope.loop_feedback, 1))
-    parts = [
-        envelope.raw_input,
-        outputs and f"Outputs so far: {outputs}",
-        feedback and plans and f"Plans of earlier passes: {plans}",
-        feedback and f"Feedback on earlier passes:\n{feedback}",
-        answer and f"Answer of a person: {answer}",
-    ]
-    return "\n\n".join(part for part in parts if part)
-
-
-# --- one visit of a stage: its attempts, and its output or failure ----------------------------------------------------
-
-
-@dataclass(slots=True)
-class Ticker:
-    """Clock of an envelope inside a step. It returns the last recorded time, so that a replay sees the same time."""
-
-    time: datetime
-
-    def __call__(self) -> datetime:
-        """Return the last recorded time."""
-        return self.time
-
-
-@dataclass(frozen=True, slots=True)
-class VisitResult:
-    """Result of one visit of a stage: its output or its error."""
-
-    output: Mapping[str, Any] | None = None
-    """Output of the stage; None if the stage failed or did not run."""
-    error: str | None = None
-    reason: TerminalReason | None = None
-    """Terminal reason of the envelope, if the error ends the request."""
-    exhausted: str | None = None
-    """Terminal reason, if a bound of the execution did not allow the stage to run."""
-    failure: Exception | None = None
-    """Exception with the text `error`, if the failure ends the step of the execution too."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """Result of the last attempt at a stage, if the attempt failed and no further attempt is allowed."""
-
-    trial: Trial
-    error: Exception
-    is_model: bool
-    """True if the error occurred while the model of the stage, or its replacement, was running."""
-
-
-class Visit:
-    """One visit of a stage by an envelope: runs the attempts and records the result in the envelope.
-
-    Parameters
-    ----------
-    ends_step
-        True if a failure of the stage fails the step of the execution, so that a resumption makes another attempt. The
-        failure is not recorded in the envelope then. By default, the envelope records the failure, and the step
-        completes.
-    """
-
-    def __init__(
-        self,
-        context: StepContext,
-        config: PipelineConfig,
-        stage: AgentStage,
-        envelope: Envelope,
-        *,
-        ticker: Ticker,
-        functions: StageFunctions,
-        work: Work,
-        ends_step: bool = False,
-    ) -> None:
-        self._context = context
-        self._config = config
-        self._stage = stage
-        self._ends_step = ends_step
-        self.envelope = envelope
-        self._ticker = ticker
-        self._functions = functions
-        self._work = work
-        self._policy = policy_of(stage)
-        self._llm_calls = 0
-        self._counted = 0
-        self._is_at_work = False
-
-    async def run(self) -> VisitResult:
-        """Run the stage with its retries, and record the result in the envelope. Call this method once."""
-        stage = self._stage
-        before = self.envelope.clone()
-        self.envelope.record_agent_start(stage.name, stage.stage_order)
-        outcome = await self._context.retried(self._attempts, self._policy, self._try)
-        if isinstance(outcome, Trial):
-            self._adopt(outcome)
-            await self._complete(ProcessingStatus.SUCCESS)
-            return VisitResult(self.envelope.get_output(stage.output_key) or {})
-        exhausted = Fault.of(outcome.error, "").reason
-        if exhausted is None:
-            return await self._failed(outcome)
-        self._undo(before, outcome.trial)
-        return VisitResult(exhausted=exhausted)
-
-    @property
-    def _attempts(self) -> str:
-        return f"{self._stage.name}-attempts"
-
-    def _adopt(self, trial: Trial) -> None:
-        """Replace the envelope of the visit by the envelope of an attempt."""
-        self.envelope = trial.envelope
-        question = self.envelope.interrupt
-        if trial.has_asked and question is not None and not question.id:
-            question.id = question_id(self.envelope)
-
-    def _undo(self, before: Envelope, trial: Trial) -> None:
-        """Restore the envelope from before the stage, but keep the counts of model calls, tokens and cost."""
-        before.llm_call_count += self._llm_calls
-        before.token_count = trial.envelope.token_count
-        before.cost = trial.envelope.cost
-        self.envelope = before
-
-    async def _complete(self, status: ProcessingStatus, error: str | None = None) -> None:
-        self._ticker.time = await self._context.now()
-        self.envelope.record_agent_complete(self._stage.name, status, error, self._llm_calls)
-
-    async def _failed(self, failed: Failed) -> VisitResult:
-        error = clean_text(failed.error)
-        if self._ends_step:
-            return VisitResult(error=error, failure=failed.error)
-        self._adopt(failed.trial)
-        await self._complete(ProcessingStatus.ERROR, error)
-        self.envelope.errors.append(stage_error(self._stage.name, error, self._ticker.time))
-        reason = TerminalReason.LLM_FAILED_FATALLY if failed.is_model else TerminalReason.TOOL_FAILED_FATALLY
-        return VisitResult(error=error, reason=reason)
-
-    # --- attempts --------------------------------------------------------------------------------------------------
-
-    async def _try(self, failures: int) -> Trial | Failed:
-        """Run one attempt; return it if it succeeded, or a `Failed` if it was the last; raise an error if a retry may
-        follow.
-        """
-        await self._count_failed(failures)
-        trial = Trial(self._context, self._stage, self.envelope, failures, self._config.seconds(self._stage))
-        try:
-            await self._attempt(trial)
-        except (StoreError, DivergenceError):
-            raise
-        except Exception as error:
-            fault = Fault.of(error, clean_text(error))
-            if retry_delay(self._policy, failures + 1, fault, 0.0) is None or trial.has_asked:
-                if self._ends_step and fault.reason is None and not is_of_call(error):
-                    # Its calls have results, which a resumption would take from the log: only another attempt calls.
-                    await self._consumption(failures, trial)
-                    trial.leave_to_resumption(self._attempts, fault.message)
-                self._llm_calls += trial.llm_calls
-                return Failed(trial, error, self._is_at_work and self._stage.has_llm)
-            await self._consumption(failures, trial)
-            raise
-        self._llm_calls += trial.llm_calls
-        return trial
-
-    async def _consumption(self, number: int, trial: Trial | None = None) -> Mapping[str, Any]:
-        """Return the consumption of a failed attempt. It is recorded as an operation, because a resumption skips the
-        attempt.
-        """
-
-        async def consumption() -> dict[str, Any]:
-            assert trial is not None  # noqa: S101 - an attempt is recorded before it is followed by another
-            tokens = trial.envelope.token_count - self.envelope.token_count
-            return {
-                "llm_calls": trial.llm_calls,
-                "tokens": tokens,
-                "cost": str(trial.envelope.cost - self.envelope.cost),
-            }
-
-        data = {"stage": self._stage.name, "attempt": number}
-        key = f"{self._stage.name}-spent-{number}"
-        recorded: dict[str, Any] = await self._context.operation(
-            STAGE_ATTEMPT, data, consumption, key=key, repeatable=True
-        )
-        return recorded
-
-    async def _count_failed(self, failures: int) -> None:
-        """Add the consumption of earlier failed attempts to the envelope, also of attempts in a process that died."""
-        while self._counted < failures:
-            recorded = await self._consumption(self._counted)
-            self._llm_calls += recorded["llm_calls"]
-            self.envelope.token_count += recorded["tokens"]
-            self.envelope.cost += Decimal(recorded["cost"])
-            self._counted += 1
-
-    async def _attempt(self, trial: Trial) -> None:
-        stage = self._stage
-        functions = self._functions
-        repeatable = stage.max_retries > 0
-        self._is_at_work = False
-        if stage.name in functions.before:
-            await trial.run(functions.before[stage.name], BEFORE, repeatable=repeatable)
-        self._is_at_work = True
-        output = await self._work.do(trial, self._config, functions)
-        self._is_at_work = False
-        missing = [name for name in stage.required_output_fields if name not in output]
-        if missing:
-            raise StepError(f"stage {stage.name!r} returned no {', '.join(missing)}, which it must")
-        trial.envelope.set_output(stage.output_key, output)
-        if stage.name in functions.after:
-            await trial.run(functions.after[stage.name], AFTER, repeatable=repeatable, output=output)
-
-
-def is_of_call(error: BaseException) -> bool:
-    """Return True if an error comes from a failed operation that a resumption would run again.
-
-    A failed turn of an agent alone does not count: if no operation in it failed, a resumption would read the same
-    results from the log and fail again.
-    """
-    calls = (link for link in links_of(error) if isinstance(link, OperationError) and link.operation_id)
-    return any(link.operation_type not in ENCLOSING for link in calls)
+# --- handler of the steps of pipelines --------------------------------------------------------------------------------
 
 
 _log = logger("divebook.pipeline")
@@ -795,6 +159,9 @@ def stage_step(environment: Environment) -> StageStep:
     """Return the handler of pipeline steps of an environment; register it first if it is missing."""
     handler = environment.step_handler(STAGE)
     return handler if isinstance(handler, StageStep) else add_stages(environment)
+
+
+# --- one step of a pipeline: routing, one stage, or a parallel batch --------------------------------------------------
 
 
 class _Run:
@@ -1034,3 +401,643 @@ def _outcome(
 ) -> Outcome:
     state: dict[str, Any] = {ENVELOPE: envelope.to_state_dict(), "next": chosen or [], "again": asks_again}
     return Outcome(text, state if exhausted is None else {**state, "exhausted": exhausted})
+
+
+# --- one visit of a stage: its attempts, and its output or failure ----------------------------------------------------
+
+
+@dataclass(slots=True)
+class Ticker:
+    """Clock of an envelope inside a step. It returns the last recorded time, so that a replay sees the same time."""
+
+    time: datetime
+
+    def __call__(self) -> datetime:
+        """Return the last recorded time."""
+        return self.time
+
+
+@dataclass(frozen=True, slots=True)
+class VisitResult:
+    """Result of one visit of a stage: its output or its error."""
+
+    output: Mapping[str, Any] | None = None
+    """Output of the stage; None if the stage failed or did not run."""
+    error: str | None = None
+    reason: TerminalReason | None = None
+    """Terminal reason of the envelope, if the error ends the request."""
+    exhausted: str | None = None
+    """Terminal reason, if a bound of the execution did not allow the stage to run."""
+    failure: Exception | None = None
+    """Exception with the text `error`, if the failure ends the step of the execution too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Result of the last attempt at a stage, if the attempt failed and no further attempt is allowed."""
+
+    trial: Trial
+    error: Exception
+    is_model: bool
+    """True if the error occurred while the model of the stage, or its replacement, was running."""
+
+
+class Visit:
+    """One visit of a stage by an envelope: runs the attempts and records the result in the envelope.
+
+    Parameters
+    ----------
+    ends_step
+        True if a failure of the stage fails the step of the execution, so that a resumption makes another attempt. The
+        failure is not recorded in the envelope then. By default, the envelope records the failure, and the step
+        completes.
+    """
+
+    def __init__(
+        self,
+        context: StepContext,
+        config: PipelineConfig,
+        stage: AgentStage,
+        envelope: Envelope,
+        *,
+        ticker: Ticker,
+        functions: StageFunctions,
+        work: Work,
+        ends_step: bool = False,
+    ) -> None:
+        self._context = context
+        self._config = config
+        self._stage = stage
+        self._ends_step = ends_step
+        self.envelope = envelope
+        self._ticker = ticker
+        self._functions = functions
+        self._work = work
+        self._policy = policy_of(stage)
+        self._llm_calls = 0
+        self._counted = 0
+        self._is_at_work = False
+
+    async def run(self) -> VisitResult:
+        """Run the stage with its retries, and record the result in the envelope. Call this method once."""
+        stage = self._stage
+        before = self.envelope.clone()
+        self.envelope.record_agent_start(stage.name, stage.stage_order)
+        outcome = await self._context.retried(self._attempts, self._policy, self._try)
+        if isinstance(outcome, Trial):
+            self._adopt(outcome)
+            await self._complete(ProcessingStatus.SUCCESS)
+            return VisitResult(self.envelope.get_output(stage.output_key) or {})
+        exhausted = Fault.of(outcome.error, "").reason
+        if exhausted is None:
+            return await self._failed(outcome)
+        self._undo(before, outcome.trial)
+        return VisitResult(exhausted=exhausted)
+
+    @property
+    def _attempts(self) -> str:
+        return f"{self._stage.name}-attempts"
+
+    def _adopt(self, trial: Trial) -> None:
+        """Replace the envelope of the visit by the envelope of an attempt."""
+        self.envelope = trial.envelope
+        question = self.envelope.interrupt
+        if trial.has_asked and question is not None and not question.id:
+            question.id = question_id(self.envelope)
+
+    def _undo(self, before: Envelope, trial: Trial) -> None:
+        """Restore the envelope from before the stage, but keep the counts of model calls, tokens and cost."""
+        before.llm_call_count += self._llm_calls
+        before.token_count = trial.envelope.token_count
+        before.cost = trial.envelope.cost
+        self.envelope = before
+
+    async def _complete(self, status: ProcessingStatus, error: str | None = None) -> None:
+        self._ticker.time = await self._context.now()
+        self.envelope.record_agent_complete(self._stage.name, status, error, self._llm_calls)
+
+    async def _failed(self, failed: Failed) -> VisitResult:
+        error = clean_text(failed.error)
+        if self._ends_step:
+            return VisitResult(error=error, failure=failed.error)
+        self._adopt(failed.trial)
+        await self._complete(ProcessingStatus.ERROR, error)
+        self.envelope.errors.append(stage_error(self._stage.name, error, self._ticker.time))
+        reason = TerminalReason.LLM_FAILED_FATALLY if failed.is_model else TerminalReason.TOOL_FAILED_FATALLY
+        return VisitResult(error=error, reason=reason)
+
+    # --- attempts --------------------------------------------------------------------------------------------------
+
+    async def _try(self, failures: int) -> Trial | Failed:
+        """Run one attempt; return it if it succeeded, or a `Failed` if it was the last; raise an error if a retry may
+        follow.
+        """
+        await self._count_failed(failures)
+        trial = Trial(self._context, self._stage, self.envelope, failures, self._config.seconds(self._stage))
+        try:
+            await self._attempt(trial)
+        except (StoreError, DivergenceError):
+            raise
+        except Exception as error:
+            fault = Fault.of(error, clean_text(error))
+            if retry_delay(self._policy, failures + 1, fault, 0.0) is None or trial.has_asked:
+                if self._ends_step and fault.reason is None and not is_of_call(error):
+                    # Its calls have results, which a resumption would take from the log: only another attempt calls.
+                    await self._consumption(failures, trial)
+                    trial.leave_to_resumption(self._attempts, fault.message)
+                self._llm_calls += trial.llm_calls
+                return Failed(trial, error, self._is_at_work and self._stage.has_llm)
+            await self._consumption(failures, trial)
+            raise
+        self._llm_calls += trial.llm_calls
+        return trial
+
+    async def _consumption(self, number: int, trial: Trial | None = None) -> Mapping[str, Any]:
+        """Return the consumption of a failed attempt. It is recorded as an operation, because a resumption skips the
+        attempt.
+        """
+
+        async def consumption() -> dict[str, Any]:
+            assert trial is not None  # noqa: S101 - an attempt is recorded before it is followed by another
+            tokens = trial.envelope.token_count - self.envelope.token_count
+            return {
+                "llm_calls": trial.llm_calls,
+                "tokens": tokens,
+                "cost": str(trial.envelope.cost - self.envelope.cost),
+            }
+
+        data = {"stage": self._stage.name, "attempt": number}
+        key = f"{self._stage.name}-spent-{number}"
+        recorded: dict[str, Any] = await self._context.operation(
+            STAGE_ATTEMPT, data, consumption, key=key, repeatable=True
+        )
+        return recorded
+
+    async def _count_failed(self, failures: int) -> None:
+        """Add the consumption of earlier failed attempts to the envelope, also of attempts in a process that died."""
+        while self._counted < failures:
+            recorded = await self._consumption(self._counted)
+            self._llm_calls += recorded["llm_calls"]
+            self.envelope.token_count += recorded["tokens"]
+            self.envelope.cost += Decimal(recorded["cost"])
+            self._counted += 1
+
+    async def _attempt(self, trial: Trial) -> None:
+        stage = self._stage
+        functions = self._functions
+        repeatable = stage.max_retries > 0
+        self._is_at_work = False
+        if stage.name in functions.before:
+            await trial.run(functions.before[stage.name], BEFORE, repeatable=repeatable)
+        self._is_at_work = True
+        output = await self._work.do(trial, self._config, functions)
+        self._is_at_work = False
+        missing = [name for name in stage.required_output_fields if name not in output]
+        if missing:
+            raise StepError(f"stage {stage.name!r} returned no {', '.join(missing)}, which it must")
+        trial.envelope.set_output(stage.output_key, output)
+        if stage.name in functions.after:
+            await trial.run(functions.after[stage.name], AFTER, repeatable=repeatable, output=output)
+
+
+def is_of_call(error: BaseException) -> bool:
+    """Return True if an error comes from a failed operation that a resumption would run again.
+
+    A failed turn of an agent alone does not count: if no operation in it failed, a resumption would read the same
+    results from the log and fail again.
+    """
+    calls = (link for link in links_of(error) if isinstance(link, OperationError) and link.operation_id)
+    return any(link.operation_type not in ENCLOSING for link in calls)
+
+
+# --- one attempt at a stage -------------------------------------------------------------------------------------------
+
+
+STAGE_CALL = "stage_call"
+"""Type of the recorded operation for a function of a stage."""
+BEFORE = "before"
+WORK = "work"
+AFTER = "after"
+FIRST_DELAY = 1.0
+FACTOR = 2.0
+LONGEST_DELAY = 30.0
+"""Longest time between two attempts at a stage, in seconds."""
+
+
+def policy_of(stage: AgentStage) -> Retry:
+    """Return the retry policy of a stage: number of attempts, and the delays between them."""
+    return Retry(stage.max_retries + 1, FIRST_DELAY, FACTOR, LONGEST_DELAY, jitter=0.0)
+
+
+class Trial(StepContext):
+    """Context of one attempt at a stage, with its own copy of the envelope and the attempt's time limit.
+
+    Parameters
+    ----------
+    number
+        Number of attempts at the stage that failed before in this visit.
+    seconds
+        Time limit of the whole attempt; None for no limit.
+    """
+
+    def __init__(
+        self, context: StepContext, stage: AgentStage, envelope: Envelope, number: int, seconds: float | None
+    ) -> None:
+        # A subclass, not a wrapper: methods of the context such as `now` must use the overridden `operation`.
+        vars(self).update(vars(context))
+        # A stage that may be retried is tried again as a whole; both together would multiply the calls.
+        self.step = replace(context.step, retry=policy_of(stage)) if stage.max_retries else context.step
+        self.stage = stage
+        self.envelope = envelope.clone()
+        self.is_limited = seconds is not None
+        self.reported_calls = 0
+        """Number of model calls that the function of the stage reported."""
+        self._requests: Counter[str | int] = Counter()
+        self._counted: Counter[str | int] = Counter()
+        """Number of failed attempts at each operation whose consumption is already counted, by key of the operation."""
+        self._number = number
+        self._seconds = seconds
+        self._began = anyio.current_time()
+        self._numbered = itertools.count(1)
+
+    @property
+    def prefix(self) -> str:
+        """Prefix of the keys of an agent's operations. It differs for each attempt, so that each attempt has its own
+        turn.
+        """
+        return f"{self.stage.name}/" if self._number == 0 else f"{self.stage.name}@{self._number}/"
+
+    @property
+    def has_asked(self) -> bool:
+        """True if a question is pending in the envelope of the attempt."""
+        return self.envelope.has_pending_interrupt()
+
+    @property
+    def llm_calls(self) -> int:
+        """Number of model calls of the attempt."""
+        return self.reported_calls + self._requests.total()
+
+    def leave_to_resumption(self, key: str, error: str) -> None:
+        """Record that the attempt has failed and that the next attempt starts only when the execution is resumed.
+
+        The next attempt makes its own operations; it does not reuse the recorded results of this attempt.
+
+        `key` is the key that was passed to `retried`, under which the attempts are counted.
+        """
+        self.note(StepRetried(self._number + 1, error, 0.0, None, self._attempts_of(key)))
+
+    async def operation(
+        self,
+        operation_type: str,
+        parameters: Mapping[str, Any],
+        call: Callable[[], Awaitable[Any]],
+        *,
+        key: str | int | None = None,
+        usage: Callable[[Any], Mapping[str, int]] | None = None,
+        attempt: int | None = None,
+        streamed: StreamedCall | None = None,
+        within: str | None = None,
+        **options: Any,
+    ) -> Any:
+        """Run or replay an operation within the time limit of the attempt, and add its consumption to the envelope."""
+        key = self._next_key() if key is None else key
+        failures = attempt or 0
+        is_tool = operation_type == ACTION_EXECUTION
+        number = self._number if within is None else 0  # the keys of a turn have the number in their prefix
+        if operation_type == AGENT_RESPONSE:
+            self._requests[key] = failures + 1  # also those of a process that has died
+        self._count_failures(key, failures)
+        try:
+            result = await super().operation(
+                operation_type,
+                parameters,
+                functools.partial(self._in_time, call, is_tool=is_tool),
+                key=key,
+                usage=usage,
+                attempt=number + failures,
+                streamed=streamed and functools.partial(self._in_time, streamed, is_tool=is_tool),
+                within=within,
+                **options,
+            )
+        except BoundExceededError:
+            if operation_type == AGENT_RESPONSE:
+                self._requests[key] = failures  # it was not made
+            raise
+        except OperationError:
+            self._count_failures(key, failures + 1)
+            raise
+        if usage is not None:
+            self._count(usage(result))
+        return result
+
+    def _next_key(self) -> str:
+        return f"{self.stage.name}-{next(self._numbered)}"
+
+    async def _in_time(self, call: Callable[..., Awaitable[Any]], *arguments: Any, is_tool: bool) -> Any:
+        if self._seconds is None:
+            return await call(*arguments)
+        remaining = max(0.0, self._seconds - (anyio.current_time() - self._began))
+        with anyio.move_on_after(remaining):
+            return await call(*arguments)
+        cause = TimeoutError("a tool may have taken effect") if is_tool else None
+        raise StageTimeoutError(self.stage.name, self._seconds) from cause
+
+    def _count_failures(self, key: str | int, attempts: int) -> None:
+        """Add the consumption of the first failed attempts at an operation, also of attempts in another process."""
+        for attempt in range(self._counted[key], attempts):
+            record = self.record_of(key, self._number + attempt)
+            self._count({} if record is None else record.consumed)
+        self._counted[key] = max(self._counted[key], attempts)
+
+    def _count(self, used: Mapping[str, int]) -> None:
+        self.envelope.token_count += used.get("input_tokens", 0) + used.get("output_tokens", 0)
+        self.envelope.cost += Decimal(used.get("cost", 0)) / NANODOLLARS
+
+    async def run(
+        self, function: EnvelopeFunction, part: str, *, repeatable: bool, output: Mapping[str, Any] | None = None
+    ) -> StageResult:
+        """Run a function of the stage with a copy of the envelope; record its
+        result and its changes to the envelope.
+        """
+        before = self.envelope.to_state_dict()
+        envelope = self.envelope.clone()
+        name = self.stage.name
+
+        def stored(result: Any) -> dict[str, Any]:
+            after = envelope.to_state_dict()
+            changes = {key: value for key, value in after.items() if value != before[key]}
+            return {**_plain(name, part, result), "changes": changes}
+
+        recorded = await call(
+            self,
+            StageFunction(name, function, idempotent=repeatable),
+            {"envelope": envelope} if output is None else {"envelope": envelope, "output": output},
+            self._next_key(),
+            recorded=(STAGE_CALL, {"stage": name, "part": part}),
+            convert=stored,
+        )
+        if recorded["changes"]:
+            self.envelope.take_over({**before, **recorded["changes"]})
+        return StageResult(recorded["output"], recorded["llm_calls"])
+
+
+def _plain(stage: str, part: str, value: Any) -> dict[str, Any]:
+    """Convert the return value of a stage's function to the form in the log. The return values of hooks are ignored."""
+    if part != WORK:
+        return {"output": {}, "llm_calls": None}
+    result = value if isinstance(value, StageResult) else StageResult({} if value is None else value)
+    if not isinstance(result.output, Mapping):
+        raise StepError(f"the function of stage {stage!r} must return a mapping, not {result.output!r:.100}")
+    return {"output": dict(result.output), "llm_calls": result.llm_calls}
+
+
+# --- the work of a stage: mock, service, agent, or tools of a plan ----------------------------------------------------
+
+
+THROUGH = (BoundExceededError, DivergenceError, StageTimeoutError, StoreError, UnstorableValueError)
+"""Errors of a tool call that the tool did not cause. They are not recorded as results of the tool."""
+
+
+class Work:
+    """Producer of the outputs of stages: by mock, Python function, agent, or the tools of a plan.
+
+    Parameters
+    ----------
+    find_agent
+        Function that returns an agent by name.
+    actions
+        Function that returns the actions, by name. A tool of a stage is an action.
+    services
+        Dependencies that the environment provides to agents.
+    """
+
+    def __init__(
+        self, find_agent: Callable[[str], Agent], actions: Callable[[], Mapping[str, Action]], services: AgentServices
+    ) -> None:
+        self._find_agent = find_agent
+        self._actions = actions
+        self._services = services
+
+    def check(self, config: PipelineConfig, functions: StageFunctions) -> None:
+        """Raise an error if an agent of a stage names something that is missing or not allowed.
+
+        A missing agent does not raise an error here: its stage fails when it runs.
+        """
+        in_place = {*functions.mocks, *functions.services}
+        roles = {stage.model_role for stage in config.agents if stage.has_llm and stage.name not in in_place}
+        for agent in agents_with_subordinates(roles, self._known_agent, self._services):
+            self._services.check_agent(agent)
+
+    def _known_agent(self, name: str) -> Agent | None:
+        try:
+            return self._find_agent(name)
+        except NotFoundError:
+            return None
+
+    async def do(self, trial: Trial, config: PipelineConfig, functions: StageFunctions) -> dict[str, Any]:
+        """Return the output of a stage. The model calls are counted in the trial, also if the stage fails."""
+        stage = trial.stage
+        if stage.name in functions.mocks:
+            return await self._mock(trial, functions.mocks[stage.name])
+        if stage.name in functions.services:
+            return await self._serve(trial, functions)
+        if stage.has_llm:
+            return await self._ask(trial, config)
+        if stage.has_tools:
+            return await self._use_tools(trial)
+        return {}
+
+    @staticmethod
+    async def _mock(trial: Trial, mock: Any) -> dict[str, Any]:
+        if isinstance(mock, Mapping):
+            return dict(mock)
+        return dict((await trial.run(mock, WORK, repeatable=True)).output)
+
+    @staticmethod
+    async def _serve(trial: Trial, functions: StageFunctions) -> dict[str, Any]:
+        stage = trial.stage
+        trial.reported_calls = int(stage.has_llm)
+        repeatable = stage.has_llm or stage.max_retries > 0
+        result: StageResult = await trial.run(functions.services[stage.name], WORK, repeatable=repeatable)
+        if result.llm_calls is not None:
+            trial.reported_calls = result.llm_calls
+        return dict(result.output)
+
+    # --- a model ---------------------------------------------------------------------------------------------------
+
+    async def _ask(self, trial: Trial, config: PipelineConfig) -> dict[str, Any]:
+        stage = trial.stage
+        agent = self._find_agent(stage.model_role).with_settings(
+            temperature=stage.temperature, max_tokens=stage.max_tokens
+        )
+        prompt = await prompt_of(config, stage, trial.envelope)
+        answer = await ask_agent(trial, agent, AgentTask(prompt, prefix=trial.prefix), self._services)
+        return object_in(answer.text)
+
+    # --- tools -----------------------------------------------------------------------------------------------------
+
+    async def _use_tools(self, trial: Trial) -> dict[str, Any]:
+        plan = trial.envelope.get_output(trial.envelope.slot_names.archive) or {}
+        steps = plan.get("steps", [])
+        if not isinstance(steps, list):
+            raise StepError(f"the steps of a plan must be a list, not {steps!r:.100}")
+        results = [await self._use_tool(trial, number, step) for number, step in enumerate(steps)]
+        return {
+            "results": results,
+            "total_time_ms": sum(result["time_ms"] for result in results),
+            "all_succeeded": all(result["success"] for result in results),
+        }
+
+    async def _use_tool(self, trial: Trial, number: int, step: Any) -> dict[str, Any]:
+        """Run one step of a plan. An error of the tool is recorded as its result."""
+        entry = step if isinstance(step, Mapping) else {}
+        tool = str(entry.get("tool", ""))
+        result: dict[str, Any] = {"step_id": entry.get("step_id") or f"step_{number}", "tool": tool}
+        began = await trial.now()
+        try:
+            result |= {"success": True, "result": await self._call(trial, number, tool, entry.get("parameters") or {})}
+        except THROUGH:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a tool raises is its recorded result
+            result |= {"success": False, "error": clean_text(error)}
+        duration = await trial.now() - began
+        return result | {"time_ms": int(duration.total_seconds() * 1000)}
+
+    async def _call(self, trial: Trial, number: int, tool: str, parameters: Any) -> Any:
+        stage = trial.stage
+        actions = self._actions()
+        if not stage.allows(tool):
+            raise StepError(f"stage {stage.name!r} may not use the tool {tool!r} (access {stage.tool_access})")
+        if tool not in actions:
+            raise NotFoundError("action", tool, actions, f"tool {tool!r} not found")
+        if not isinstance(parameters, dict):
+            raise StepError(f"parameters of {tool} must be a mapping, not {parameters!r:.100}")
+        return await call(trial, actions[tool], parameters, f"{stage.name}-tool-{number}")
+
+
+async def prompt_of(config: PipelineConfig, stage: AgentStage, envelope: Envelope) -> str:
+    """Return the prompt for the agent of a stage: the rendered template of the stage, or a default prompt.
+
+    The default prompt contains the request, the outputs so far, the plans and the feedback of earlier iterations, and
+    the answer of a person.
+    """
+    if stage.prompt_key and stage.prompt_key not in config.prompts:
+        raise NotFoundError("prompt", stage.prompt_key, config.prompts)
+    template = stage.prompt or (config.prompts[stage.prompt_key] if stage.prompt_key else "")
+    if template:
+        (prompt,) = await render_texts([template], {"envelope": envelope.to_state_dict()})
+        return prompt
+    outputs = json.dumps(envelope.outputs, ensure_ascii=False, default=str) if envelope.outputs else ""
+    response = envelope.interrupt.response if envelope.interrupt is not None else None
+    answer = json.dumps(response.to_dict(), ensure_ascii=False) if response is not None else ""
+    # Without feedback the prompt stays as earlier versions wrote it, so that their logs are replayed unchanged.
+    plans = json.dumps(envelope.prior_plans, ensure_ascii=False, default=str) if envelope.prior_plans else ""
+    feedback = "\n".join(f"{number}. {text}" for number, text in enumerate(envelope.loop_feedback, 1))
+    parts = [
+        envelope.raw_input,
+        outputs and f"Outputs so far: {outputs}",
+        feedback and plans and f"Plans of earlier passes: {plans}",
+        feedback and f"Feedback on earlier passes:\n{feedback}",
+        answer and f"Answer of a person: {answer}",
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+# --- JSON in the text of a model --------------------------------------------------------------------------------------
+
+
+MOST_SHOWN = 200
+"""Number of characters of a text that an error message shows."""
+
+
+def object_in(text: str) -> dict[str, Any]:
+    """Return the JSON object in a text: the whole text, or the first object inside the text.
+
+    Raises
+    ------
+    StepError
+        The text contains no JSON object.
+
+    Examples
+    --------
+    >>> object_in('Here it is: {"verdict": "proceed", "why": "no } is missing"} Anything else?')
+    {'verdict': 'proceed', 'why': 'no } is missing'}
+    """
+    decoder = json.JSONDecoder(parse_constant=_refuse)
+    start = text.find("{")
+    while start >= 0:
+        try:
+            value, _ = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            start = text.find("{", start + 1)
+        else:
+            return dict(value)
+    shown = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+    raise StepError(f"the answer holds no JSON object: {shown!r}; ask for one in the agent's instructions")
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+# --- Python functions of stages ---------------------------------------------------------------------------------------
+
+
+EnvelopeFunction = Callable[..., Any]
+"""Function that receives an envelope and may change it. An ordinary function runs in a thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageResult:
+    """Output of a stage's function together with the number of model calls that the function made."""
+
+    output: Mapping[str, Any] = field(default_factory=dict)
+    llm_calls: int | None = None
+    """Number of model calls that the function made; by default 1 for a stage with a model, else 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageFunctions:
+    """Python functions of a pipeline, by name of the stage.
+
+    All functions receive the envelope and may change it (ask with `set_interrupt`, set metadata). The changes are
+    recorded with the result of the function.
+    """
+
+    services: Mapping[str, EnvelopeFunction] = field(default_factory=dict)
+    """Functions that do the work of stages: ``f(envelope)`` returns the output, or a `StageResult`."""
+    mocks: Mapping[str, EnvelopeFunction | Mapping[str, Any]] = field(default_factory=dict)
+    """Outputs, or functions ``f(envelope)``, that replace the work of stages. They count no model call."""
+    before: Mapping[str, EnvelopeFunction] = field(default_factory=dict)
+    """Functions ``f(envelope)`` that run before the work of stages."""
+    after: Mapping[str, EnvelopeFunction] = field(default_factory=dict)
+    """Functions ``f(envelope, output)`` that run after the output of a stage was stored in its slot."""
+    save: Callable[[dict[str, Any]], Any] | None = None
+    """Function ``f(state)`` that receives the envelope's state after each stage or batch. Errors are only logged."""
+
+    @property
+    def stages(self) -> set[str]:
+        """The names of the stages that have at least one function."""
+        return {*self.services, *self.mocks, *self.before, *self.after}
+
+
+NO_FUNCTIONS = StageFunctions()
+
+
+class StageFunction(UserFunction):
+    """Python function of a stage, or hook before or after a stage, as a function that steps can call."""
+
+    __slots__ = ()
+    kind = "stage"
+    stays_here = True
+
+    @property
+    def takes(self) -> Takes:
+        """Return the parameters as known to callers: no context or other extra argument is passed, whatever their names
+        are.
+        """
+        return Takes(inspect.iscoroutinefunction(self.function))
+
+    def bound(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        """Return the arguments as positional arguments, so that users may choose the names of the parameters."""
+        return tuple(arguments.values()), {}

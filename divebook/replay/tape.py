@@ -494,6 +494,9 @@ def _with_path(state: ExecutionState, state_of_path: ExecutionState, path: str) 
 #
 # Operations get their results from the log, and no external call is made. Only code without external effects runs
 # again: scripts, with their recorded clock and randomness, and the code of an agent's turn between its calls.
+#
+# The classes are subclasses of the runtime's, because nearly every look-up differs. A strategy object in the runtime's
+# classes would add a function call to each operation of a normal run.
 
 
 DONE_AGAIN = ENCLOSING | {SCRIPT_EXECUTION}

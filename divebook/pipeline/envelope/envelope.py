@@ -45,7 +45,7 @@ from divebook.questions.bounds import DEFAULT_BOUNDS, Bounds, exceeded_edge
 from divebook.questions.question import InterruptKind, Word
 from divebook.workflow.pipelines import END, START
 
-# --- fields of an envelope, and their plain form ----------------------------------------------------------------------
+# --- fields of an envelope --------------------------------------------------------------------------------------------
 
 
 Clock = Callable[[], datetime]
@@ -209,44 +209,6 @@ MAXIMA: Final = ("max_iterations", "max_llm_calls", "max_agent_hops")
 STATE_KEYS: Final = (*FIELDS, *MAXIMA)
 
 
-def write_state(contents: Contents) -> dict[str, Any]:
-    """Return all fields of an envelope as plain data. The result shares no objects with the envelope.
-
-    Raises
-    ------
-    UncopyableValueError
-        A field contains a value that cannot be copied.
-    """
-    return {"schema_version": SCHEMA_VERSION, **{key: plain(getattr(contents, key), key) for key in STATE_KEYS}}
-
-
-def read_state(contents: Contents, state: Any) -> list[str]:
-    """Fill a new envelope with the readable fields of a saved state; return the problems of the state, one per line."""
-    reading = PlainReading(contents.clock())
-    if not isinstance(state, Mapping):
-        reading.refuse("state", state, "a mapping")
-        return reading.problems
-    types = {**types_of(Contents), **dict.fromkeys(MAXIMA, int)}
-    for key in STATE_KEYS:
-        if key not in state:
-            reading.problems.append(f"{key}: missing")
-        elif key in MAXIMA and state[key] is None:
-            continue  # `bounds` says whether there is one
-        elif (value := reading.read(types[key], state[key], key)) is not UNREADABLE:
-            setattr(contents, key, value)
-    return [*_strangers(state), *reading.problems]
-
-
-def _strangers(state: Mapping[Any, Any]) -> list[str]:
-    """Return the problems of a saved state outside its fields: a wrong schema version, and unknown keys."""
-    version = state.get("schema_version", "missing")
-    problems = [] if version == SCHEMA_VERSION else [f"schema_version: {SCHEMA_VERSION} wanted, not {version!r:.60}"]
-    strangers = state.keys() - {*STATE_KEYS, "schema_version"}
-    hints = {key: did_you_mean(str(key), STATE_KEYS) for key in strangers}
-    problems += [f"{key!r:.60}: unknown" + (f"; {hint}" if hint else "") for key, hint in hints.items()]
-    return sorted(problems)
-
-
 # --- goals and stages -------------------------------------------------------------------------------------------------
 
 
@@ -383,108 +345,7 @@ def _goals_of(stage: dict[str, Any]) -> list[str]:
     return [goal for goal in goals if isinstance(goal, str)] if isinstance(goals, list) else []
 
 
-# --- response and result of a request ---------------------------------------------------------------------------------
-
-
-def final_response(envelope: Contents) -> str | None:
-    """Return the text to show to the user: the pending question, else the text in the response slot, else None."""
-    pending = envelope.pending_interrupt
-    if pending and pending.kind == InterruptKind.CLARIFICATION and pending.question:
-        return pending.question
-    if pending and pending.kind == InterruptKind.CONFIRMATION and pending.message:
-        return pending.message
-    response = envelope.outputs.get(envelope.slot_names.response, {}).get(envelope.slot_names.response_key)
-    return response if isinstance(response, str) else None
-
-
-def write_result(envelope: Contents) -> dict[str, Any]:
-    """Return a summary of the request for its caller: status, response, outputs, errors and question, as plain data."""
-    reason = envelope.terminal_reason
-    result: dict[str, Any] = {
-        "envelope_id": envelope.envelope_id,
-        "request_id": envelope.request_id,
-        "user_id": envelope.user_id,
-        "session_id": envelope.session_id,
-        "current_stage": envelope.current_stage,
-        "terminated": envelope.terminated,
-        "termination_reason": envelope.termination_reason,
-        "terminal_reason": None if reason is None else str(reason),
-        "response": final_response(envelope),
-        "interrupt_pending": envelope.interrupt_pending,
-        "iteration": envelope.iteration,
-        "llm_call_count": envelope.llm_call_count,
-        "processing_time_ms": sum(record.duration_ms for record in envelope.processing_history),
-        "errors": copied_maps(envelope.errors, "errors"),
-    }
-    if envelope.outputs:
-        result["outputs"] = copied_map(envelope.outputs, "outputs")
-    if envelope.interrupt is not None:
-        result |= _interrupt_keys(envelope.interrupt, pending=envelope.interrupt_pending)
-    return result
-
-
-def _interrupt_keys(interrupt: FlowInterrupt, *, pending: bool) -> dict[str, Any]:
-    shown = interrupt.to_dict()
-    keys: dict[str, Any] = {"interrupt": {k: shown[k] for k in ("kind", "id", "question", "message", "created_at")}}
-    if interrupt.kind == InterruptKind.CLARIFICATION:
-        keys |= {"clarification_needed": pending, "clarification_question": interrupt.question}
-    elif interrupt.kind == InterruptKind.CONFIRMATION:
-        keys |= {
-            "confirmation_needed": pending,
-            "confirmation_message": interrupt.message,
-            "confirmation_id": interrupt.id,
-        }
-    return keys
-
-
-# --- validation -------------------------------------------------------------------------------------------------------
-
-
-IDENTIFIERS = ("envelope_id", "request_id", "user_id", "session_id")
-COUNTERS = ("iteration", "llm_call_count", "agent_hop_count", "token_count", "cost")
-
-
-def problems_of(envelope: Contents) -> list[str]:
-    """Return the inconsistencies of an envelope, such as empty identifiers or negative counters, one line each."""
-    return [*_identity(envelope), *_numbers(envelope), *_position(envelope), *_control(envelope)]
-
-
-def _identity(envelope: Contents) -> Iterator[str]:
-    for name in IDENTIFIERS:
-        if not getattr(envelope, name):
-            yield f"{name} is empty"
-    for name in ("created_at", "received_at", "completed_at"):
-        moment: datetime | None = getattr(envelope, name)
-        if moment is not None and moment.tzinfo is None:
-            yield f"{name} has no time zone: {moment.isoformat()}"
-
-
-def _numbers(envelope: Contents) -> Iterator[str]:
-    for name in COUNTERS:
-        if getattr(envelope, name) < 0:
-            yield f"{name} is negative: {getattr(envelope, name)}"
-    for name in (*MAXIMA, "max_stages"):
-        maximum: Any = getattr(envelope, name)
-        if maximum is not None and maximum < 1:
-            yield f"{name} must be at least 1, not {maximum}"
-    if envelope.current_stage_number < 1:
-        yield f"current_stage_number must be at least 1, not {envelope.current_stage_number}"
-
-
-def _position(envelope: Contents) -> Iterator[str]:
-    names = (*envelope.stage_order, START, END)
-    if envelope.stage_order and envelope.current_stage not in names:
-        yield f"current_stage {envelope.current_stage!r} is not in stage_order: {', '.join(envelope.stage_order)}"
-    for goal in envelope.remaining_goals:
-        if goal not in envelope.all_goals:
-            yield f"remaining_goals has {goal!r}, which all_goals does not have"
-
-
-def _control(envelope: Contents) -> Iterator[str]:
-    if envelope.interrupt_pending and envelope.interrupt is None:
-        yield "interrupt_pending is set, but there is no interrupt"
-    if envelope.terminated and envelope.completed_at is None:
-        yield "terminated is set, but completed_at is not"
+# --- the envelope -----------------------------------------------------------------------------------------------------
 
 
 class Envelope(StagedContents):
@@ -803,6 +664,151 @@ def create_envelope(
     if request_id is not None:
         envelope.request_id = request_id
     return envelope
+
+
+# --- saved form -------------------------------------------------------------------------------------------------------
+
+
+def write_state(contents: Contents) -> dict[str, Any]:
+    """Return all fields of an envelope as plain data. The result shares no objects with the envelope.
+
+    Raises
+    ------
+    UncopyableValueError
+        A field contains a value that cannot be copied.
+    """
+    return {"schema_version": SCHEMA_VERSION, **{key: plain(getattr(contents, key), key) for key in STATE_KEYS}}
+
+
+def read_state(contents: Contents, state: Any) -> list[str]:
+    """Fill a new envelope with the readable fields of a saved state; return the problems of the state, one per line."""
+    reading = PlainReading(contents.clock())
+    if not isinstance(state, Mapping):
+        reading.refuse("state", state, "a mapping")
+        return reading.problems
+    types = {**types_of(Contents), **dict.fromkeys(MAXIMA, int)}
+    for key in STATE_KEYS:
+        if key not in state:
+            reading.problems.append(f"{key}: missing")
+        elif key in MAXIMA and state[key] is None:
+            continue  # `bounds` says whether there is one
+        elif (value := reading.read(types[key], state[key], key)) is not UNREADABLE:
+            setattr(contents, key, value)
+    return [*_strangers(state), *reading.problems]
+
+
+def _strangers(state: Mapping[Any, Any]) -> list[str]:
+    """Return the problems of a saved state outside its fields: a wrong schema version, and unknown keys."""
+    version = state.get("schema_version", "missing")
+    problems = [] if version == SCHEMA_VERSION else [f"schema_version: {SCHEMA_VERSION} wanted, not {version!r:.60}"]
+    strangers = state.keys() - {*STATE_KEYS, "schema_version"}
+    hints = {key: did_you_mean(str(key), STATE_KEYS) for key in strangers}
+    problems += [f"{key!r:.60}: unknown" + (f"; {hint}" if hint else "") for key, hint in hints.items()]
+    return sorted(problems)
+
+
+# --- response and result of a request ---------------------------------------------------------------------------------
+
+
+def final_response(envelope: Contents) -> str | None:
+    """Return the text to show to the user: the pending question, else the text in the response slot, else None."""
+    pending = envelope.pending_interrupt
+    if pending and pending.kind == InterruptKind.CLARIFICATION and pending.question:
+        return pending.question
+    if pending and pending.kind == InterruptKind.CONFIRMATION and pending.message:
+        return pending.message
+    response = envelope.outputs.get(envelope.slot_names.response, {}).get(envelope.slot_names.response_key)
+    return response if isinstance(response, str) else None
+
+
+def write_result(envelope: Contents) -> dict[str, Any]:
+    """Return a summary of the request for its caller: status, response, outputs, errors and question, as plain data."""
+    reason = envelope.terminal_reason
+    result: dict[str, Any] = {
+        "envelope_id": envelope.envelope_id,
+        "request_id": envelope.request_id,
+        "user_id": envelope.user_id,
+        "session_id": envelope.session_id,
+        "current_stage": envelope.current_stage,
+        "terminated": envelope.terminated,
+        "termination_reason": envelope.termination_reason,
+        "terminal_reason": None if reason is None else str(reason),
+        "response": final_response(envelope),
+        "interrupt_pending": envelope.interrupt_pending,
+        "iteration": envelope.iteration,
+        "llm_call_count": envelope.llm_call_count,
+        "processing_time_ms": sum(record.duration_ms for record in envelope.processing_history),
+        "errors": copied_maps(envelope.errors, "errors"),
+    }
+    if envelope.outputs:
+        result["outputs"] = copied_map(envelope.outputs, "outputs")
+    if envelope.interrupt is not None:
+        result |= _interrupt_keys(envelope.interrupt, pending=envelope.interrupt_pending)
+    return result
+
+
+def _interrupt_keys(interrupt: FlowInterrupt, *, pending: bool) -> dict[str, Any]:
+    shown = interrupt.to_dict()
+    keys: dict[str, Any] = {"interrupt": {k: shown[k] for k in ("kind", "id", "question", "message", "created_at")}}
+    if interrupt.kind == InterruptKind.CLARIFICATION:
+        keys |= {"clarification_needed": pending, "clarification_question": interrupt.question}
+    elif interrupt.kind == InterruptKind.CONFIRMATION:
+        keys |= {
+            "confirmation_needed": pending,
+            "confirmation_message": interrupt.message,
+            "confirmation_id": interrupt.id,
+        }
+    return keys
+
+
+# --- validation -------------------------------------------------------------------------------------------------------
+
+
+IDENTIFIERS = ("envelope_id", "request_id", "user_id", "session_id")
+COUNTERS = ("iteration", "llm_call_count", "agent_hop_count", "token_count", "cost")
+
+
+def problems_of(envelope: Contents) -> list[str]:
+    """Return the inconsistencies of an envelope, such as empty identifiers or negative counters, one line each."""
+    return [*_identity(envelope), *_numbers(envelope), *_position(envelope), *_control(envelope)]
+
+
+def _identity(envelope: Contents) -> Iterator[str]:
+    for name in IDENTIFIERS:
+        if not getattr(envelope, name):
+            yield f"{name} is empty"
+    for name in ("created_at", "received_at", "completed_at"):
+        moment: datetime | None = getattr(envelope, name)
+        if moment is not None and moment.tzinfo is None:
+            yield f"{name} has no time zone: {moment.isoformat()}"
+
+
+def _numbers(envelope: Contents) -> Iterator[str]:
+    for name in COUNTERS:
+        if getattr(envelope, name) < 0:
+            yield f"{name} is negative: {getattr(envelope, name)}"
+    for name in (*MAXIMA, "max_stages"):
+        maximum: Any = getattr(envelope, name)
+        if maximum is not None and maximum < 1:
+            yield f"{name} must be at least 1, not {maximum}"
+    if envelope.current_stage_number < 1:
+        yield f"current_stage_number must be at least 1, not {envelope.current_stage_number}"
+
+
+def _position(envelope: Contents) -> Iterator[str]:
+    names = (*envelope.stage_order, START, END)
+    if envelope.stage_order and envelope.current_stage not in names:
+        yield f"current_stage {envelope.current_stage!r} is not in stage_order: {', '.join(envelope.stage_order)}"
+    for goal in envelope.remaining_goals:
+        if goal not in envelope.all_goals:
+            yield f"remaining_goals has {goal!r}, which all_goals does not have"
+
+
+def _control(envelope: Contents) -> Iterator[str]:
+    if envelope.interrupt_pending and envelope.interrupt is None:
+        yield "interrupt_pending is set, but there is no interrupt"
+    if envelope.terminated and envelope.completed_at is None:
+        yield "terminated is set, but completed_at is not"
 
 
 # --- merging single values --------------------------------------------------------------------------------------------
