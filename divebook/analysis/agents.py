@@ -208,15 +208,15 @@ class _UsageSum:
     requests: int = 0
     cached: int = 0
     calls: int = 0
-    spent: dict[str, int] = field(default_factory=dict)
+    amounts: dict[str, int] = field(default_factory=dict)
 
     @property
     def usage(self) -> Mapping[str, int]:
         """Total tokens and cost. If all responses came from a cache, only a cost of 0; empty without requests."""
-        return self.spent or (FREE if self.cached and not self.requests else {})
+        return self.amounts or (FREE if self.cached and not self.requests else {})
 
     def add(self, usage: Mapping[str, int]) -> None:
-        self.spent = {name: self.spent.get(name, 0) + usage.get(name, 0) for name in {**self.spent, **usage}}
+        self.amounts = {name: self.amounts.get(name, 0) + usage.get(name, 0) for name in {**self.amounts, **usage}}
 
 
 COST_COLUMNS: Columns = {
@@ -247,7 +247,7 @@ def costs_frame(events: Iterable[Event], by: By = "agent", after: int = 0) -> pd
     for call in calls:
         name = {"agent": call.agent, "step": call.view.span.step}.get(by, call.tool)
         _count_call(of(name), call, is_tool=by == "tool")
-    return frame(COST_COLUMNS, sorted(sums.values(), key=lambda one: -one.spent.get("cost", 0)))
+    return frame(COST_COLUMNS, sorted(sums.values(), key=lambda one: -one.amounts.get("cost", 0)))
 
 
 @dataclass(slots=True)

@@ -215,16 +215,16 @@ def retries_frame(inspected: Inspected) -> pd.DataFrame:
 
 
 class _Row(NamedTuple):
-    teller: ProvenanceText
+    texts: ProvenanceText
     origin: ValueOrigin
 
     @property
-    def told(self) -> str:
-        return self.teller.head(self.origin)
+    def description(self) -> str:
+        return self.texts.head(self.origin)
 
 
 def _depth(row: _Row) -> int:
-    return row.teller.why.depths[row.origin.number]
+    return row.texts.why.depths[row.origin.number]
 
 
 def _calls(row: _Row) -> list[int]:
@@ -241,7 +241,7 @@ WHY_COLUMNS: Columns = {
         "origin.kind",
     ),
     "name": Column(TEXT, "the variable, or ``inputs.NAME``", lambda row: row.origin.name or None),
-    "value": Column(ANYTHING, "its value", lambda row: opened(row.teller.why.value(row.origin), lenient=True)),
+    "value": Column(ANYTHING, "its value", lambda row: opened(row.texts.why.value(row.origin), lenient=True)),
     "event": Column(COUNT, "the event that says so", "origin.sequence"),
     "path": Column(TEXT, "the path of its step", lambda row: row.origin.path or None),
     "step": Column(TEXT, "the step that set it, or after which was chosen", lambda row: row.origin.step or None),
@@ -250,15 +250,15 @@ WHY_COLUMNS: Columns = {
     "calls": Column(ANYTHING, "the events with which calls of its step began", _calls),
     "reads": Column(ANYTHING, "numbers of the values that went into it", lambda row: list(row.origin.reads)),
     "because": Column(ANYTHING, "numbers of the choices that it depends on", lambda row: list(row.origin.because)),
-    "told": Column(TEXT, "the same in words"),
+    "told": Column(TEXT, "the same in words", "description"),
 }
 
 
 @documented(WHY_COLUMNS)
 def why_frame(why: ProvenanceTree) -> pd.DataFrame:
     """Return one row per value and choice in the provenance of a value, the value itself first."""
-    teller = ProvenanceText(why)
-    return frame(WHY_COLUMNS, [_Row(teller, origin) for origin in why.origins])
+    texts = ProvenanceText(why)
+    return frame(WHY_COLUMNS, [_Row(texts, origin) for origin in why.origins])
 
 
 # --- results of the rows of a frame, of steps with `Each` and `Rows` --------------------------------------------------

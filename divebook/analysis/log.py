@@ -250,13 +250,13 @@ class PackedPayloads:
         """Return the payloads as an Arrow array of JSON texts: the stored text, or the decoded form if that differs."""
         places = pa.py_buffer(self.begins.astype(np.int64))
         content = self._content()
-        written = pa.LargeBinaryArray.from_buffers(pa.large_binary(), self.count, [None, places, pa.py_buffer(content)])
+        texts = pa.LargeBinaryArray.from_buffers(pa.large_binary(), self.count, [None, places, pa.py_buffer(content)])
         if any(mark in content for mark in _MARKS):
-            odd = pc.or_(*[pc.match_substring(written, mark) for mark in _MARKS])
+            has_other_form = pc.or_(*[pc.match_substring(texts, mark) for mark in _MARKS])
             decoded = self.opened()
-            read = [encode_shown(decoded(place)) for place in np.flatnonzero(odd).tolist()]
-            written = pc.replace_with_mask(written, odd, pa.array(read, pa.large_binary()))
-        return written.cast(pa.large_string())
+            decoded_texts = [encode_shown(decoded(place)) for place in np.flatnonzero(has_other_form).tolist()]
+            texts = pc.replace_with_mask(texts, has_other_form, pa.array(decoded_texts, pa.large_binary()))
+        return texts.cast(pa.large_string())
 
     def _content(self) -> bytes:
         content: bytes = pa.decompress(self.content, int(self.begins[-1]), codec=_CODEC, asbytes=True)
@@ -390,7 +390,7 @@ class Payloads(ExtensionArray):
 
     def __eq__(self, other: object) -> Any:
         values = other if isinstance(other, Payloads | np.ndarray | list | pd.Series) else [other] * len(self)
-        return np.array([mine == its for mine, its in zip(self, values, strict=True)], dtype=bool)
+        return np.array([left == right for left, right in zip(self, values, strict=True)], dtype=bool)
 
     def isna(self) -> Any:
         """Return a mask of the missing values, without decoding the other values."""
@@ -464,7 +464,7 @@ class _Step:
         elif kind == "step_failed" or self.status == _RUNS:
             self.status = _STOPPED
 
-    def goes_on(self) -> bool:
+    def resume(self) -> bool:
         """Update the state with a resumption of the execution; return True if the resumption restarts the step."""
         again = self.status == _STOPPED and not self.has_output
         if self.status == _STOPPED:
@@ -508,7 +508,7 @@ class EventTable:
         """Return the payloads, in a short log as an array of dicts."""
         return self.payloads if len(self) > PACKED_EVENTS else np.asarray(self.payloads)
 
-    def _shown(self, texts: Any) -> Any:
+    def _text_column(self, texts: Any) -> Any:
         """Convert an Arrow array of strings to a pandas column."""
         if texts.null_count == len(texts):
             texts = self._nothing
@@ -624,29 +624,29 @@ class EventTable:
 
     def types(self) -> Any:
         """Return the column of event types."""
-        return self._shown(self._types)
+        return self._text_column(self._types)
 
     def paths(self) -> Any:
         """Return the column of path ids; missing for events without a path."""
-        return self._shown(or_missing(self._paths))
+        return self._text_column(or_missing(self._paths))
 
     def steps(self) -> Any:
         """Return the column of step names; missing for events without a step."""
-        return self._shown(or_missing(self._steps))
+        return self._text_column(or_missing(self._steps))
 
-    def said(self, name: str) -> Any:
+    def payload_texts(self, name: str) -> Any:
         """Return a text field of the payloads as a column."""
-        return self._shown(self._texts[name] if name in self._texts else self._names[name])
+        return self._text_column(self._texts[name] if name in self._texts else self._names[name])
 
-    def given(self, name: str) -> Any:
+    def parameter_texts(self, name: str) -> Any:
         """Return a parameter of each event's operation as a column of texts."""
-        return self._shown(taken_rows(self._names[name], self._call))
+        return self._text_column(taken_rows(self._names[name], self._call))
 
     def names(self) -> Any:
         """Return the column of names: of the called function or agent, or of an event that a user emitted."""
         names = self._names["name"]
         has_name = coded_are(names, bool)
-        return self._shown(taken_rows(names, np.where(has_name, self._rows, self._call)))
+        return self._text_column(taken_rows(names, np.where(has_name, self._rows, self._call)))
 
     def iterations(self) -> Any:
         """Return the column of item indexes."""
@@ -703,8 +703,9 @@ class EventTable:
                 data = self.payloads[row]
                 key = data.get("key")
                 index = data.get("iteration_index")
-                tried = open_[path]
-                failed[row] = tried.get(key.partition("@")[0] if isinstance(key, str) else index, tried.get(index, 0))
+                attempts = open_[path]
+                slot = key.partition("@")[0] if isinstance(key, str) else index
+                failed[row] = attempts.get(slot, attempts.get(index, 0))
         return failed
 
     def _resumptions(self) -> Numbers:
@@ -726,7 +727,7 @@ class EventTable:
                 current.pop(path, None)
             elif kind == "execution_resumed":
                 for step in current.values():
-                    if step.goes_on():
+                    if step.resume():
                         times[row:][self._step[row:] == step.row] += 1
             else:
                 affected = list(current.values())
@@ -740,22 +741,22 @@ class EventTable:
         """Return the column of durations: time since the start of the operation,
         item, step or path that an event ends.
         """
-        took = np.full(len(self), np.timedelta64("NaT", "us"))
+        durations_us = np.full(len(self), np.timedelta64("NaT", "us"))
         ends = self._are("operation_completed", "operation_failed")
-        took[ends] = np.rint(self._numbers["duration"][0][ends] / 1000).astype("m8[us]")
+        durations_us[ends] = np.rint(self._numbers["duration"][0][ends] / 1000).astype("m8[us]")
         spans = [kind.rpartition("_") for kind in self._kinds]
         outer = np.array([subject in ("execution", "path") for subject, _, _ in spans], dtype=bool)[self._kind]
         ended = np.array([change in _ENDS for _, _, change in spans], dtype=bool)[self._kind]
         starts = np.where(self._item == NONE, self._visit, self._item)
         inner = ended & ~outer & ~ends & (starts != NONE)
-        took[inner] = (self.recorded_at[inner] - self.recorded_at[starts[inner]]).astype("m8[us]")
+        durations_us[inner] = (self.recorded_at[inner] - self.recorded_at[starts[inner]]).astype("m8[us]")
         bounds = outer & (ended | np.array([change == "started" for _, _, change in spans], dtype=bool)[self._kind])
         first = np.full(len(self._paths.dictionary) + 1, NONE)
         rows = np.flatnonzero(bounds)[::-1]
         first[self._path[rows]] = rows
         whole = outer & ended
-        took[whole] = (self.recorded_at[whole] - self.recorded_at[first[self._path[whole]]]).astype("m8[us]")
-        return took
+        durations_us[whole] = (self.recorded_at[whole] - self.recorded_at[first[self._path[whole]]]).astype("m8[us]")
+        return durations_us
 
     @cached_property
     def _usages(self) -> Mapping[int, Mapping[str, Any]]:
@@ -776,10 +777,10 @@ class EventTable:
         """Mask of the rows that end an operation with known consumption, and for
         each row the row with the consumption.
         """
-        says = np.zeros(len(self), dtype=bool)
-        says[list(self._usages)] = True
+        has_usage = np.zeros(len(self), dtype=bool)
+        has_usage[list(self._usages)] = True
         ends = self._are("operation_completed", "operation_failed") & (self._call != NONE)
-        rows = latest(self._operation, says) if self._usages else np.full(len(self), NONE)
+        rows = latest(self._operation, has_usage) if self._usages else np.full(len(self), NONE)
         return ends & (rows != NONE), rows
 
     def tokens(self, name: str) -> Any:
@@ -822,8 +823,8 @@ FAILED: Columns = {
 }
 
 
-def _said(name: str) -> Callable[[EventTable], Any]:
-    return lambda table: table.said(name)
+def _payload_texts(name: str) -> Callable[[EventTable], Any]:
+    return lambda table: table.payload_texts(name)
 
 
 def _consumed(name: str) -> Callable[[EventTable], Any]:
@@ -839,18 +840,18 @@ EVENT_COLUMNS: Columns = {
     "step": Column(TEXT, "step of the workflow", EventTable.steps),
     "iteration": Column(NUMBER, "index of the item of `Each`", EventTable.iterations),
     "item": Column(ANYTHING, "the item", EventTable.items),
-    "operation_id": Column(TEXT, "operation it belongs to", _said("operation_id")),
-    "operation_type": Column(TEXT, "``agent_response``, ``action_execution`` ...", _said("operation_type")),
-    "agent": Column(TEXT, "the agent of a model call", lambda table: table.given("agent")),
-    "model": Column(TEXT, "the model that was called", lambda table: table.given("model")),
+    "operation_id": Column(TEXT, "operation it belongs to", _payload_texts("operation_id")),
+    "operation_type": Column(TEXT, "``agent_response``, ``action_execution`` ...", _payload_texts("operation_type")),
+    "agent": Column(TEXT, "the agent of a model call", lambda table: table.parameter_texts("agent")),
+    "model": Column(TEXT, "the model that was called", lambda table: table.parameter_texts("model")),
     "attempts": Column(NUMBER, "attempts at its step or call until then", EventTable.attempts),
     "duration": Column(
         SPAN, "on ``*_completed``, ``*_failed``, ``*_cancelled``: time since its start", EventTable.durations
     ),
     **{name: column._replace(value=_consumed(name)) for name, column in CONSUMED.items()},
-    "error_type": Column(TEXT, "class of the error of an operation", _said("error_type")),
-    "error": Column(TEXT, "why it failed", _said("error")),
-    "traceback": Column(TEXT, "where in a person's code that was", _said("trace")),
+    "error_type": Column(TEXT, "class of the error of an operation", _payload_texts("error_type")),
+    "error": Column(TEXT, "why it failed", _payload_texts("error")),
+    "traceback": Column(TEXT, "where in a person's code that was", _payload_texts("trace")),
     "data": Column(ANYTHING, "the whole payload, a dict", EventTable.data),
 }
 
@@ -1014,7 +1015,7 @@ def events_table(columns: Columns, table: EventTable, schema: Any) -> Any:
     return pa.table(arrays, schema=schema)
 
 
-def named(execution_id: str, table: Any) -> Any:
+def with_execution_id(execution_id: str, table: Any) -> Any:
     """Return an Arrow table with `execution_id` as additional first column."""
     ids = pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int8()), len(table)), pa.array([execution_id]))
     return table.add_column(0, ID, ids.cast(ID.type))

@@ -193,7 +193,7 @@ class VariablesThen(NamedTuple):
     variables: Mapping[str, Any]
 
 
-def standings(execution_id: str, events: Iterable[Event]) -> Iterator[VariablesThen]:
+def variables_by_event(execution_id: str, events: Iterable[Event]) -> Iterator[VariablesThen]:
     """Yield the variables of an execution after each event that changed one, oldest first."""
     state = ExecutionState(execution_id)
     for event in events:
@@ -210,12 +210,12 @@ def variables_frame(rows: Iterable[VariablesThen]) -> pd.DataFrame:
     The columns of variables are sorted by name and have the dtype ``object``. If a variable has the name of another
     column, its column is named ``variables.NAME``. The value is None while the variable does not exist.
     """
-    stood = list(rows)
-    names = sorted({name for row in stood for name in row.variables})
-    frame_of_events = frame(VARIABLE_COLUMNS, stood)
-    shown = {id(row.variables): opened(dict(row.variables), lenient=True) for row in stood}
+    rows_of_events = list(rows)
+    names = sorted({name for row in rows_of_events for name in row.variables})
+    frame_of_events = frame(VARIABLE_COLUMNS, rows_of_events)
+    shown = {id(row.variables): opened(dict(row.variables), lenient=True) for row in rows_of_events}
     values = {
-        column_of(name): pd.Series([shown[id(row.variables)].get(name) for row in stood], dtype="object")
+        column_of(name): pd.Series([shown[id(row.variables)].get(name) for row in rows_of_events], dtype="object")
         for name in names
     }
     return pd.concat([frame_of_events, pd.DataFrame(values, index=frame_of_events.index)], axis=1)
@@ -376,10 +376,10 @@ class Frames(Framed):
     with_trials: bool = False
     damaged: dict[str, str] = field(default_factory=dict, init=False, compare=False)
     """Reasons why logs could not be read, by execution id, for the frames made so far. `executions` reads all logs."""
-    _made: dict[str, pd.DataFrame] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _frames: dict[str, pd.DataFrame] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        self._own(EXECUTIONS)  # raises an error for a wrong path at once
+        self._user_columns(EXECUTIONS)  # raises an error for a wrong path at once
 
     @property
     def executions(self) -> pd.DataFrame:
@@ -445,7 +445,7 @@ class Frames(Framed):
 
         if kind not in ALL_KINDS:
             raise NotFoundError("frame", kind, ALL_KINDS)
-        if kind not in KINDS or self._own(kind):
+        if kind not in KINDS or self._user_columns(kind):
             fixed_columns = {EXECUTIONS: lists.RUN_COLUMNS, VARIABLES: VARIABLE_COLUMNS}.get(kind)
             columns = {**ID, **KINDS[kind].columns} if fixed_columns is None else fixed_columns
             whole = self._frame(kind)
@@ -455,7 +455,7 @@ class Frames(Framed):
         return pa.RecordBatchReader.from_batches(schema, self._batches(kind, schema))
 
     def _batches(self, kind: str, schema: Any) -> Iterator[Any]:
-        from divebook.analysis.log import events_table, named, table_of
+        from divebook.analysis.log import events_table, table_of, with_execution_id
 
         inner = schema.remove(0)
         for logged in self._logs(kind):
@@ -468,32 +468,32 @@ class Frames(Framed):
                 ),
             )
             if table is not None and len(table):
-                yield from named(logged.record.execution_id, table).cast(schema).to_batches(BATCH)
+                yield from with_execution_id(logged.record.execution_id, table).cast(schema).to_batches(BATCH)
 
     # --- construction ------------------------------------------------------------------------------------------------
 
     def _frame(self, kind: str) -> pd.DataFrame:
-        if kind not in self._made:
-            self._made[kind] = self._whole(kind)
-        return self._made[kind]
+        if kind not in self._frames:
+            self._frames[kind] = self._build(kind)
+        return self._frames[kind]
 
-    def _whole(self, kind: str) -> pd.DataFrame:
+    def _build(self, kind: str) -> pd.DataFrame:
         if kind == EXECUTIONS:
             runs = lists.runs_frame(self.records, self.store)
             for execution_id, damage in zip(runs["execution_id"], runs["damage"], strict=True):
                 if not pd.isna(damage):
                     self.damaged[execution_id] = damage
-            return self._with_own(kind, runs)
+            return self._with_user_columns(kind, runs)
         if kind == VARIABLES:
-            return variables_frame(row for logged in self._logs(kind) for row in self._stood(logged))
+            return variables_frame(row for logged in self._logs(kind) for row in self._variables_then(logged))
         if kind in KINDS:
-            return self._with_own(kind, self._together(kind, KINDS[kind].make))
+            return self._with_user_columns(kind, self._together(kind, KINDS[kind].make))
         by = next(by for by in get_args(agents.By) if kind == f"costs by {by}")
         return self._together(kind, lambda one: _costs(one.events, by))
 
-    def _stood(self, logged: Logged) -> list[VariablesThen]:
+    def _variables_then(self, logged: Logged) -> list[VariablesThen]:
         name = logged.record.execution_id
-        return self._read(logged, lambda one: [*standings(name, one.events)]) or []
+        return self._read(logged, lambda one: [*variables_by_event(name, one.events)]) or []
 
     def _logs(self, kind: str) -> Iterator[Logged]:
         leaves_out = (kind == USAGE or kind.startswith("costs")) and not self.with_trials
@@ -524,7 +524,7 @@ class Frames(Framed):
         together: pd.DataFrame = pd.concat(frames, ignore_index=True)
         return together
 
-    def _own(self, kind: str) -> list[UserColumn]:
+    def _user_columns(self, kind: str) -> list[UserColumn]:
         """Return the columns that the user added to a kind of frame.
 
         The path of a column starts with a part of the state (for `executions`), or with the name of a kind of frame and
@@ -553,8 +553,8 @@ class Frames(Framed):
                 columns.append(column)
         return columns
 
-    def _with_own(self, kind: str, table: pd.DataFrame) -> pd.DataFrame:
-        for column in self._own(kind):
+    def _with_user_columns(self, kind: str, table: pd.DataFrame) -> pd.DataFrame:
+        for column in self._user_columns(kind):
             if column.name in table:
                 raise SetupError(f"columns: {kind} has a column {column.name!r} already; choose another name")
             values = (
