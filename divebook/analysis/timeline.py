@@ -122,7 +122,9 @@ def _lane_of(spans: Iterable[Span]) -> Callable[[Span], _LaneKey]:
     delegated_turns = {span.index for span in spans if _is_delegated(span)}
 
     def place(span: Span) -> _LaneKey:
-        return span.index if _is_delegated(span) else span.holder if span.holder in delegated_turns else span.path
+        if _is_delegated(span):
+            return span.index
+        return span.holder if span.holder in delegated_turns else span.path
 
     return place
 
@@ -284,7 +286,11 @@ def tick_label(moment: int, distance: int, extent: int) -> str:
     """
     if extent >= _MINUTE:
         return in_parts(moment // _SECOND)
-    size, unit = (_SECOND, "s") if extent >= _SECOND else (1000, "ms") if extent >= 1000 else (1, "µs")
+    size, unit = 1, "µs"
+    if extent >= _SECOND:
+        size, unit = _SECOND, "s"
+    elif extent >= 1000:
+        size, unit = 1000, "ms"
     decimals = next(count for count in range(7) if distance * 10**count % size == 0)
     return f"{moment / size:.{decimals}f} {unit}"
 

@@ -74,14 +74,14 @@ async def _events_of(execution: Execution) -> AsyncGenerator[Sequence[Event], No
     loop = asyncio.get_running_loop()
     arrived = asyncio.Queue[Sequence[Event] | None]()
 
-    def tell(events: Sequence[Event] | None) -> None:
+    def tell(events: Sequence[Event] | None) -> None:  # called on the engine's thread
         loop.call_soon_threadsafe(arrived.put_nowait, events)
 
     async def drive() -> None:
         try:
             await execution
         finally:
-            arrived.put_nowait(None)
+            arrived.put_nowait(None)  # marks the end
 
     unsubscribe = execution.subscribe(tell)
     execution.start()
@@ -92,6 +92,7 @@ async def _events_of(execution: Execution) -> AsyncGenerator[Sequence[Event], No
             last = events[-1].sequence
             yield events
         await driving
+        # The end may be reported before the last events are delivered. These are read from the log.
         if remaining := execution.history(after=last):
             yield remaining
     finally:

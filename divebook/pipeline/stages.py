@@ -483,6 +483,7 @@ class Visit:
         stage = self._stage
         before = self.envelope.clone()
         self.envelope.record_agent_start(stage.name, stage.stage_order)
+        # Each attempt works on a clone of the envelope, so that a failed attempt leaves no trace but its consumption.
         outcome = await self._context.retried(self._attempts, self._policy, self._try)
         if isinstance(outcome, Trial):
             self._adopt(outcome)
@@ -491,6 +492,7 @@ class Visit:
         exhausted = Fault.of(outcome.error, "").reason
         if exhausted is None:
             return await self._failed(outcome)
+        # A bound of the execution has stopped the stage. The stage can run again when the bound has been raised.
         self._undo(before, outcome.trial)
         return VisitResult(exhausted=exhausted)
 
@@ -721,7 +723,7 @@ class Trial(StepContext):
             )
         except BoundExceededError:
             if operation_type == AGENT_RESPONSE:
-                self._requests[key] = failures  # it was not made
+                self._requests[key] = failures  # the bound refused the request before it was sent
             raise
         except OperationError:
             self._count_failures(key, failures + 1)

@@ -274,7 +274,9 @@ class Verification:
     @property
     def outcome(self) -> str:
         """Result as text: ``equal``, ``differs`` or ``not checked``."""
-        return EQUAL if self.equal else UNCHECKED if self.divergence is None else DIFFERS
+        if self.divergence is not None:
+            return DIFFERS
+        return EQUAL if self.equal else UNCHECKED
 
     def __str__(self) -> str:
         served = plural(sum(self.answered.values()), "operation")

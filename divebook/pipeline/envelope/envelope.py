@@ -199,7 +199,11 @@ class Contents:
         return self.interrupt if self.interrupt_pending else None
 
     def __repr__(self) -> str:
-        state = "terminated" if self.terminated else "interrupted" if self.interrupt_pending else "open"
+        state = "open"
+        if self.terminated:
+            state = "terminated"
+        elif self.interrupt_pending:
+            state = "interrupted"
         return f"<{type(self).__name__} {self.envelope_id} at {self.current_stage!r}, {state}>"
 
 
@@ -888,6 +892,7 @@ def merge_branches(envelope: Envelope, branches: Sequence[Envelope]) -> None:
         A branch contains a value that cannot be copied. The envelope is not modified.
     """
     before = envelope.clone()
+    # All branches are cloned before the first change: if one of them cannot be copied, the envelope stays unchanged.
     for branch in [branch.clone() for branch in branches]:
         _add_counters(envelope, before, branch)
         _join_lists(envelope, before, branch)
@@ -1091,8 +1096,13 @@ def _stages(state: ExecutionState, steps: Sequence[str]) -> dict[str, Any]:
     paths = sorted(state.paths.values(), key=lambda path: path.number)
     active = [path for path in paths if path.phase != ENDED]
     failed = {path.current_step: path.error for path in paths if path.status == FAILED and path.error}
+    current_stage = START
+    if active:
+        current_stage = active[0].current_step
+    elif state.paths:
+        current_stage = END
     return {
-        "current_stage": active[0].current_step if active else END if state.paths else START,
+        "current_stage": current_stage,
         "stage_order": list(steps),
         "active_stages": {path.current_step: True for path in active if path.phase == IN_STEP},
         "completed_stage_set": _completed(state, steps),

@@ -305,7 +305,12 @@ class PlainReading:
         """
         if not isinstance(value, list | tuple):
             return self.refuse(path, value, "a list")
-        filler = "" if kind is str else None if NoneType in get_args(kind) else UNREADABLE
+        # Unreadable strings and optional entries are replaced, so that the other entries keep their positions.
+        filler: Any = UNREADABLE
+        if kind is str:
+            filler = ""
+        elif NoneType in get_args(kind):
+            filler = None
         items = [self.read(kind, item, f"{path}[{index}]") for index, item in enumerate(value)]
         filled = [filler if item is UNREADABLE else item for item in items]
         return [item for item in filled if item is not UNREADABLE]
@@ -331,7 +336,9 @@ class PlainReading:
             return value
         if each.default is not MISSING:
             return each.default
-        return self.now if kind is datetime else 0 if kind is int else ""
+        if kind is datetime:
+            return self.now
+        return 0 if kind is int else ""
 
 
 _SCALARS: Final[Mapping[Any, Callable[[PlainReading, Any, str], Any]]] = {

@@ -193,7 +193,7 @@ class InterruptService:
         answer = InterruptResponse.read(id, response, now)
         if answer.is_empty and self.config(record.kind).require_response:
             return None
-        if self._pending.pop(id, None) is None:
+        if self._pending.pop(id, None) is None:  # another thread was faster: only one answer counts
             return None
         record.response = answer
         record.resolved_at = now
