@@ -390,7 +390,7 @@ class Payloads(ExtensionArray):
 
     def __eq__(self, other: object) -> Any:
         values = other if isinstance(other, Payloads | np.ndarray | list | pd.Series) else [other] * len(self)
-        return np.array([left == right for left, right in zip(self, values, strict=True)], dtype=bool)
+        return np.array([value == expected for value, expected in zip(self, values, strict=True)], dtype=bool)
 
     def isna(self) -> Any:
         """Return a mask of the missing values, without decoding the other values."""
