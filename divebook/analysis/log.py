@@ -1,4 +1,4 @@
-"""DataFrames of one log: one row per event, operation, item or visit to a step, in fixed columns.
+"""DataFrames of one log: one row per event, operation, item, path or visit to a step, with fixed columns.
 
 `divebook.analysis.agents` has messages and calls of agents. An empty frame has the same columns and dtypes as a full
 one. `divebook.analysis.columns` describes missing values.
@@ -68,7 +68,7 @@ from divebook.projections.spans import spans_of
 from divebook.store.history import History
 from divebook.store.pages import EventPage, Numbers, content_of, places_of
 
-# --- fields of payloads that columns need, read by Arrow without a dict for each payload -----------------------------
+# --- fields of payloads that columns need, read by Arrow without a dict for each payload ------------------------------
 
 
 TEXTS = ("operation_id", "error", "trace")
@@ -100,10 +100,11 @@ _READ = {
 
 
 def fields_of(page: EventPage) -> dict[str, Any]:
-    """Return fields of the payloads of a page: an array for each field, null if a payload does not contain it.
+    """Return some fields of the payloads of a page of events, as one Arrow array per field with null for missing
+    fields.
 
-    Besides `TEXTS`, `NAMES` and `NUMBERS` these are ``error_type``, the first of the error's names, ``usage``, whether
-    there is one, and `GIVEN_NAMES` of the parameters.
+    The fields are `TEXTS`, `NAMES`, `NUMBERS`, ``error_type`` (the first of the error's class names), ``usage`` (True
+    if the payload has one), and `GIVEN_NAMES` of the parameters.
 
     Raises
     ------
@@ -125,7 +126,9 @@ def _as_column(values: Any, kind: Any) -> Any:
 
 
 def _read(page: EventPage, kinds: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Read fields with Arrow; return None if a payload has an old form or a field with an unexpected type."""
+    """Return the fields of the payloads of a page, read with Arrow; None if a payload has an old form or an unexpected
+    type.
+    """
     lines = page.lines()
     parse = json.ParseOptions(
         explicit_schema=pa.schema([*kinds.items(), (FORM, pa.int64())]), unexpected_field_behavior="ignore"
@@ -149,7 +152,8 @@ def _read(page: EventPage, kinds: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _declared(page: EventPage, name: str, values: Any) -> Any:
-    """Return a field for the events whose type declares it, with the default of the class for missing values.
+    """Return a field only for the events whose type declares it; missing values are replaced by the default of the
+    type.
 
     Values of events whose type does not declare the field are removed, because they have another meaning there.
     Defaults are filled in for each type separately.
@@ -170,7 +174,7 @@ def _declared(page: EventPage, name: str, values: Any) -> Any:
 
 
 def _first(lists: Any) -> Any:
-    """Return the first element of each list; null for an empty list."""
+    """Return the first element of each list in an Arrow array of lists; null for an empty list."""
     lengths = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
     if not lengths.any():
         return pa.nulls(len(lists), pa.string())
@@ -179,7 +183,7 @@ def _first(lists: Any) -> Any:
 
 
 def _decoded(page: EventPage) -> dict[str, Any]:
-    """Read the same fields by decoding each payload."""
+    """Return the same fields as `_read` by decoding each payload, which is slower but reads all forms."""
     payloads = zip(page.types.to_pylist(), page.payloads.to_pylist(), strict=True)
     payload_data: list[Mapping[str, Any]] = [decode_payload(kind, raw).to_data() for kind, raw in payloads]
     parameters = [each.get(GIVEN) or {} for each in payload_data]
@@ -211,7 +215,7 @@ _MARKS = (TAGGED, f'"{FORM}":'.encode())
 
 
 class PayloadDtype(ExtensionDtype):
-    """Dtype of a column of payloads."""
+    """Pandas dtype of a column of event payloads (dicts)."""
 
     name = "payload"
     type: ClassVar[Any] = object
@@ -219,13 +223,13 @@ class PayloadDtype(ExtensionDtype):
 
     @classmethod
     def construct_array_type(cls) -> Any:
-        """Return the class of its arrays."""
+        """Return the class of the arrays with this dtype."""
         return Payloads
 
 
 @dataclass(frozen=True, slots=True)
 class PackedPayloads:
-    """The payloads of one page, compressed."""
+    """Compressed payloads of one page of events."""
 
     types: Any
     begins: Numbers
@@ -233,7 +237,7 @@ class PackedPayloads:
 
     @classmethod
     def of(cls, page: EventPage) -> PackedPayloads:
-        """Return the compressed payloads of a page."""
+        """Return the compressed payloads of a page of events."""
         begins = places_of(page.payloads)
         return cls(page.types, begins - begins[0], pa.compress(content_of(page.payloads), codec=_CODEC, asbytes=True))
 
@@ -243,23 +247,23 @@ class PackedPayloads:
         return len(self.types)
 
     def texts(self) -> Any:
-        """Return the payloads as an array of JSON texts: the stored text, or the decoded form if it differs."""
+        """Return the payloads as an Arrow array of JSON texts: the stored text, or the decoded form if that differs."""
         places = pa.py_buffer(self.begins.astype(np.int64))
         content = self._content()
-        written = pa.LargeBinaryArray.from_buffers(pa.large_binary(), self.count, [None, places, pa.py_buffer(content)])
+        texts = pa.LargeBinaryArray.from_buffers(pa.large_binary(), self.count, [None, places, pa.py_buffer(content)])
         if any(mark in content for mark in _MARKS):
-            odd = pc.or_(*[pc.match_substring(written, mark) for mark in _MARKS])
+            has_other_form = pc.or_(*[pc.match_substring(texts, mark) for mark in _MARKS])
             decoded = self.opened()
-            read = [encode_shown(decoded(place)) for place in np.flatnonzero(odd).tolist()]
-            written = pc.replace_with_mask(written, odd, pa.array(read, pa.large_binary()))
-        return written.cast(pa.large_string())
+            decoded_texts = [encode_shown(decoded(place)) for place in np.flatnonzero(has_other_form).tolist()]
+            texts = pc.replace_with_mask(texts, has_other_form, pa.array(decoded_texts, pa.large_binary()))
+        return texts.cast(pa.large_string())
 
     def _content(self) -> bytes:
         content: bytes = pa.decompress(self.content, int(self.begins[-1]), codec=_CODEC, asbytes=True)
         return content
 
     def opened(self) -> Callable[[int], Any]:
-        """Return a function that decodes the payload at a position."""
+        """Return a function that decompresses and decodes the payload at an index."""
         content = self._content()
         types = self.types.to_pylist()
 
@@ -272,7 +276,7 @@ class PackedPayloads:
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """Values that a user assigned to a column."""
+    """Values that a user assigned to a column of payloads."""
 
     values: Sequence[Any]
 
@@ -285,7 +289,7 @@ class _Values:
 
 
 class PayloadSource:
-    """Values of a column; columns that were sliced from each other share it."""
+    """Storage of a column of payloads, shared by the columns that were sliced from it."""
 
     def __init__(self, parts: Sequence[PackedPayloads | _Values]) -> None:
         self.parts = tuple(parts)
@@ -307,14 +311,14 @@ class PayloadSource:
 
 
 class Payloads(ExtensionArray):
-    """Array of dicts that are decoded on each access.
+    """Pandas extension array of event payloads: dicts that are decoded on each access.
 
     Parameters
     ----------
     source
-        Returns the value at a place.
+        Storage that returns the value at an index.
     places
-        The place of each value in `source`; -1 for a missing value.
+        The index of each value in `source`; -1 for a missing value.
     """
 
     def __init__(self, source: PayloadSource, places: Numbers) -> None:
@@ -323,11 +327,11 @@ class Payloads(ExtensionArray):
 
     @classmethod
     def of(cls, parts: Sequence[PackedPayloads]) -> Payloads:
-        """Return the payloads of the pages of a log."""
+        """Return the payloads of a log as one array, given the compressed payloads of its pages."""
         source = PayloadSource(parts)
         return cls(source, np.arange(len(source)))
 
-    # --- what pandas asks of an array ------------------------------------------------------------------------------
+    # --- interface of pandas' extension arrays ---------------------------------------------------------------------
 
     dtype = PayloadDtype()
 
@@ -348,7 +352,7 @@ class Payloads(ExtensionArray):
         return cls(PayloadSource(parts), np.concatenate(places) if places else np.arange(0))
 
     def texts(self) -> Any:
-        """Return the payloads as an Arrow array of JSON texts, without a dict for each."""
+        """Return the payloads as an Arrow array of JSON texts, without creating a dict for each payload."""
         whole = [part for part in self.source.parts if isinstance(part, PackedPayloads)]
         if len(whole) == len(self.source.parts) and np.array_equal(self.places, np.arange(len(self.source))):
             return pa.chunked_array([part.texts() for part in whole], pa.large_string())
@@ -356,7 +360,7 @@ class Payloads(ExtensionArray):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the compressed payloads."""
+        """Size of the compressed payloads and of the indexes, in bytes."""
         packed = [part for part in self.source.parts if isinstance(part, PackedPayloads)]
         return int(self.places.nbytes + sum(len(part.content) + part.begins.nbytes for part in packed))
 
@@ -386,14 +390,14 @@ class Payloads(ExtensionArray):
 
     def __eq__(self, other: object) -> Any:
         values = other if isinstance(other, Payloads | np.ndarray | list | pd.Series) else [other] * len(self)
-        return np.array([mine == its for mine, its in zip(self, values, strict=True)], dtype=bool)
+        return np.array([value == expected for value, expected in zip(self, values, strict=True)], dtype=bool)
 
     def isna(self) -> Any:
-        """Return which values are missing, without decoding the others."""
+        """Return a mask of the missing values, without decoding the other values."""
         return self.places == _MISSING
 
     def take(self, indices: Any, *, allow_fill: bool = False, fill_value: Any = None) -> Payloads:
-        """Return the values at some places; with `allow_fill`, -1 stands for a missing value."""
+        """Return the values at some indexes; with `allow_fill`, -1 stands for a missing value."""
         rows = np.asarray(indices, dtype=np.int64)
         if not allow_fill:
             return Payloads(self.source, self.places.take(rows))
@@ -420,7 +424,7 @@ class Payloads(ExtensionArray):
         return pprint_thing if boxed else repr
 
 
-# --- a log as columns: the subjects of all events, computed at once --------------------------------------------------
+# --- a log as columns: the subjects of all events, computed at once ---------------------------------------------------
 #
 # The result for each event equals that of `divebook.projections.spans.Spans.subject`, which works event by event.
 # tests/analysis/test_event_table.py compares both.
@@ -446,22 +450,22 @@ _DONE = "completed"
 
 @dataclass
 class _Step:
-    """The current step of a path."""
+    """State of the current step of a path, needed to count the resumptions that restart the step."""
 
     row: int
     status: str = _RUNS
     has_output: bool = False
 
     def take(self, kind: str) -> None:
-        """Apply an event."""
+        """Update the state with an event of the given type."""
         if kind == "step_completed":
             self.status = _DONE
             self.has_output = True
         elif kind == "step_failed" or self.status == _RUNS:
             self.status = _STOPPED
 
-    def goes_on(self) -> bool:
-        """Apply a resumption; return whether the step starts again."""
+    def resume(self) -> bool:
+        """Update the state with a resumption of the execution; return True if the resumption restarts the step."""
         again = self.status == _STOPPED and not self.has_output
         if self.status == _STOPPED:
             self.status = _RUNS if again else _DONE
@@ -469,7 +473,7 @@ class _Step:
 
 
 class EventTable:
-    """Columns of the events of one log, with the subject of each event."""
+    """Table of the events of one log, with methods that compute one DataFrame column each for all rows."""
 
     def __init__(self, pages: Iterable[EventPage]) -> None:
         heads: dict[str, list[Any]] = {name: [] for name in ("sequences", "recorded_at", "types", "paths", "steps")}
@@ -501,11 +505,11 @@ class EventTable:
         return len(self.sequences)
 
     def data(self) -> Any:
-        """Return the payloads: an array of dicts for a short log."""
+        """Return the payloads, in a short log as an array of dicts."""
         return self.payloads if len(self) > PACKED_EVENTS else np.asarray(self.payloads)
 
-    def _shown(self, texts: Any) -> Any:
-        """Convert texts to a column of pandas."""
+    def _text_column(self, texts: Any) -> Any:
+        """Convert an Arrow array of strings to a pandas column."""
         if texts.null_count == len(texts):
             texts = self._nothing
         elif isinstance(texts, pa.DictionaryArray):
@@ -515,19 +519,19 @@ class EventTable:
 
     @cached_property
     def _nothing(self) -> Any:
-        """Missing texts, one array that all columns share."""
+        """Array of missing strings that all columns without values share."""
         return pa.nulls(len(self), pa.large_string())
 
     def _are(self, *kinds: str) -> Numbers:
-        """Return which events have one of these types."""
+        """Return a mask of the events whose type is one of `kinds`."""
         matches: Numbers = np.array([kind in kinds for kind in self._kinds], dtype=bool)[self._kind]
         return matches
 
-    # --- what events are about: the row in which it began, or NONE ---------------------------------------------------
+    # --- subjects of events: the row in which the subject started, or NONE -------------------------------------------
 
     @cached_property
     def _operation(self) -> Numbers:
-        """Number of each event's operation, equal for equal ids; NONE without one."""
+        """Number of the operation of each event, equal for equal operation ids; `NONE` without an operation."""
         if self._texts["operation_id"].null_count == len(self):
             return none(len(self))
         coded = self._texts["operation_id"].dictionary_encode()
@@ -538,7 +542,7 @@ class EventTable:
 
     @cached_property
     def _call(self) -> Numbers:
-        """Row in which the operation of each event started; NONE if it had not started by then."""
+        """Row in which the operation of each event started; `NONE` if it has not started by then."""
         starts = np.flatnonzero(self._are("operation_started"))[::-1]
         first = np.full(self._operation.max(initial=NONE) + 2, len(self), dtype=ROW)  # the last stands for NONE
         first[self._operation[starts]] = starts
@@ -554,7 +558,7 @@ class EventTable:
 
     @cached_property
     def _item_key(self) -> Numbers:
-        """A number for path and index of each event; NONE without an index."""
+        """Number for the path and item index of each event, equal for equal pairs; `NONE` without an index."""
         index, has_index = self._numbers["iteration_index"]
         if not has_index.any():
             return none(len(self))
@@ -565,13 +569,13 @@ class EventTable:
 
     @cached_property
     def _item_start(self) -> Numbers:
-        """Row in which the item with the path and index of each event started last."""
+        """Row of the latest start of the item to which each event belongs (same path and index)."""
         row = latest(self._item_key, self._are("iteration_started"))
         return np.where(self._item_key == NONE, NONE, row) if self._has_items else row
 
     @cached_property
     def _item_times(self) -> tuple[Numbers, Numbers]:
-        """For starts of items: the row of the item's first start, and the number of the start.
+        """For each start of an item: the row of the item's first start, and the count of starts up to this one.
 
         The starts are sorted by item key. Consecutive starts belong to the same item if key, step and visit are equal.
         """
@@ -593,7 +597,7 @@ class EventTable:
         return first, time
 
     def _item_of(self, rows: Numbers) -> Numbers:
-        """Return the first start of the current or latest item at some rows; NONE for NONE."""
+        """Return the first start of the item that is current at some rows; `NONE` stays `NONE`."""
         if not self._has_items:
             return none(len(rows))
         starts = np.where(rows == NONE, NONE, self._item_start[rows])
@@ -607,52 +611,52 @@ class EventTable:
 
     @cached_property
     def _item(self) -> Numbers:
-        """Row in which the item of each event started."""
+        """Row in which the item of each event started; `NONE` for events about something else."""
         return self._item_of(np.where(self._is_of_item, self._rows, NONE))
 
     @cached_property
     def _visit(self) -> Numbers:
-        """Row in which the step of each event started, for events that are about neither a call nor an item."""
+        """Row in which the step of each event started; `NONE` for events about a call or an item."""
         has_step = coded_are(self._steps, lambda name: name != "")
         return np.where((self._call == NONE) & ~self._is_of_item & has_step, self._step, NONE)
 
     # --- columns -----------------------------------------------------------------------------------------------------
 
     def types(self) -> Any:
-        """Return the types of events."""
-        return self._shown(self._types)
+        """Return the column of event types."""
+        return self._text_column(self._types)
 
     def paths(self) -> Any:
-        """Return paths; missing without one."""
-        return self._shown(or_missing(self._paths))
+        """Return the column of path ids; missing for events without a path."""
+        return self._text_column(or_missing(self._paths))
 
     def steps(self) -> Any:
-        """Return steps; missing without one."""
-        return self._shown(or_missing(self._steps))
+        """Return the column of step names; missing for events without a step."""
+        return self._text_column(or_missing(self._steps))
 
-    def said(self, name: str) -> Any:
-        """Return the texts of a field of the payloads."""
-        return self._shown(self._texts[name] if name in self._texts else self._names[name])
+    def payload_texts(self, name: str) -> Any:
+        """Return a text field of the payloads as a column."""
+        return self._text_column(self._texts[name] if name in self._texts else self._names[name])
 
-    def given(self, name: str) -> Any:
-        """Return the texts of a parameter of each event's operation."""
-        return self._shown(taken_rows(self._names[name], self._call))
+    def parameter_texts(self, name: str) -> Any:
+        """Return a parameter of each event's operation as a column of texts."""
+        return self._text_column(taken_rows(self._names[name], self._call))
 
     def names(self) -> Any:
-        """Return the names of called functions, agents, ..., and of events that a user emitted."""
+        """Return the column of names: of the called function or agent, or of an event that a user emitted."""
         names = self._names["name"]
         has_name = coded_are(names, bool)
-        return self._shown(taken_rows(names, np.where(has_name, self._rows, self._call)))
+        return self._text_column(taken_rows(names, np.where(has_name, self._rows, self._call)))
 
     def iterations(self) -> Any:
-        """Return the indexes of items."""
+        """Return the column of item indexes."""
         index, has_index = self._numbers["iteration_index"]
         of_call = self._call != NONE
         place = np.where(of_call, self._call, self._rows)
         return whole(index[place], has_index[place] & (of_call | (self._visit == NONE)))
 
     def items(self) -> Any:
-        """Return the items, each decoded once."""
+        """Return the column of items of `Each`. Each item is decoded once."""
         of_call = np.where(self._call == NONE, NONE, self._item_of(self._call))
         starts = np.where(self._item == NONE, of_call, self._item)
         values = np.full(len(self), None, dtype=object)
@@ -664,7 +668,9 @@ class EventTable:
         return values
 
     def attempts(self) -> Any:
-        """Return the number of starts of each event's subject."""
+        """Return the column of attempts: how often the subject of each event
+        (call, item or step) has started by then.
+        """
         starts = self._are("operation_started")
         retried = self._are("step_retried")
         index = self._numbers["iteration_index"][1]
@@ -675,7 +681,7 @@ class EventTable:
         return whole(np.select(subjects, [of_calls, of_items, of_steps], 0), np.logical_or.reduce(subjects))
 
     def _retries_before_calls(self, starts: Numbers, retried: Numbers) -> Numbers:
-        """Return, for starts of operations, the number of failed attempts at them until then.
+        """Return, for each start of an operation, the number of failed attempts at the operation before.
 
         Only paths with retries are read event by event. `open_` counts the failed attempts in the current step of each
         path by item, or by key of the call.
@@ -697,12 +703,13 @@ class EventTable:
                 data = self.payloads[row]
                 key = data.get("key")
                 index = data.get("iteration_index")
-                tried = open_[path]
-                failed[row] = tried.get(key.partition("@")[0] if isinstance(key, str) else index, tried.get(index, 0))
+                attempts = open_[path]
+                slot = key.partition("@")[0] if isinstance(key, str) else index
+                failed[row] = attempts.get(slot, attempts.get(index, 0))
         return failed
 
     def _resumptions(self) -> Numbers:
-        """Return how often resumptions of the execution restarted the current step of each path.
+        """Return, for each row, how often resumptions of the execution have restarted the current step of the path.
 
         Only the events that start, end or resume steps are read. `current` has the state of the current step of each
         path. If a resumption restarts a step, the count increases for all later rows of that step.
@@ -720,7 +727,7 @@ class EventTable:
                 current.pop(path, None)
             elif kind == "execution_resumed":
                 for step in current.values():
-                    if step.goes_on():
+                    if step.resume():
                         times[row:][self._step[row:] == step.row] += 1
             else:
                 affected = list(current.values())
@@ -731,27 +738,29 @@ class EventTable:
         return times
 
     def durations(self) -> Any:
-        """Return the time since the start of the operation, item, step, path or execution that each event ends."""
-        took = np.full(len(self), np.timedelta64("NaT", "us"))
+        """Return the column of durations: time since the start of the operation,
+        item, step or path that an event ends.
+        """
+        durations_us = np.full(len(self), np.timedelta64("NaT", "us"))
         ends = self._are("operation_completed", "operation_failed")
-        took[ends] = np.rint(self._numbers["duration"][0][ends] / 1000).astype("m8[us]")
+        durations_us[ends] = np.rint(self._numbers["duration"][0][ends] / 1000).astype("m8[us]")
         spans = [kind.rpartition("_") for kind in self._kinds]
         outer = np.array([subject in ("execution", "path") for subject, _, _ in spans], dtype=bool)[self._kind]
         ended = np.array([change in _ENDS for _, _, change in spans], dtype=bool)[self._kind]
         starts = np.where(self._item == NONE, self._visit, self._item)
         inner = ended & ~outer & ~ends & (starts != NONE)
-        took[inner] = (self.recorded_at[inner] - self.recorded_at[starts[inner]]).astype("m8[us]")
+        durations_us[inner] = (self.recorded_at[inner] - self.recorded_at[starts[inner]]).astype("m8[us]")
         bounds = outer & (ended | np.array([change == "started" for _, _, change in spans], dtype=bool)[self._kind])
         first = np.full(len(self._paths.dictionary) + 1, NONE)
         rows = np.flatnonzero(bounds)[::-1]
         first[self._path[rows]] = rows
         whole = outer & ended
-        took[whole] = (self.recorded_at[whole] - self.recorded_at[first[self._path[whole]]]).astype("m8[us]")
-        return took
+        durations_us[whole] = (self.recorded_at[whole] - self.recorded_at[first[self._path[whole]]]).astype("m8[us]")
+        return durations_us
 
     @cached_property
     def _usages(self) -> Mapping[int, Mapping[str, Any]]:
-        """Consumption of operations, by the row of the event that contains it."""
+        """Consumption of operations (tokens and cost), by the row of the event that contains it."""
         completed = latest(self._operation, self._are("operation_completed"))
         usages: dict[int, Mapping[str, Any]] = {}
         ends = self._are("operation_completed", "operation_failed") & self._spent & (self._call != NONE)
@@ -765,22 +774,24 @@ class EventTable:
 
     @cached_property
     def _consumed(self) -> tuple[Numbers, Numbers]:
-        """The ends of operations that consumed something, and the rows that contain the consumption."""
-        says = np.zeros(len(self), dtype=bool)
-        says[list(self._usages)] = True
+        """Mask of the rows that end an operation with known consumption, and for
+        each row the row with the consumption.
+        """
+        has_usage = np.zeros(len(self), dtype=bool)
+        has_usage[list(self._usages)] = True
         ends = self._are("operation_completed", "operation_failed") & (self._call != NONE)
-        rows = latest(self._operation, says) if self._usages else np.full(len(self), NONE)
+        rows = latest(self._operation, has_usage) if self._usages else np.full(len(self), NONE)
         return ends & (rows != NONE), rows
 
     def tokens(self, name: str) -> Any:
-        """Return the tokens of one kind at the ends of operations."""
+        """Return the column of one kind of tokens, with values at the ends of operations."""
         which, rows = self._consumed
         counts = np.zeros(len(self), dtype=np.int64)
         counts[which] = [self._usages[row].get(name, 0) for row in rows[which].tolist()]
         return whole(counts, which)
 
     def costs(self) -> Numbers:
-        """Return the costs in dollars, as far as prices are known."""
+        """Return the column of costs in dollars, with values at the ends of operations whose price is known."""
         which, rows = self._consumed
         costs = np.full(len(self), np.nan)
         prices = (self._usages[row].get("cost") for row in rows[which].tolist())
@@ -789,7 +800,7 @@ class EventTable:
 
 
 def _with_fields(pages: Iterable[EventPage]) -> Iterator[tuple[EventPage, dict[str, Any]]]:
-    """Yield each page with the fields of its payloads, which are read while the store reads the next page."""
+    """Yield each page with its payload fields. A thread extracts the fields while the store reads the next page."""
     pages = iter(pages)
     first = [*islice(pages, 2)]
     if len(first) < 2:  # most logs: a thread for one page takes longer than it spares
@@ -812,8 +823,8 @@ FAILED: Columns = {
 }
 
 
-def _said(name: str) -> Callable[[EventTable], Any]:
-    return lambda table: table.said(name)
+def _payload_texts(name: str) -> Callable[[EventTable], Any]:
+    return lambda table: table.payload_texts(name)
 
 
 def _consumed(name: str) -> Callable[[EventTable], Any]:
@@ -829,25 +840,27 @@ EVENT_COLUMNS: Columns = {
     "step": Column(TEXT, "step of the workflow", EventTable.steps),
     "iteration": Column(NUMBER, "index of the item of `Each`", EventTable.iterations),
     "item": Column(ANYTHING, "the item", EventTable.items),
-    "operation_id": Column(TEXT, "operation it belongs to", _said("operation_id")),
-    "operation_type": Column(TEXT, "``agent_response``, ``action_execution`` ...", _said("operation_type")),
-    "agent": Column(TEXT, "the agent of a model call", lambda table: table.given("agent")),
-    "model": Column(TEXT, "the model that was called", lambda table: table.given("model")),
+    "operation_id": Column(TEXT, "operation it belongs to", _payload_texts("operation_id")),
+    "operation_type": Column(TEXT, "``agent_response``, ``action_execution`` ...", _payload_texts("operation_type")),
+    "agent": Column(TEXT, "the agent of a model call", lambda table: table.parameter_texts("agent")),
+    "model": Column(TEXT, "the model that was called", lambda table: table.parameter_texts("model")),
     "attempts": Column(NUMBER, "attempts at its step or call until then", EventTable.attempts),
     "duration": Column(
         SPAN, "on ``*_completed``, ``*_failed``, ``*_cancelled``: time since its start", EventTable.durations
     ),
     **{name: column._replace(value=_consumed(name)) for name, column in CONSUMED.items()},
-    "error_type": Column(TEXT, "class of the error of an operation", _said("error_type")),
-    "error": Column(TEXT, "why it failed", _said("error")),
-    "traceback": Column(TEXT, "where in a person's code that was", _said("trace")),
+    "error_type": Column(TEXT, "class of the error of an operation", _payload_texts("error_type")),
+    "error": Column(TEXT, "why it failed", _payload_texts("error")),
+    "traceback": Column(TEXT, "where in a person's code that was", _payload_texts("trace")),
     "data": Column(ANYTHING, "the whole payload, a dict", EventTable.data),
 }
 
 
 @documented(EVENT_COLUMNS)
 def events_frame(events: Iterable[Event]) -> pd.DataFrame:
-    """Return one row per event, oldest first; tokens are at the ends of model calls, so that they can be summed.
+    """Return one row per event, oldest first.
+
+    Tokens and costs are in the rows that end model calls, so that they can be summed.
 
     The frame is made column by column; for a history (`Execution.history`) no event objects are created. Above 10,000
     events the column `data` has the dtype `payload`: its dicts are decoded on access, and
@@ -885,7 +898,7 @@ OPERATION_COLUMNS: Columns = {
 
 @documented(OPERATION_COLUMNS)
 def operations_frame(events: Iterable[Event]) -> pd.DataFrame:
-    """Return one row per operation (model call, action, script ...) of a log, in the order in which they started.
+    """Return one row per operation (model call, action, script ...), in the order in which they started.
 
     Pauses before further attempts are omitted: `attempts` counts the attempts, and the events contain the pauses.
     """
@@ -912,7 +925,7 @@ ITEM_COLUMNS: Columns = {
 
 @documented(ITEM_COLUMNS)
 def items_frame(events: Iterable[Event]) -> pd.DataFrame:
-    """Return one row per item of `Each`, in the order in which they started."""
+    """Return one row per item of `Each`, in the order in which the items started."""
     return frame(ITEM_COLUMNS, [span for span in spans_of(events) if span.kind == "item"])
 
 
@@ -936,7 +949,7 @@ STEP_COLUMNS: Columns = {
 
 @documented(STEP_COLUMNS)
 def steps_frame(events: Iterable[Event]) -> pd.DataFrame:
-    """Return one row per visit to a step, in the order in which they started."""
+    """Return one row per visit to a step, in the order in which the visits started."""
     return frame(STEP_COLUMNS, [span for span in spans_of(events) if span.kind == "step"])
 
 
@@ -952,7 +965,7 @@ PATH_COLUMNS: Columns = {
 
 @documented(PATH_COLUMNS)
 def paths_frame(paths: Iterable[PathState]) -> pd.DataFrame:
-    """Return one row per path."""
+    """Return one row per path of an execution."""
     return frame(PATH_COLUMNS, paths)
 
 
@@ -980,19 +993,19 @@ ID = pa.field("execution_id", TYPES[TEXT])
 
 
 def schema_of(columns: Columns) -> Any:
-    """Return the Arrow schema of a frame."""
+    """Return the Arrow schema of a frame with the given columns."""
     return pa.schema([(name, TYPES[column.dtype]) for name, column in columns.items()])
 
 
 def table_of(frame: pd.DataFrame, schema: Any = None) -> Any:
-    """Convert a frame to an Arrow table; without a schema the dtypes of the frame decide."""
+    """Convert a frame to an Arrow table. Without a schema, the dtypes of the frame determine the types."""
     fields_of_table = schema or pa.schema([(name, TYPES[str(frame[name].dtype)]) for name in frame])
     return pa.table([_column(frame[field.name], field.type) for field in fields_of_table], schema=fields_of_table)
 
 
 def events_table(columns: Columns, table: EventTable, schema: Any) -> Any:
-    """Return events as an Arrow table, without pandas, which would need half the time for a short log."""
-    # Without pandas, of which a short log's frame is half the time.
+    """Return the events of a log as an Arrow table, without a DataFrame in between."""
+    # For a short log, making a DataFrame would take as long as everything else.
     arrays = [
         table.payloads.texts()
         if name == "data"
@@ -1002,14 +1015,14 @@ def events_table(columns: Columns, table: EventTable, schema: Any) -> Any:
     return pa.table(arrays, schema=schema)
 
 
-def named(execution_id: str, table: Any) -> Any:
-    """Return a table with the column `execution_id` in front."""
+def with_execution_id(execution_id: str, table: Any) -> Any:
+    """Return an Arrow table with `execution_id` as additional first column."""
     ids = pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int8()), len(table)), pa.array([execution_id]))
     return table.add_column(0, ID, ids.cast(ID.type))
 
 
 def _column(values: Any, kind: Any) -> Any:
-    """Convert an array or a Series to an Arrow array."""
+    """Convert an array or a Series to an Arrow array of a type."""
     if values.dtype == "object":
         return _json(values)
     if isinstance(values, pd.Series) and isinstance(values.array, Payloads):
@@ -1023,7 +1036,7 @@ def _json(values: Iterable[Any]) -> Any:
 
 
 def _text_of(value: Any) -> str:
-    """Return a value as JSON; a value of a user's class that cannot be recorded as its text."""
+    """Return a value as JSON; if it contains an object that cannot be recorded, return its text."""
     try:
         return encode_shown(normalize(value)).decode()
     except UnstorableValueError:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-# --- selection of executions by ``where=`` ---------------------------------------------------------------------------
+# --- selection of executions by ``where=`` ----------------------------------------------------------------------------
 
 
 _KNOWN = {"status": STATUSES, "origin": ORIGINS}
@@ -52,7 +52,7 @@ _KNOWN = {"status": STATUSES, "origin": ORIGINS}
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Filter of executions. Each field is one value or a list of accepted values; None accepts all.
+    """Filter of executions. Each field is one value or a list of accepted values; None accepts all values.
 
     Examples
     --------
@@ -86,14 +86,14 @@ class Selection:
 
     @classmethod
     def of(cls, where: Mapping[str, Any] | None) -> Self:
-        """Return the selection of a mapping.
+        """Return the selection described by a mapping such as the option ``where``.
 
         Raises
         ------
         NotFoundError
-            An unknown field, status or origin.
+            A field, status or origin does not exist.
         SetupError
-            An invalid time, or a value that is not a text.
+            A time is invalid, or a value is not a string.
         """
         options = dict(where or {})
         names = [entry.name for entry in fields(cls)]
@@ -149,7 +149,7 @@ class Selection:
 
 
 def _values(name: str, value: Any) -> tuple[str, ...] | None:
-    """Return the accepted values; None for all."""
+    """Return the accepted values of a filter as a tuple of strings; None if all values are accepted."""
     if value is None or isinstance(value, str):
         return None if value is None else (value,)
     values = tuple(value) if isinstance(value, Collection) else (value,)
@@ -172,7 +172,7 @@ def _moment(name: str, value: Any) -> datetime | None:
     return None if value is None else value.astimezone(UTC)
 
 
-# --- frames of variables and of usage --------------------------------------------------------------------------------
+# --- frames of variables and of usage ---------------------------------------------------------------------------------
 
 
 VARIABLE_COLUMNS: Columns = {
@@ -182,19 +182,19 @@ VARIABLE_COLUMNS: Columns = {
     "path": Column(TEXT, "the path that changed it", lambda row: row.event.path or None),
     "step": Column(TEXT, "the step that changed it", lambda row: row.event.step or None),
 }
-"""The columns before those of the variables."""
+"""Columns of `variables_frame` before the columns of the variables."""
 
 
 class VariablesThen(NamedTuple):
-    """The variables of an execution after an event that changed one."""
+    """Variables of an execution after one event that changed a variable."""
 
     execution_id: str
     event: Event
     variables: Mapping[str, Any]
 
 
-def standings(execution_id: str, events: Iterable[Event]) -> Iterator[VariablesThen]:
-    """Yield the variables after each event that changed one, oldest first."""
+def variables_by_event(execution_id: str, events: Iterable[Event]) -> Iterator[VariablesThen]:
+    """Yield the variables of an execution after each event that changed one, oldest first."""
     state = ExecutionState(execution_id)
     for event in events:
         before = state.variables
@@ -205,34 +205,34 @@ def standings(execution_id: str, events: Iterable[Event]) -> Iterator[VariablesT
 
 @documented(VARIABLE_COLUMNS)
 def variables_frame(rows: Iterable[VariablesThen]) -> pd.DataFrame:
-    """Return one row per event that changed variables, with a column for the value of each variable after the event.
+    """Return one row per event that changed variables, with one column per variable for its value after the event.
 
-    The columns of variables are sorted and have the dtype ``object``. If the name of a variable equals one of the
-    columns before them, its column is named ``variables.NAME``. The value is None while the variable does not exist.
+    The columns of variables are sorted by name and have the dtype ``object``. If a variable has the name of another
+    column, its column is named ``variables.NAME``. The value is None while the variable does not exist.
     """
-    stood = list(rows)
-    names = sorted({name for row in stood for name in row.variables})
-    frame_of_events = frame(VARIABLE_COLUMNS, stood)
-    shown = {id(row.variables): opened(dict(row.variables), lenient=True) for row in stood}
+    rows_of_events = list(rows)
+    names = sorted({name for row in rows_of_events for name in row.variables})
+    frame_of_events = frame(VARIABLE_COLUMNS, rows_of_events)
+    shown = {id(row.variables): opened(dict(row.variables), lenient=True) for row in rows_of_events}
     values = {
-        column_of(name): pd.Series([shown[id(row.variables)].get(name) for row in stood], dtype="object")
+        column_of(name): pd.Series([shown[id(row.variables)].get(name) for row in rows_of_events], dtype="object")
         for name in names
     }
     return pd.concat([frame_of_events, pd.DataFrame(values, index=frame_of_events.index)], axis=1)
 
 
 def column_of(variable: str) -> str:
-    """Return the name of a variable's column."""
+    """Return the name of the column for a variable."""
     return f"variables.{variable}" if variable in VARIABLE_COLUMNS else variable
 
 
 def forked_at(events: Iterable[Event]) -> int:
-    """Return the sequence number of the fork, after which a log differs from its source; 0 if it is not a fork."""
+    """Return the number of the last fork event in a log, up to which the log equals its source; 0 if there is none."""
     return max((event.sequence for event in events if isinstance(event.data, ExecutionForked)), default=0)
 
 
 class _Consumption(NamedTuple):
-    """Consumption of a model by an agent of an execution."""
+    """Row of `usage_frame`: an execution, and the consumption of one model by one of its agents."""
 
     record: ExecutionRecord
     total: ModelSum
@@ -256,7 +256,10 @@ USAGE_COLUMNS: Columns = {
 
 @documented(USAGE_COLUMNS)
 def usage_frame(logs: Iterable[tuple[ExecutionRecord, Sequence[Event]]]) -> pd.DataFrame:
-    """Return one row per execution, agent and model, with the consumption; of a fork without that of its source."""
+    """Return one row per execution, agent and model with their consumption.
+
+    A fork does not include the consumption of its source.
+    """
     rows = [
         _Consumption(record, total) for record, events in logs for total in sums_by_model(events, forked_at(events))
     ]
@@ -270,19 +273,19 @@ USAGE = "usage"
 OF_STATE: Sequence[str] = ("inputs", "outputs", "variables")
 """Parts of the state that user columns of executions refer to."""
 BATCH = 65_536
-"""Rows of a batch."""
+"""Number of rows in an Arrow batch."""
 
 
 @dataclass(frozen=True)
 class Logged:
-    """One execution of a store, whose log frames are made of."""
+    """Execution of a store, as the source of frames that are made from its log."""
 
     store: EventStore
     record: ExecutionRecord
 
     @property
     def events(self) -> Any:
-        """Its events, read on access."""
+        """Events of the execution, read from the store on each access."""
         return self.store.history(self.record.execution_id)
 
 
@@ -290,7 +293,7 @@ Make: TypeAlias = Callable[[Logged], pd.DataFrame]
 
 
 class TableKind(NamedTuple):
-    """A kind of frame: its columns without the execution's id, and the function that makes it for one execution."""
+    """Kind of DataFrame: its columns without the execution's id, and the function that makes it for one execution."""
 
     columns: Columns
     make: Make
@@ -332,27 +335,28 @@ KINDS: Mapping[str, TableKind] = {
         lambda one: usage_frame([(one.record, one.events)]).drop(columns="execution_id"),
     ),
 }
-"""The kinds with fixed columns, which are made execution by execution."""
+"""Kinds of frames with fixed columns that are made for one execution after the other."""
 ALL_KINDS = (EXECUTIONS, *KINDS, VARIABLES)
 ID: Columns = {"execution_id": Column(TEXT, "``exec_...``")}
 
 
 @dataclass(frozen=True)
 class Frames(Framed):
-    """The frames of many executions, with the column `execution_id` in front; each frame is made on first access.
+    """DataFrames of many executions, with `execution_id` as first column. Each DataFrame is made on first access.
 
     Parameters
     ----------
     store
         The store of the logs.
     records
-        The executions.
+        The records of the executions.
     columns
-        Columns of a user by path: ``{"label": "outputs.label"}`` of `executions` (``inputs``, ``outputs``,
-        ``variables``, with ``*`` for each entry of a list or mapping, as in ``variables.rows.*.score``), or of another
-        kind, whose name comes first: ``{"query": "operations.parameters.query"}``.
+        Additional columns by path: ``{"label": "outputs.label"}`` for `executions` (paths start with ``inputs``,
+        ``outputs`` or ``variables``; ``*`` stands for each entry of a list or mapping, as in
+        ``variables.rows.*.score``), or for another kind of frame, whose name comes first:
+        ``{"query": "operations.parameters.query"}``.
     with_trials
-        Whether `usage` and `costs` include what-ifs and trials.
+        True if `usage` and `costs` include what-ifs and trials.
 
     Examples
     --------
@@ -371,15 +375,15 @@ class Frames(Framed):
     columns: Mapping[str, str] = field(default_factory=dict)
     with_trials: bool = False
     damaged: dict[str, str] = field(default_factory=dict, init=False, compare=False)
-    """By id: why the log of an execution could not be read, for the frames made so far; `executions` reads all logs."""
-    _made: dict[str, pd.DataFrame] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Reasons why logs could not be read, by execution id, for the frames made so far. `executions` reads all logs."""
+    _frames: dict[str, pd.DataFrame] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        self._own(EXECUTIONS)  # so that a wrong path is told at once
+        self._user_columns(EXECUTIONS)  # raises an error for a wrong path at once
 
     @property
     def executions(self) -> pd.DataFrame:
-        """One row per execution: `divebook.analysis.lists.runs_frame`, and user columns."""
+        """One row per execution: `divebook.analysis.lists.runs_frame`, and the columns that the user added."""
         return self._frame(EXECUTIONS)
 
     @property
@@ -399,15 +403,15 @@ class Frames(Framed):
 
     @property
     def variables(self) -> pd.DataFrame:
-        """One row per event that changed variables, wide: `divebook.analysis.store.variables_frame`."""
+        """One row per event that changed variables: `divebook.analysis.store.variables_frame`."""
         return self._frame(VARIABLES)
 
     @property
     def usage(self) -> pd.DataFrame:
-        """One row per execution, agent and model, with the consumption: `divebook.analysis.store.usage_frame`.
+        """One row per execution, agent and model with their consumption: `divebook.analysis.store.usage_frame`.
 
-        A fork does not include its source. What-ifs and trials are omitted, unless ``where={"origin": ...}`` selects
-        them.
+        A fork does not include the consumption of its source. What-ifs and trials are omitted, unless
+        ``where={"origin": ...}`` selects them.
         """
         return self._frame(USAGE)
 
@@ -430,7 +434,7 @@ class Frames(Framed):
         return {kind: self.arrow(kind) for kind in ALL_KINDS}
 
     def reader(self, kind: str) -> pa.RecordBatchReader:
-        """Return one of the frames in batches, with at most one log in memory.
+        """Return one of the frames in Arrow batches, with at most one log in memory.
 
         `executions`, `variables` and frames with user columns are made as a whole.
         """
@@ -441,7 +445,7 @@ class Frames(Framed):
 
         if kind not in ALL_KINDS:
             raise NotFoundError("frame", kind, ALL_KINDS)
-        if kind not in KINDS or self._own(kind):
+        if kind not in KINDS or self._user_columns(kind):
             fixed_columns = {EXECUTIONS: lists.RUN_COLUMNS, VARIABLES: VARIABLE_COLUMNS}.get(kind)
             columns = {**ID, **KINDS[kind].columns} if fixed_columns is None else fixed_columns
             whole = self._frame(kind)
@@ -451,7 +455,7 @@ class Frames(Framed):
         return pa.RecordBatchReader.from_batches(schema, self._batches(kind, schema))
 
     def _batches(self, kind: str, schema: Any) -> Iterator[Any]:
-        from divebook.analysis.log import events_table, named, table_of
+        from divebook.analysis.log import events_table, table_of, with_execution_id
 
         inner = schema.remove(0)
         for logged in self._logs(kind):
@@ -464,32 +468,32 @@ class Frames(Framed):
                 ),
             )
             if table is not None and len(table):
-                yield from named(logged.record.execution_id, table).cast(schema).to_batches(BATCH)
+                yield from with_execution_id(logged.record.execution_id, table).cast(schema).to_batches(BATCH)
 
-    # --- how they are made -------------------------------------------------------------------------------------------
+    # --- construction ------------------------------------------------------------------------------------------------
 
     def _frame(self, kind: str) -> pd.DataFrame:
-        if kind not in self._made:
-            self._made[kind] = self._whole(kind)
-        return self._made[kind]
+        if kind not in self._frames:
+            self._frames[kind] = self._build(kind)
+        return self._frames[kind]
 
-    def _whole(self, kind: str) -> pd.DataFrame:
+    def _build(self, kind: str) -> pd.DataFrame:
         if kind == EXECUTIONS:
             runs = lists.runs_frame(self.records, self.store)
             for execution_id, damage in zip(runs["execution_id"], runs["damage"], strict=True):
                 if not pd.isna(damage):
                     self.damaged[execution_id] = damage
-            return self._with_own(kind, runs)
+            return self._with_user_columns(kind, runs)
         if kind == VARIABLES:
-            return variables_frame(row for logged in self._logs(kind) for row in self._stood(logged))
+            return variables_frame(row for logged in self._logs(kind) for row in self._variables_then(logged))
         if kind in KINDS:
-            return self._with_own(kind, self._together(kind, KINDS[kind].make))
+            return self._with_user_columns(kind, self._together(kind, KINDS[kind].make))
         by = next(by for by in get_args(agents.By) if kind == f"costs by {by}")
         return self._together(kind, lambda one: _costs(one.events, by))
 
-    def _stood(self, logged: Logged) -> list[VariablesThen]:
+    def _variables_then(self, logged: Logged) -> list[VariablesThen]:
         name = logged.record.execution_id
-        return self._read(logged, lambda one: [*standings(name, one.events)]) or []
+        return self._read(logged, lambda one: [*variables_by_event(name, one.events)]) or []
 
     def _logs(self, kind: str) -> Iterator[Logged]:
         leaves_out = (kind == USAGE or kind.startswith("costs")) and not self.with_trials
@@ -498,7 +502,9 @@ class Frames(Framed):
                 yield Logged(self.store, record)
 
     def _read(self, logged: Logged, make: Callable[[Logged], Any]) -> Any:
-        """Return the result for a log; None if it cannot be read, which is noted in `damaged`."""
+        """Return the result of a function for one log; None if the log cannot be read. The reason is stored in
+        `damaged`.
+        """
         try:
             return make(logged)
         except StoreError as error:
@@ -518,12 +524,13 @@ class Frames(Framed):
         together: pd.DataFrame = pd.concat(frames, ignore_index=True)
         return together
 
-    def _own(self, kind: str) -> list[UserColumn]:
-        """Return the user columns of a kind, each with the column that it refers to.
+    def _user_columns(self, kind: str) -> list[UserColumn]:
+        """Return the columns that the user added to a kind of frame.
 
-        A path starts with a part of the state (a column of `executions`), or with the name of a kind and one of its
-        columns. In the second case the first part of the path becomes the root: ``operations.parameters.query`` has
-        the root ``parameters``. All paths are checked, so that an error is raised even for a frame that is never made.
+        The path of a column starts with a part of the state (for `executions`), or with the name of a kind of frame and
+        one of its columns. In the second case, the column of the frame becomes the root:
+        ``operations.parameters.query`` has the root ``parameters``. All paths are checked, so that an error is raised
+        even for a frame that is never made.
         """
         columns = []
         for name, path in self.columns.items():
@@ -546,8 +553,8 @@ class Frames(Framed):
                 columns.append(column)
         return columns
 
-    def _with_own(self, kind: str, table: pd.DataFrame) -> pd.DataFrame:
-        for column in self._own(kind):
+    def _with_user_columns(self, kind: str, table: pd.DataFrame) -> pd.DataFrame:
+        for column in self._user_columns(kind):
             if column.name in table:
                 raise SetupError(f"columns: {kind} has a column {column.name!r} already; choose another name")
             values = (
@@ -557,7 +564,7 @@ class Frames(Framed):
         return table
 
     def _values(self, column: UserColumn) -> list[Any]:
-        """Return the values of a user column in the state of each execution."""
+        """Return the values of an added column of `executions`, from the state of each execution."""
 
         def value_of(logged: Logged) -> Any:
             return column.value_in(dict(getattr(folded(self.store, logged.record.execution_id), column.root)))
